@@ -1,0 +1,106 @@
+"""The family of exceptions that Tidings raises.
+
+The type says whose fault it is; the message gives the value, the rule and the way out.
+
+    TidingsError
+    ├── InputError              the user's: something given to us is wrong, and can be put right
+    │   ├── FilterError         a filter text that cannot be understood; points at the place
+    │   │   └── FilterTooCostly     understood, but beyond a limit that bounds its cost
+    │   ├── DeclarationError    a topic declaration; carries every problem at once, with its line
+    │   ├── PayloadError        a report or an event that is not what its topic declares
+    │   └── SubscriptionError   an id that is already there, or is not, or is of the wrong sort
+    └── SetupError              the machine's: Java, a package or a folder is not as we need it
+        └── ForeignPackage      an unrelated package has put a module `tidings` in our place
+
+Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class TidingsError(Exception):
+    """What all errors of Tidings have in common."""
+
+
+class InputError(TidingsError):
+    """Something given to Tidings is wrong, and the one who gave it can put it right."""
+
+
+class FilterError(InputError):
+    """A filter that cannot be understood, with the place in its text.
+
+    `reason` is one line, fit for a SUBACK reason string; `str()` adds the text and a caret below the place.
+    """
+
+    def __init__(self, reason: str, text: str = "", start: int = 0, end: int | None = None) -> None:
+        self.reason = reason
+        """What is wrong and what was expected, in one line."""
+        self.text = text
+        """The filter as it was given; empty when it is too long to be shown."""
+        self.start = start
+        """Offset of the first character that is wrong."""
+        self.end = max(start + 1, end if end is not None else start + 1)
+        """Offset behind the last character that is wrong."""
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        if not self.text:
+            return self.reason
+        line_start = self.text.rfind("\n", 0, self.start) + 1
+        line_end = self.text.find("\n", self.start)
+        line = self.text[line_start : line_end if line_end >= 0 else len(self.text)]
+        # Long lines are cut around the place, so that the caret stays in sight.
+        cut = max(0, self.start - line_start - 60)
+        shown = line[cut : cut + 120]
+        at = self.start - line_start - cut
+        width = max(1, min(self.end - self.start, len(shown) - at))
+        return f"{self.reason}\n  {shown}\n  {' ' * at}{'^' * width}"
+
+
+class FilterTooCostly(FilterError):
+    """A filter that is understood but breaks a limit; the reason names the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a declaration."""
+
+    message: str
+    """The value, the rule and the way out."""
+
+    line: int | None = None
+    """Where in the file, counted from 1; None when the declaration did not come from a file."""
+
+
+class DeclarationError(InputError):
+    """A topic declaration with everything that is wrong with it."""
+
+    def __init__(self, problems: list[Problem], source: str = "declaration") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        super().__init__(
+            "\n".join(
+                f"{source}:{problem.line}: {problem.message}"
+                if problem.line is not None
+                else f"{source}: {problem.message}"
+                for problem in problems
+            )
+        )
+
+
+class PayloadError(InputError):
+    """A report or an event that is refused as a whole; nothing of it was taken."""
+
+
+class SubscriptionError(InputError):
+    """A subscription that cannot be added or removed as asked."""
+
+
+class SetupError(TidingsError):
+    """The machine lacks something that we need; the message says how to get it."""
+
+
+class ForeignPackage(SetupError):
+    """An unrelated package has installed a module `tidings` where ours should be."""
