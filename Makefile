@@ -16,14 +16,14 @@ endif
 .PHONY: all prepare test test-all lint types demo bench dist lock clean help
 .DEFAULT_GOAL := all
 
-all: prepare ## set up: a virtual environment in .venv with everything, Spark and Java included
-	@$(BIN)/python -c "import sys; sys.path.insert(0, 'tools'); import environment; print(environment.path_line())"
+all: ## set up: a virtual environment in .venv with everything, Spark and Java included
+	@$(MAKE) --no-print-directory prepare SAY=--say-path
 
 prepare:
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "make: no Python found ($(PYTHON)); Tidings needs 3.11 or newer." >&2; \
 		echo "      On Debian and Ubuntu: apt install python3 python3-venv" >&2; exit 1; }
-	@$(PYTHON) tools/prepare.py
+	@$(PYTHON) tools/prepare.py $(SAY)
 
 test: lint types ## check everything that takes minutes: ruff, mypy, pytest
 	$(BIN)/python -m pytest -m "not slow"

@@ -56,6 +56,8 @@ def main() -> None:
         prepare()
     except Unprepared as problem:
         sys.exit(f"make: {problem}")
+    if "--say-path" in sys.argv[1:]:
+        print(f"Ready. The command `tidings` is in {VENV / 'bin'}; to have it in this shell:\n\n    {path_line()}\n")
 
 
 def prepare() -> None:
@@ -74,7 +76,6 @@ def prepare() -> None:
         make_environment()
     install_project()
     stamp_path().write_text(json.dumps(asdict(wanted), indent=1) + "\n", encoding="utf-8")
-    print(f"\nReady. To have the command `tidings` in this shell:\n\n    {path_line()}\n")
 
 
 def path_line() -> str:
