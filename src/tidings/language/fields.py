@@ -1,8 +1,8 @@
 """The fields of a topic: their names, types, domains and what happens when two reports disagree.
 
-A field is named by a path: `place.city` is `("place", "city")`, the member `city` of the object `place`. Names are
-case sensitive. This module holds the data only: how a field is written in a declaration is in `topics`, how a value
-is taken from a payload in `payloads`.
+A field is named by a path: `place.city` is `("place", "city")`, the member `city` of the object `place`.
+Names are case sensitive. This module holds the data only: how a field is written in a declaration is in
+`topics`, how a value is taken from a payload in `reports`.
 """
 
 from __future__ import annotations
