@@ -1,0 +1,65 @@
+"""What is installed on this machine under our name, and where we keep what can be made again.
+
+The distribution is `tidings-network`; the module and the command are `tidings`. Two other distributions are
+close enough to be mistaken for it, and one of them, `django-tidings`, installs a module `tidings` over ours.
+What follows is then an import error from the middle of nowhere, so the command line asks here first. Standard
+library only, and nothing else of Tidings but its errors: this must work when the rest does not.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+
+from tidings.errors import ForeignPackage, SetupError
+
+OURS = "tidings-network"
+
+FOREIGN = ("django-tidings", "tidings")
+"""Distributions of others that have, or may have, a module `tidings`."""
+
+
+def check(path: Iterable[str] | None = None, package: Path | None = None) -> None:
+    """Raise `ForeignPackage` when another distribution stands, or may stand, in our place.
+
+    `path` is where to look for distributions, `sys.path` unless told; `package` is the folder that `import
+    tidings` found, ours unless told.
+    """
+    where = sys.path if path is None else list(path)
+    for name in FOREIGN:
+        for found in metadata.distributions(name=name, path=where):
+            raise ForeignPackage(
+                f"the distribution {name} {found.version} is installed in {found.locate_file('')}; it is not "
+                f"ours, and its module `tidings` takes the place of ours or mixes with it. {_way_out(name)}"
+            )
+    package = Path(__file__).parent if package is None else package
+    if not (package / "installation.py").is_file():
+        raise ForeignPackage(
+            f"`import tidings` finds {package}, which is not the package of {OURS}. Rename or remove "
+            f"it, or take its folder off PYTHONPATH; then: pip install --force-reinstall --no-deps {OURS}"
+        )
+
+
+def _way_out(name: str) -> str:
+    # Both own files of the same names, so removing theirs removes some of ours.
+    again = f"pip install --force-reinstall --no-deps {OURS}"
+    return f"Remove it and install ours again: pip uninstall {name} && {again}"
+
+
+def cache_folder() -> Path:
+    """The folder for what Tidings can make again: `$XDG_CACHE_HOME/tidings`, else `~/.cache/tidings`.
+
+    It is named, not made. A relative XDG_CACHE_HOME is ignored, as the XDG specification asks.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(base).is_absolute():
+        return Path(base) / "tidings"
+    try:
+        return Path.home() / ".cache" / "tidings"
+    except RuntimeError as error:
+        raise SetupError(
+            "this user has no home folder to keep a cache in; set XDG_CACHE_HOME to one that can be written"
+        ) from error
