@@ -1,0 +1,598 @@
+"""Filter text to tree, by sqlglot's Spark dialect, keeping only what the filter language has.
+
+sqlglot reads all of Spark SQL and forgives much. What is let through here is a short list; the rest is
+refused by name, with its place. The rules for literals are those under which Spark, given the same text, says
+the same of every row; where Spark's rule would surprise, the text is refused (docs/design/0002-filters.md has
+the list and the reasons).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from tidings.errors import FilterError, FilterTooCostly
+from tidings.language.cuts import EXACT_INT_MAX, TIMES, micros
+from tidings.language.fields import IDENTIFIER, Field, Path, Type, path_text
+from tidings.language.like import BadPattern
+from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS, Limits
+from tidings.language.regions import Kind
+from tidings.language.tree import (
+    AXES,
+    Always,
+    And,
+    Comparison,
+    Membership,
+    Missing,
+    Node,
+    Not,
+    Operand,
+    Or,
+    Pattern,
+    like_parts,
+)
+
+EXPECTED = "expected a comparison such as severity >= 3, BETWEEN, IN, LIKE or IS [NOT] NULL"
+
+RELATIONS: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.EQ: ("=", "="),
+    exp.NEQ: ("<>", "<>"),
+    exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="),
+    exp.GT: (">", "<"),
+    exp.GTE: (">=", "<="),
+}
+"""Each relation, and the same seen from the other side."""
+
+REFUSED: dict[type[exp.Expr], str] = {
+    exp.RegexpLike: "regular expressions are not part of the language; use LIKE",
+    exp.ILike: "ILIKE is not part of the language; use LIKE",
+    exp.NullSafeEQ: "<=> is not part of the language; write = together with IS NULL",
+    exp.NullSafeNEQ: "IS DISTINCT FROM is not part of the language; write <> together with IS NULL",
+    exp.Alias: "a name after a finished condition; join conditions with AND or OR",
+    exp.Case: "CASE is not part of the language; use AND and OR",
+    exp.Bracket: "brackets are not part of the language; nested fields are written with dots: place.city",
+    exp.Placeholder: "parameters are not part of the language; write the value itself",
+    exp.Parameter: "parameters are not part of the language; write the value itself",
+    exp.Subquery: "a filter looks at one event; queries are not part of the language",
+    exp.Select: "a filter looks at one event; queries are not part of the language",
+    exp.Block: "a filter is one condition; `;` is not part of the language",
+    exp.Cast: "casts and typed literals other than TIMESTAMP '…' and DATE '…' are not part of the language",
+    exp.Func: "functions are not part of the language; a field with such a name is written in `backticks`",
+    exp.Binary: "arithmetic is not part of the language; compare a field with a literal",
+    exp.RawString: "raw strings are not part of the language; write the string in plain quotes",
+    exp.HexString: "hexadecimal literals are not part of the language; write the number in decimal",
+}
+"""What people try, with the way out; anything else is refused as not part of the language."""
+
+ESCAPES = frozenset("\\'\"ntr%_")
+"""The backslash escapes on which Spark and sqlglot agree and that anyone needs."""
+
+TIMESTAMP = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it was written."""
+
+    exact: Decimal
+    """Its value."""
+
+    double: bool
+    """Whether it has an exponent, which makes it a DOUBLE in Spark, not a DECIMAL."""
+
+
+def read(text: str, fields: Mapping[Path, Field] | None, limits: Limits) -> Node:
+    """The tree of a filter text; raises FilterError."""
+    if len(text) > limits.text:
+        raise FilterTooCostly(
+            f"the filter has {len(text)} characters; the limit is {limits.text}; "
+            "split it into several subscriptions"
+        )
+    return _Reader(text, fields, limits).read()
+
+
+class _Reader:
+    """One reading of one text."""
+
+    def __init__(self, text: str, fields: Mapping[Path, Field] | None, limits: Limits) -> None:
+        self.text = text
+        self.fields = fields
+        self.limits = limits
+        self.terms = 0
+
+    def read(self) -> Node:
+        tokens = self._tokens()
+        try:
+            parsed = Spark().parser().parse(tokens, self.text)
+        except ParseError as error:
+            raise self._refusal_at(*self._place_of(error, tokens), self._expected(error)) from None
+        except RecursionError:
+            raise FilterTooCostly(
+                f"the filter is nested too deeply; the limit is {self.limits.depth}", self.text
+            ) from None
+        if len(parsed) != 1 or parsed[0] is None:
+            raise self._refusal_at(0, len(self.text), f"a filter is one condition; {EXPECTED}")
+        return self._node(parsed[0])
+
+    # What can be seen from the tokens alone, before the parser spends time on them.
+
+    def _tokens(self) -> list[Token]:
+        place = re.search("[\0\ud800-\udfff]", self.text)
+        if place:
+            raise self._refusal_at(
+                place.start(), place.end(), "a NUL or half of a surrogate pair; neither can be in a filter"
+            )
+        try:
+            tokens: list[Token] = Spark().tokenize(self.text)
+        except TokenError:
+            start, quote = self._open_quote()
+            raise self._refusal_at(start, len(self.text), f"this {quote} is never closed")
+        if not tokens:
+            raise FilterError(f"the filter is empty; {EXPECTED}", self.text)
+        depth = nots = 0
+        before: Token | None = None
+        for token in tokens:
+            if token.comments:
+                raise self._refusal_at(token.start, token.end + 1, "comments are not part of the language")
+            if token.token_type is TokenType.L_PAREN:
+                depth += 1 + nots
+                nots = 0
+            elif token.token_type is TokenType.R_PAREN:
+                depth -= 1
+                nots = 0
+            elif token.token_type is TokenType.NOT:
+                nots += 1
+            else:
+                nots = 0
+            if depth + nots > self.limits.depth:
+                raise FilterTooCostly(
+                    f"the filter is nested too deeply here; the limit is {self.limits.depth}",
+                    self.text,
+                    token.start,
+                    token.end + 1,
+                )
+            if token.token_type is TokenType.STRING:
+                self._check_string(token, before)
+            before = token
+        return tokens
+
+    def _check_string(self, token: Token, before: Token | None) -> None:
+        if before is not None and before.token_type is TokenType.STRING:
+            raise self._refusal_at(
+                before.start,
+                token.end + 1,
+                "two strings side by side; a quote within a string is written \\'",
+            )
+        written = self.text[token.start : token.end + 1]
+        at = written.find("\\")
+        while at >= 0:
+            if written[at + 1] not in ESCAPES:
+                start = token.start + at
+                raise self._refusal_at(
+                    start,
+                    start + 2,
+                    "in a string, \\ stands before one of \\ ' \" n t r % _; write \\\\ for \\",
+                )
+            at = written.find("\\", at + 2)
+
+    def _open_quote(self) -> tuple[int, str]:
+        """Where the quote or comment that is never closed begins."""
+        quote, start, at = "", 0, 0
+        while at < len(self.text):
+            c = self.text[at]
+            if quote:
+                if c == "\\" and quote != "`":
+                    at += 1
+                elif c == quote:
+                    quote = ""
+            elif c in "'\"`":
+                quote, start = c, at
+            elif self.text.startswith("/*", at):
+                return at, "comment"
+            at += 1
+        return (start, quote) if quote else (0, "text")
+
+    # From sqlglot's tree to ours.
+
+    def _node(self, node: exp.Expr) -> Node:
+        match node:
+            case exp.Paren():
+                return self._node(node.this)
+            case exp.And() | exp.Or():
+                parts = tuple(self._node(part) for part in _chain(node))
+                return And(parts) if isinstance(node, exp.And) else Or(parts)
+            case exp.Not():
+                return Not(self._node(node.this))
+            case exp.Boolean():
+                return Always(bool(node.this))
+            case exp.Column() | exp.Dot():
+                return self._bare(node)
+            case exp.Between():
+                return self._between(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Like() | exp.Escape():
+                return self._like(node)
+            case exp.Is():
+                return self._is(node)
+        if type(node) in RELATIONS:
+            return self._comparison(node)
+        raise self._refusal(node)
+
+    def _count(self) -> None:
+        self.terms += 1
+        if self.terms > self.limits.terms:
+            raise FilterTooCostly(
+                f"the filter has more than {self.limits.terms} terms; split it into several subscriptions",
+                self.text,
+            )
+
+    def _bare(self, node: exp.Expr) -> Node:
+        """A field by itself, which must be a bool."""
+        field = self._field(node)
+        if field.type not in (None, Type.BOOL):
+            raise self._refusal(
+                node, f"{path_text(field.path)} is {_a(field.type)}, not a condition; {EXPECTED}"
+            )
+        self._count()
+        return Comparison(field, "=", Kind.BOOL, True)
+
+    def _comparison(self, node: exp.Expr) -> Node:
+        relation, mirrored = RELATIONS[type(node)]
+        left, right = _plain(node.this), _plain(node.expression)
+        if _is_field(left):
+            return self._compare(left, relation, right)
+        if _is_field(right):
+            return self._compare(right, mirrored, left)
+        for side in (left, right):
+            if not _is_literal(side):
+                raise self._refusal(side)
+        raise self._refusal(node, "two literals; compare a field with a literal")
+
+    def _compare(self, column: exp.Expr, relation: str, literal: exp.Expr) -> Comparison:
+        field = self._field(column)
+        if _is_field(literal):
+            raise self._refusal(literal, "two fields; compare a field with a literal")
+        self._count()
+        kind, value = self._literal(field, literal, plain_time=True)
+        return Comparison(field, relation, kind, value)
+
+    def _between(self, node: exp.Between) -> Node:
+        if node.args.get("symmetric"):
+            raise self._refusal(node, "BETWEEN SYMMETRIC is not part of the language; order the bounds")
+        if not _is_field(_plain(node.this)):
+            raise self._refusal(node.this, "BETWEEN is asked of a field")
+        column = _plain(node.this)
+        return And(
+            (
+                self._compare(column, ">=", _plain(node.args["low"])),
+                self._compare(column, "<=", _plain(node.args["high"])),
+            )
+        )
+
+    def _in(self, node: exp.In) -> Node:
+        column = _plain(node.this)
+        if not _is_field(column):
+            raise self._refusal(node.this, "IN is asked of a field")
+        if (
+            node.args.get("query") is not None
+            or node.args.get("unnest") is not None
+            or node.args.get("field")
+        ):
+            raise self._refusal(node, "IN takes a list of literals in parentheses")
+        listed = node.expressions
+        if not listed:
+            raise self._refusal(node, "IN needs at least one literal")
+        if len(listed) > self.limits.listed:
+            raise FilterTooCostly(
+                f"the IN list has {len(listed)} values; the limit is {self.limits.listed}",
+                self.text,
+                *self._span(listed[self.limits.listed]),
+            )
+        field = self._field(column)
+        self._count()
+        read = [self._literal(field, _plain(one), plain_time=False) for one in listed]
+        kinds = {kind for kind, _ in read}
+        if len(kinds) > 1:
+            raise self._refusal(node, "the literals of an IN list are of one kind; use OR for several")
+        if field.type is Type.INT and len(listed) > 1:
+            for one in listed:
+                if self._number(_plain(one)).double:
+                    raise self._refusal(one, "in an IN list on an int field, write numbers without exponent")
+        return Membership(field, kinds.pop(), tuple(sorted({value for _, value in read})))
+
+    def _like(self, node: exp.Expr) -> Node:
+        escape = "\\"
+        like = node
+        if isinstance(node, exp.Escape):
+            like, given = node.this, node.expression
+            if not isinstance(given, exp.Literal) or not given.is_string or len(given.this) != 1:
+                raise self._refusal(given, "ESCAPE takes one character in quotes")
+            escape = given.this
+            if escape in "%_":
+                raise self._refusal(given, "% and _ are what is escaped; choose another character")
+        if not isinstance(like, exp.Like):
+            raise self._refusal(node)
+        column, pattern = _plain(like.this), _plain(like.expression)
+        if not _is_field(column):
+            raise self._refusal(like.this, "LIKE is asked of a field")
+        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
+            raise self._refusal(pattern, "LIKE takes one pattern in quotes")
+        field = self._field(column)
+        if field.type not in (None, Type.STRING):
+            raise self._refusal(column, f"{path_text(field.path)} is {_a(field.type)}; LIKE is for strings")
+        if len(pattern.this) > self.limits.pattern:
+            raise FilterTooCostly(
+                f"the pattern has {len(pattern.this)} characters; the limit is {self.limits.pattern}",
+                self.text,
+                *self._span(pattern),
+            )
+        self._count()
+        try:
+            term = Pattern(field, like_parts(pattern.this, escape))
+        except BadPattern as error:
+            raise self._refusal(pattern, f"in this pattern {error}")
+        return Not(term) if like.args.get("negate") else term
+
+    def _is(self, node: exp.Is) -> Node:
+        column = _plain(node.this)
+        if not isinstance(node.expression, exp.Null):
+            raise self._refusal(node, "IS takes NULL or NOT NULL; write fire or NOT fire for a bool")
+        if not _is_field(column):
+            raise self._refusal(node.this, "IS NULL is asked of a field")
+        field = self._field(column, null_only=True)
+        self._count()
+        return Missing(field)
+
+    # Fields.
+
+    def _field(self, node: exp.Expr, null_only: bool = False) -> Operand:
+        names = _names(node)
+        if names is None:
+            raise self._refusal(node)
+        for name in names:
+            if not name.args.get("quoted") and not IDENTIFIER.fullmatch(name.this):
+                raise self._refusal(
+                    name, f"a name such as {name.this} is written in backticks: `{name.this}`"
+                )
+        path = tuple(name.this for name in names)
+        if len(path) > self.limits.path:
+            raise FilterTooCostly(
+                f"the field has {len(path)} names; the limit is {self.limits.path}",
+                self.text,
+                *self._span(node),
+            )
+        if self.fields is None:
+            return Operand(path, None)
+        field = self.fields.get(path)
+        if field is None:
+            raise self._refusal(node, self._undeclared(path, self.fields))
+        if field.many:
+            # The value is a list, of which the language can say nothing but whether it is there.
+            if not null_only:
+                raise self._refusal(
+                    node,
+                    f"{path_text(path)} holds a list (conflict = union); only IS [NOT] NULL can be asked",
+                )
+            return Operand(path, None)
+        return Operand(path, field.type)
+
+    def _undeclared(self, path: Path, fields: Mapping[Path, Field]) -> str:
+        members = [path_text(known) for known in fields if known[: len(path)] == path]
+        if members:
+            return f"{path_text(path)} is an object; its fields: {', '.join(members[:8])}"
+        asked = path_text(path)
+        declared = [path_text(known) for known in fields]
+        # Names are case sensitive, which is worth a guess of its own: difflib finds SEVERITY unlike severity.
+        near = [name for name in declared if name.lower() == asked.lower()]
+        near += [name for name in get_close_matches(asked, declared, n=3, cutoff=0.5) if name not in near]
+        if near:
+            return f"the topic declares no field {asked}; nearest: {', '.join(near)}"
+        return f"the topic declares no field {asked}; declared: {', '.join(declared[:8])}"
+
+    # Literals, as the axis of their field wants them.
+
+    def _literal(self, field: Operand, node: exp.Expr, plain_time: bool) -> tuple[Kind, Any]:
+        """`plain_time`: whether a plain string may stand for a timestamp, as Spark allows in comparisons.
+
+        Not in IN lists, where Spark without ANSI mode compares such values as strings.
+        """
+        kind, value = self._value(node)
+        if field.type is Type.TIMESTAMP and kind is Kind.STRING and plain_time:
+            kind, value = Kind.TIMESTAMP, self._time(node, value)
+        if field.type is not None and kind is not AXES[field.type][0]:
+            way_out = ", written TIMESTAMP '2026-11-01 00:00:00'" if field.type is Type.TIMESTAMP else ""
+            raise self._refusal(
+                node,
+                f"{path_text(field.path)} is {_a(field.type)}; expected {_a(field.type)} literal{way_out}",
+            )
+        if isinstance(value, Number):
+            return kind, self._fitting(field, node, value)
+        return kind, value
+
+    def _value(self, node: exp.Expr) -> tuple[Kind, Any]:
+        match node:
+            case exp.Literal() if node.is_string:
+                return Kind.STRING, node.this
+            case exp.Literal() | exp.Neg():
+                return Kind.NUMBER, self._number(node)
+            case exp.Boolean():
+                return Kind.BOOL, bool(node.this)
+            case exp.Null():
+                raise self._refusal(
+                    node, "a comparison with NULL is never true; write IS NULL or IS NOT NULL"
+                )
+            case exp.Cast() if not isinstance(node, exp.TryCast) and isinstance(node.this, exp.Literal):
+                if node.to.this in (exp.DType.TIMESTAMPTZ, exp.DType.DATE) and node.this.is_string:
+                    return Kind.TIMESTAMP, self._time(
+                        node.this, node.this.this, node.to.this is exp.DType.DATE
+                    )
+        raise self._refusal(node)
+
+    def _number(self, node: exp.Expr) -> Number:
+        sign = 1
+        while isinstance(node, exp.Neg):
+            sign, node = -sign, _plain(node.this)
+        if not isinstance(node, exp.Literal) or node.is_string:
+            raise self._refusal(node)
+        written = node.this.lower()
+        mantissa, exponent, _ = written.partition("e")
+        whole, _, fraction = mantissa.partition(".")
+        if not re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,4})?", written, re.ASCII):
+            raise self._refusal(node, "a number is written 12, 1.5 or 1.5e3")
+        if exponent:
+            value = float(written)
+            if math.isinf(value) or (value == 0 and float(mantissa) != 0) or len(mantissa) > 40:
+                raise self._refusal(node, "a number with exponent must be one that a 64-bit float holds")
+            return Number(sign * Decimal(written), True)
+        if len(whole.lstrip("0")) > WHOLE_DIGITS or len(fraction) > FRACTION_DIGITS:
+            raise self._refusal(
+                node,
+                f"at most {WHOLE_DIGITS} digits before the point, {FRACTION_DIGITS} behind; else write 1e30",
+            )
+        return Number(sign * Decimal(mantissa), False)
+
+    def _fitting(self, field: Operand, node: exp.Expr, number: Number) -> int | Decimal | float:
+        """A number for the axis of its field, or a refusal where Spark would compare something else."""
+        exact = number.exact
+        whole = exact == exact.to_integral_value()
+        if field.type is Type.INT:
+            if number.double and abs(exact) >= EXACT_INT_MAX:
+                # Spark compares as DOUBLE then, where neighbouring large ints are equal.
+                raise self._refusal(node, "on an int field, write a number of this size without exponent")
+            return int(exact) if whole else exact
+        # `or` makes a negative zero positive; the two are equal.
+        double = float(exact) or 0.0
+        if field.type is Type.FLOAT:
+            return double
+        if number.double:
+            if EXACT_INT_MAX <= abs(double) <= 2.0**63:
+                raise self._refusal(
+                    node, "on a field that is not declared, write a number of this size without exponent"
+                )
+            return double
+        if Decimal(double) != exact and (whole or Decimal(repr(double)) != exact):
+            raise self._refusal(
+                node,
+                f"a 64-bit float holds {double!r} instead, and the field is not declared an int, "
+                "so large or long numbers cannot be told apart",
+            )
+        return double
+
+    def _time(self, node: exp.Expr, written: str, date: bool = False) -> int:
+        found = TIMESTAMP.fullmatch(written)
+        if not found or (date and found[4] is not None):
+            example = "2026-11-01" if date else "2026-11-01 12:30:00, 2026-11-01T12:30:00.5Z or 2026-11-01"
+            raise self._refusal(node, f"expected a time such as {example}")
+        year, month, day, hour, minute, second, fraction, zone = found.groups()
+        offset = timedelta(0)
+        if zone not in (None, "Z"):
+            offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6])) * (-1 if zone[0] == "-" else 1)
+            if abs(offset) > timedelta(hours=18) or int(zone[4:6]) > 59:
+                raise self._refusal(node, "an offset is at most 18 hours")
+        try:
+            when = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), tzinfo=UTC)
+            when = when.replace(second=int(second or 0), microsecond=int((fraction or "0").ljust(6, "0")))
+            at = micros(when) - offset // timedelta(microseconds=1)
+        except ValueError as error:
+            raise self._refusal(node, f"not a time: {error}")
+        if not TIMES.least <= at <= TIMES.greatest:
+            raise self._refusal(node, "a time is from the year 1 to 9999, in UTC")
+        return at
+
+    # Refusals and their places.
+
+    def _refusal(self, node: exp.Expr, reason: str | None = None) -> FilterError:
+        if isinstance(node, exp.Alias):
+            return self._refusal_at(*self._span(node.args["alias"]), REFUSED[exp.Alias])
+        if reason is None:
+            known = [why for kind, why in REFUSED.items() if isinstance(node, kind)]
+            reason = known[0] if known else f"this is not part of the language; {EXPECTED}"
+        return self._refusal_at(*self._span(node), reason)
+
+    def _refusal_at(self, start: int, end: int, reason: str) -> FilterError:
+        return FilterError(f"{reason} (at character {start + 1})", self.text, start, end)
+
+    def _span(self, node: exp.Expr) -> tuple[int, int]:
+        """Where a node stands: from the first to the last of its names and literals."""
+        spots = [(part.meta["start"], part.meta["end"] + 1) for part in node.walk() if "start" in part.meta]
+        if not spots:
+            return 0, len(self.text)
+        return min(start for start, _ in spots), max(end for _, end in spots)
+
+    def _place_of(self, error: ParseError, tokens: list[Token]) -> tuple[int, int]:
+        """Where the parser stopped, or where it missed something."""
+        found = error.errors[0] if error.errors else {}
+        at = len(tokens) - 1
+        for place, token in enumerate(tokens):
+            if token.line == found.get("line") and token.col == found.get("col"):
+                at = place
+        missing = str(found.get("description", ""))
+        if missing.startswith("Required keyword: 'this'") and at > 0:
+            at -= 1
+        elif missing.startswith("Required keyword: 'expression'") and at == len(tokens) - 1:
+            return tokens[at].end + 1, tokens[at].end + 2
+        return tokens[at].start, tokens[at].end + 1
+
+    def _expected(self, error: ParseError) -> str:
+        description = str(error.errors[0].get("description", "")) if error.errors else ""
+        if description.startswith("Expecting"):
+            return f"{description[0].lower()}{description[1:]}"
+        return f"the filter cannot be read here; {EXPECTED}"
+
+
+def _a(kind: Type | None) -> str:
+    return f"an {kind}" if kind is Type.INT else f"a {kind}"
+
+
+def _plain(node: exp.Expr) -> exp.Expr:
+    """What parentheses hold."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _chain(node: exp.Expr) -> list[exp.Expr]:
+    """The parts of `a AND b AND c`, which the parser nests to the left as deep as there are parts."""
+    kind = type(node)
+    parts: list[exp.Expr] = []
+    while isinstance(node, kind):
+        parts.append(node.expression)
+        node = node.this
+    parts.append(node)
+    return parts[::-1]
+
+
+def _is_field(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column | exp.Dot)
+
+
+def _is_literal(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal | exp.Neg | exp.Boolean | exp.Null | exp.Cast)
+
+
+def _names(node: exp.Expr) -> list[exp.Identifier] | None:
+    """The names of a field from the outermost in; None if it is not made of names alone."""
+    tail: list[exp.Expr] = []
+    while isinstance(node, exp.Dot):
+        tail.append(node.expression)
+        node = node.this
+    if not isinstance(node, exp.Column):
+        return None
+    names = [node.args[part] for part in ("catalog", "db", "table", "this") if node.args.get(part)]
+    names += tail[::-1]
+    return names if all(isinstance(name, exp.Identifier) for name in names) else None

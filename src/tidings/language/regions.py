@@ -1,0 +1,220 @@
+"""Which values of one field a filter lets through: the constraint, with all three verdicts, and its two
+regions.
+
+A conjunction of terms over one field sorts the values of that field into TRUE, UNKNOWN and FALSE. A
+`Constraint` keeps all three: it is a set of values for each kind of literal that the terms compare with, and
+what they say of NULL. A term answers UNKNOWN to a missing value and to one of another kind than its literal
+(docs/design/0002-filters.md), so
+
+    TRUE     every term is true: the value is of the one kind that is compared with, and in its set
+    FALSE    some term is false
+    UNKNOWN  otherwise
+
+`wait` takes what is TRUE, `assume` what is not FALSE. Cutting at either threshold leaves a plain set of
+values, a `Region`; conjunction and disjunction of verdicts are minimum and maximum, so they commute with the
+cut, and everything that looks at many filters (covering, the index, boxes) needs only regions, never three
+values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+
+from tidings.language.cuts import EVERYTHING, NOTHING, Cuts, micros
+from tidings.language.fields import Path
+from tidings.language.like import Like
+
+
+class Unknown(StrEnum):
+    """What a subscriber takes a term for that cannot be decided yet."""
+
+    WAIT = "wait"
+    """Not true yet: deliver once the event says so."""
+
+    ASSUME = "assume"
+    """True until the event says otherwise."""
+
+
+class Kind(IntEnum):
+    """What can be compared with what."""
+
+    BOOL = 0
+    NUMBER = 1
+    STRING = 2
+    TIMESTAMP = 3
+
+
+KINDS: dict[type, Kind] = {
+    bool: Kind.BOOL,
+    int: Kind.NUMBER,
+    float: Kind.NUMBER,
+    str: Kind.STRING,
+    datetime: Kind.TIMESTAMP,
+}
+
+
+def find(event: Mapping[str, object], path: Path) -> object:
+    """The value at a path of an event; None if it is missing."""
+    value: object = event
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Some values of one kind."""
+
+    cuts: Cuts
+    """Where they lie on the axis of their kind."""
+
+    likes: tuple[Like, ...] = ()
+    """For strings, the patterns that hold as well and that no interval can say; sorted."""
+
+    def __contains__(self, value: object) -> bool:
+        at = micros(value) if isinstance(value, datetime) else value
+        if at not in self.cuts:
+            return False
+        return not self.likes or (isinstance(value, str) and all(like.holds(value) for like in self.likes))
+
+    def __and__(self, other: Values) -> Values:
+        return narrowed(self.cuts & other.cuts, {*self.likes, *other.likes})
+
+    def __le__(self, other: Values) -> bool:
+        """Whether all of these are among the others; may say no where only the patterns would tell."""
+        return self.cuts <= other.cuts and set(other.likes) <= set(self.likes)
+
+
+def narrowed(cuts: Cuts, likes: set[Like]) -> Values:
+    """Values by cuts and patterns; where single strings are left, the patterns are decided at once."""
+    if not likes:
+        return Values(cuts)
+    ends = list(cuts.intervals())
+    if all(low is not None and high == low + "\0" for low, high in ends):
+        kept = [end for end in ends if all(like.holds(end[0]) for like in likes)]
+        return Values(Cuts(False, tuple(point for end in kept for point in end)))
+    return Values(cuts, tuple(sorted(likes)))
+
+
+ALL = Values(EVERYTHING)
+NONE = Values(NOTHING)
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A plain set of values of one field, the missing one among them or not."""
+
+    null: bool
+    """Whether the missing value is inside."""
+
+    other: bool
+    """Whether values of the kinds that `sets` does not list are inside, lists and objects too."""
+
+    sets: tuple[tuple[Kind, Values], ...] = ()
+    """Of these kinds, just these values are inside; by kind."""
+
+    def __contains__(self, value: object) -> bool:
+        if value is None:
+            return self.null
+        kind = KINDS.get(type(value))
+        for listed, values in self.sets:
+            if listed is kind:
+                return value in values
+        return self.other
+
+    @property
+    def empty(self) -> bool:
+        return not (self.null or self.other or any(not values.cuts.empty for _, values in self.sets))
+
+    def of(self, kind: Kind) -> Values:
+        """The values of one kind that are inside."""
+        for listed, values in self.sets:
+            if listed is kind:
+                return values
+        return ALL if self.other else NONE
+
+    def _kinds(self, other: Region) -> list[Kind]:
+        return sorted({kind for kind, _ in (*self.sets, *other.sets)})
+
+    def __and__(self, other: Region) -> Region:
+        return Region(
+            self.null and other.null,
+            self.other and other.other,
+            tuple((kind, self.of(kind) & other.of(kind)) for kind in self._kinds(other)),
+        )
+
+    def __le__(self, other: Region) -> bool:
+        """Whether all of this region is in the other."""
+        return (
+            self.null <= other.null
+            and self.other <= other.other
+            and all(self.of(kind) <= other.of(kind) for kind in self._kinds(other))
+        )
+
+
+Box = tuple[tuple[Path, Region], ...]
+"""A conjunction.
+
+Each of these fields in its region; by path. An event matches iff one of the boxes holds it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a conjunction says of one field."""
+
+    null: bool | None
+    """True for IS NULL, False for IS NOT NULL, None where nothing is said."""
+
+    sets: tuple[tuple[Kind, Values], ...]
+    """The values that the terms of each kind of literal leave; by kind."""
+
+    declared: Kind | None
+    """The kind of the field's values where its topic declares it."""
+
+    def __and__(self, other: Constraint) -> Constraint | None:
+        """Both; None if that is false of every value."""
+        if self.null is not None and other.null is not None and self.null != other.null:
+            return None
+        sets = dict(self.sets)
+        for kind, values in other.sets:
+            sets[kind] = sets[kind] & values if kind in sets else values
+        return tidied(self.null if self.null is not None else other.null, sets, self.declared)
+
+    def region(self, unknown: Unknown) -> Region:
+        """The values that are taken."""
+        return _region(self, unknown)
+
+
+def tidied(null: bool | None, sets: Mapping[Kind, Values], declared: Kind | None) -> Constraint | None:
+    """A constraint in its one form; None if it is false of every value."""
+    if null is True and sets:
+        # A missing value is UNKNOWN, any other FALSE, whatever the sets are.
+        return Constraint(True, ((declared if declared is not None else Kind.NUMBER, NONE),), declared)
+    if null is False and declared is not None and sets:
+        if sets[declared].cuts.empty:
+            return None
+        if sets[declared] == ALL:
+            return Constraint(False, (), declared)
+    return Constraint(null, tuple(sorted(sets.items(), key=lambda item: item[0])), declared)
+
+
+@lru_cache(maxsize=4096)
+def _region(constraint: Constraint, unknown: Unknown) -> Region:
+    null, sets, declared = constraint.null, constraint.sets, constraint.declared
+    if null is True:
+        return Region(unknown is Unknown.ASSUME or not sets, False)
+    if declared is not None:
+        # The field holds values of its own kind and no others, so there is nothing else to let through.
+        return Region(unknown is Unknown.ASSUME and null is None, False, sets or ((declared, ALL),))
+    if unknown is Unknown.ASSUME:
+        return Region(null is None, True, sets)
+    if not sets:
+        return Region(False, True)
+    return Region(False, False, sets if len(sets) == 1 else ())
