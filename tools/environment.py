@@ -61,9 +61,7 @@ def main() -> None:
     except Unprepared as problem:
         sys.exit(f"make: {problem}")
     if "--say-path" in sys.argv[1:]:
-        print(
-            f"Ready. The command `tidings` is in {VENV / 'bin'}; to have it in this shell:\n\n    {path_line()}\n"
-        )
+        print(f"Ready. To have the command `tidings` in this shell:\n\n    {path_line()}\n")
 
 
 def prepare() -> None:
