@@ -1,0 +1,37 @@
+"""What tests share: the Spark session, and how Hypothesis runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# No test asserts a time, Hypothesis included: a machine that is busy is not a bug.
+settings.register_profile("tidings", deadline=None)
+settings.load_profile("tidings")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The folder of the checkout."""
+    return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all tests marked `spark`: its start is most of what they cost."""
+    from tidings.pipeline import session
+
+    with session.start(
+        "tidings tests",
+        master="local[2]",
+        settings={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        quick_start=True,
+    ) as started:
+        yield started
