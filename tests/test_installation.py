@@ -1,0 +1,72 @@
+"""A package of others in our place is named, with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidings import installation
+from tidings.errors import ForeignPackage, SetupError
+
+
+def install(folder: Path, name: str, version: str) -> None:
+    """Write what a package manager leaves of a distribution."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+    )
+
+
+def test_nothing_foreign_is_installed_here() -> None:
+    installation.check()
+
+
+def test_our_own_distribution_is_not_foreign(tmp_path: Path) -> None:
+    install(tmp_path, "tidings-network", "0.1.0")
+    install(tmp_path, "tidings-of-joy", "1.0")
+    installation.check(path=[str(tmp_path)])
+
+
+@pytest.mark.parametrize("name", ["django-tidings", "tidings"])
+def test_a_foreign_distribution_is_named_with_the_way_out(tmp_path: Path, name: str) -> None:
+    install(tmp_path, "tidings-network", "0.1.0")
+    install(tmp_path, name, "2.0.1")
+    with pytest.raises(ForeignPackage) as caught:
+        installation.check(path=[str(tmp_path)])
+    message = str(caught.value)
+    assert f"{name} 2.0.1 is installed in {tmp_path}" in message
+    assert f"pip uninstall {name} && pip install --force-reinstall --no-deps tidings-network" in message
+
+
+def test_a_module_of_that_name_that_is_not_ours_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tidings").mkdir()
+    with pytest.raises(
+        ForeignPackage, match=r"finds .*/tidings, which is not the package of tidings-network"
+    ):
+        installation.check(path=[], package=tmp_path / "tidings")
+
+
+def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert installation.cache_folder() == tmp_path / "tidings"
+
+
+@pytest.mark.parametrize("value", ["", "relative/folder"])
+def test_the_cache_is_in_the_home_folder_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, value: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", value)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert installation.cache_folder() == tmp_path / ".cache" / "tidings"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(SetupError, match="set XDG_CACHE_HOME"):
+        installation.cache_folder()
