@@ -1,0 +1,95 @@
+"""The session: what it is set to, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidings.errors import SetupError
+from tidings.pipeline import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("master", ["local", "local[4]", "local[*]", "local[2,3]"])
+def test_local_masters(master: str) -> None:
+    assert session.is_local(master)
+    assert session.machine_settings(master)["spark.driver.bindAddress"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://host", "local-cluster[2,1,1024]"])
+def test_other_masters_keep_their_own_settings(master: str) -> None:
+    assert not session.is_local(master)
+    assert list(session.machine_settings(master)) == ["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"), [("local", 1), ("local[3]", 3), ("local[ 2 , 5]", 2), ("local[*]", os.cpu_count())]
+)
+def test_core_count(master: str, cores: int) -> None:
+    assert session.core_count(master) == cores
+
+
+@pytest.mark.parametrize(("machine", "driver"), [(512, 1024), (8_000, 4_000), (256_000, 31 * 1024)])
+def test_the_driver_gets_half_of_the_machine_within_bounds(machine: int, driver: int) -> None:
+    assert session.driver_memory_mb(machine) == driver
+
+
+def test_the_machine_has_memory() -> None:
+    assert session.memory_mb() > 0
+
+
+def test_workers_are_this_python_and_on_a_cluster_the_one_that_is_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "java_home", lambda: tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/cluster/python")
+    assert session.launch_environment("local[*]") == {
+        "JAVA_HOME": str(tmp_path),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    assert session.launch_environment("yarn")["PYSPARK_PYTHON"] == "/opt/cluster/python"
+
+
+def test_the_environment_is_put_back_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDINGS_A", "old")
+    monkeypatch.delenv("TIDINGS_B", raising=False)
+
+    def fail_inside() -> None:
+        with session.environment({"TIDINGS_A": "new", "TIDINGS_B": "new"}):
+            raise KeyError(os.environ["TIDINGS_A"], os.environ["TIDINGS_B"])
+
+    with pytest.raises(KeyError, match=r"'new', 'new'"):
+        fail_inside()
+    assert os.environ["TIDINGS_A"] == "old"
+    assert "TIDINGS_B" not in os.environ
+
+
+def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(
+        SetupError, match=r"'pyspark.sql' is not installed: pip install 'tidings-network\[spark\]'"
+    ):
+        session.start()
+
+
+@pytest.mark.spark
+def test_results_do_not_depend_on_the_machine(spark: SparkSession) -> None:
+    assert {name: spark.conf.get(name) for name in session.ALWAYS} == session.ALWAYS
+    row = spark.sql(
+        "SELECT a, A, CAST(t AS STRING) FROM VALUES (1, 2, TIMESTAMP '2026-11-15T00:00:00Z') AS v(a, A, t)"
+    )
+    assert [tuple(found) for found in row.collect()] == [(1, 2, "2026-11-15 00:00:00")]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_starting_again_gives_the_same_session(spark: SparkSession) -> None:
+    assert session.start(master="local[2]").sparkContext is spark.sparkContext
