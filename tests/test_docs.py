@@ -1,0 +1,204 @@
+"""What a test can keep true in the documents, this one does: commands, targets, folders, links, examples."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SKIPPED = {".git", ".venv", "dist", "build", "node_modules", "__pycache__"}
+
+# Spelled in two parts, so that this file passes its own test.
+BARE = "tid" + "ings"
+HOSTS = re.compile(
+    r"\b(?:test\.)?pyp" + r"i\.(?:org|python\.org)|\bpython" + r"hosted\b|\bconda\.anaconda\b", re.I
+)
+BARE_INSTALL = re.compile(
+    r"(?:pip[0-9.]*|pipx|uv|poetry|conda)\b[^\n`|]*\b(?:install|add)\s+(?:-\S+\s+)*['\"]?"
+    + BARE
+    + r"(?![-\w./])"
+)
+
+
+def texts(root: Path) -> Iterator[Path]:
+    """Every file of ours that is text."""
+    for file in sorted(root.rglob("*")):
+        parts = file.relative_to(root).parts
+        if not file.is_file() or any(part in SKIPPED or part.endswith("_cache") for part in parts):
+            continue
+        if file.suffix in {".py", ".md", ".toml", ".lock", ".sh", ".properties", ".json", ".jsonl"} or (
+            file.name in {"Makefile", "run"}
+        ):
+            yield file
+
+
+def pages(root: Path) -> list[Path]:
+    return [file for file in texts(root) if file.suffix == ".md"]
+
+
+def test_no_file_says_to_install_the_bare_name(root: Path) -> None:
+    found = [
+        f"{file.relative_to(root)}: {match[0]}"
+        for file in texts(root)
+        for match in BARE_INSTALL.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("pip install %s", True),
+        ("pip install --upgrade '%s[spark]'", True),
+        ("uv add %s", True),
+        ("pip install %s-network", False),
+        ("pip install '%s-network[spark]'", False),
+        ("pip uninstall django-%s && pip install --no-deps %s-network", False),
+    ],
+)
+def test_the_bare_name_is_told_from_ours(text: str, bare: bool) -> None:
+    assert (BARE_INSTALL.search(text.replace("%s", BARE)) is not None) is bare
+
+
+def test_no_file_names_a_package_index(root: Path) -> None:
+    found = [
+        f"{file.relative_to(root)}: {match[0]}"
+        for file in texts(root)
+        for match in HOSTS.finditer(file.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_links_between_files_lead_somewhere(root: Path) -> None:
+    broken = [
+        f"{page.relative_to(root)} -> {target}"
+        for page in pages(root)
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+        if "://" not in target
+        and not target.startswith("#")
+        and not (page.parent / target.partition("#")[0]).exists()
+    ]
+    assert broken == []
+
+
+def test_links_to_a_heading_lead_to_one(root: Path) -> None:
+    broken = []
+    for page in pages(root):
+        for target, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+            other = page.parent / target if target else page
+            if "://" not in target and anchor not in anchors(other.read_text(encoding="utf-8")):
+                broken.append(f"{page.relative_to(root)} -> {target}#{anchor}")
+    assert broken == []
+
+
+def anchors(markdown: str) -> set[str]:
+    """The names of headings as forges make them."""
+    headings = re.findall(r"^#+ (.+)$", markdown, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def test_every_make_target_in_the_documents_exists(root: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {
+        (str(page.relative_to(root)), target)
+        for page in pages(root)
+        for target in re.findall(r"(?:^\s*|`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert {(page, target) for page, target in named if target not in targets} == set()
+    assert {target for page, target in named if page == "README.md"} >= {"demo", "test"}
+
+
+def test_the_code_map_and_the_tree_agree(root: Path) -> None:
+    """Every folder that ARCHITECTURE.md draws is there, and every folder that is there is drawn."""
+    drawn = set(
+        re.findall(
+            r"^  ([a-z_]+)(?:/|\.py) ", (root / "ARCHITECTURE.md").read_text(encoding="utf-8"), re.MULTILINE
+        )
+    )
+    package = root / "src" / "tidings"
+    there = {folder.parent.name for folder in package.glob("*/__init__.py")}
+    modules = {file.stem for file in package.glob("*.py")}
+    assert drawn == there | modules
+
+
+def test_the_decisions_are_listed(root: Path) -> None:
+    """Each page in docs/design is dated and reachable from the list of them."""
+    design = root / "docs" / "design"
+    listed = set(re.findall(r"\]\((\d{4}-[^)]+\.md)\)", (design / "README.md").read_text(encoding="utf-8")))
+    there = {file.name for file in design.glob("[0-9]*.md")}
+    assert listed == there
+    undated = [
+        name
+        for name in there
+        if not re.search(r"\b20\d\d-\d\d-\d\d\b", (design / name).read_text(encoding="utf-8"))
+    ]
+    assert undated == []
+
+
+def test_the_example_in_the_readme_runs(root: Path, tmp_path: Path) -> None:
+    """Its Python blocks, one after the other, print what the comments beside them say."""
+    blocks = re.findall(
+        r"^```python\n(.*?)^```", (root / "README.md").read_text(encoding="utf-8"), re.S | re.M
+    )
+    assert blocks
+    script = "".join(blocks)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    promised = re.findall(r"print\(.*\)\s+# (.+)$", script, re.MULTILINE)
+    assert done.stdout.splitlines() == promised
+
+
+# The command line
+
+
+def commands() -> dict[str, object]:
+    """Every command that `tidings --help` leads to, by its whole name."""
+    import typer
+
+    from tidings.cli import app
+
+    found: dict[str, object] = {}
+
+    def walk(name: str, command: object) -> None:
+        below: dict[str, object] = getattr(command, "commands", {})
+        if not below:
+            found[name] = command
+        for word, inner in below.items():
+            walk(f"{name} {word}", inner)
+
+    walk("tidings", typer.main.get_command(app))
+    return found
+
+
+def test_every_command_is_in_the_docs(root: Path) -> None:
+    page = (root / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert [name for name in commands() if not re.search(rf"^#+ .*`{name}`", page, re.MULTILINE)] == []
+
+
+def test_every_option_is_in_the_docs(root: Path) -> None:
+    page = (root / "docs" / "cli.md").read_text(encoding="utf-8")
+    missing = [
+        f"{name} {option}"
+        for name, command in commands().items()
+        for parameter in getattr(command, "params", [])
+        for option in parameter.opts
+        if option.startswith("--") and not re.search(rf"{option}\b", page)
+    ]
+    assert missing == []
+
+
+def test_help_leads_to_the_glossary() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tidings.cli import main; main()", "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "glossary" in done.stdout
