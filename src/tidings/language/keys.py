@@ -81,7 +81,7 @@ class Whole:
         return value if isinstance(value, Scalar) else None
 
     def spark_sql(self) -> str:
-        return self.text
+        return _column(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +98,7 @@ class Folded:
 
     @property
     def text(self) -> str:
-        inner = f"trim({path_text(self.path)})" if self.trim else path_text(self.path)
-        return f"lower({inner})" if self.lower else inner
+        return self._around(path_text(self.path))
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -114,7 +113,11 @@ class Folded:
         return value.lower() if self.lower else value
 
     def spark_sql(self) -> str:
-        return self.text
+        return self._around(_column(self.path))
+
+    def _around(self, field: str) -> str:
+        inner = f"trim({field})" if self.trim else field
+        return f"lower({inner})" if self.lower else inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,7 @@ class Floor:
         return math.floor(max(-STEPS_MAX, min(STEPS_MAX, float(value) / float(self.step))))
 
     def spark_sql(self) -> str:
-        field = path_text(self.path)
+        field = _column(self.path)
         if self.exact:
             # Spark's own floor(f / n) would divide doubles and go wrong beyond 2**53; `div` rounds to zero.
             return f"({field} div {self.step}L - IF({field} % {self.step}L < 0, 1L, 0L))"
@@ -177,7 +180,7 @@ class Bucket:
         return timestamps.from_micros(max(at_us - at_us % self.span_us, TIME_US_MIN))
 
     def spark_sql(self) -> str:
-        micros = f"unix_micros({path_text(self.path)})"
+        micros = f"unix_micros({_column(self.path)})"
         begin = f"greatest({micros} - pmod({micros}, {self.span_us}L), {TIME_US_MIN}L)"
         return f"timestamp_micros({begin})"
 
@@ -221,8 +224,8 @@ class Cell:
         return f"{row}:{math.floor((longitude + 180.0) / 360.0 * columns) % columns}"
 
     def spark_sql(self) -> str:
-        latitude = f"CAST({path_text(self.latitude)} AS DOUBLE)"
-        longitude = f"CAST({path_text(self.longitude)} AS DOUBLE)"
+        latitude = f"CAST({_column(self.latitude)} AS DOUBLE)"
+        longitude = f"CAST({_column(self.longitude)} AS DOUBLE)"
         height = f"{self.size_m / METRES_PER_DEGREE!r}D"
         row = f"floor(({latitude} + 90D) / {height})"
         middle = f"(({row} + 0.5D) * {height} - 90D)"
@@ -254,6 +257,11 @@ def parse_item(text: str, fields: Mapping[Path, Field]) -> Item:
     item = reader.item()
     reader.end()
     return item
+
+
+def _column(path: Path) -> str:
+    """A field in Spark SQL; in backticks, since any name may be a keyword there."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in path)
 
 
 _LENGTH_MAX = 1000
