@@ -1,0 +1,1152 @@
+"""The kernels: putting boxes into tiles, taking them out, finding those that hold an event.
+
+Importing this module imports numba; `tidings.matching.compiling` alone does so. The arrays and their columns are
+those of `state`. All ordinals, and all indices on the hot path, are unsigned: numba then leaves out the test for
+negative indices, which is worth a third of a match.
+
+A match has four steps. The groups of the attributes that the event has list their tiles with the interval that
+the tile's boxes span on that attribute: a branch-free pass keeps those that hold the event's ordinal. Then the
+hull of each remaining tile is tried on its other attributes, and the rows that it needs are asked for ahead of
+use. Then the rows are ANDed. Survivors set a bit per owner, which makes the result sorted and free of doubles.
+
+A split is chosen greedily by what it saves: the chance that an event enters either half, times the rows that it
+would then read, with chances guessed from a sample of the ends of all constraints on that attribute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from tidings.matching import compiling
+from tidings.matching.state import (
+    AHEAD,
+    A_CAPACITY,
+    A_COUNT,
+    A_LIST,
+    A_MARK,
+    A_ROOT,
+    A_SEEN,
+    B_LENGTH,
+    B_OFFSET,
+    B_OWNER,
+    B_SLOT,
+    B_TILE,
+    CENTRE,
+    GREATEST,
+    HAS,
+    H_BITS,
+    H_BUMP,
+    H_CLASSES,
+    H_EPOCH,
+    H_FREE_NODE,
+    H_FREE_TILE,
+    H_NODES,
+    H_QUEUE_END,
+    H_QUEUE_START,
+    H_TEND,
+    H_TILES,
+    LEAF,
+    LEAST,
+    MAX_COLUMNS,
+    MAX_CUTS,
+    MAX_LOCAL,
+    NUMBER,
+    N_ATTRIBUTE,
+    N_BOUND,
+    N_KIND,
+    N_LEFT,
+    N_PARENT,
+    N_RIGHT,
+    O_CUTS,
+    O_GREATEST,
+    O_HULL,
+    O_LEAST,
+    O_SORT,
+    O_TODO,
+    SAMPLES,
+    SIZE_CLASSES,
+    SPARE_WORDS,
+    S_BOXES,
+    S_CANDIDATES,
+    S_COLUMN,
+    S_CONSTRAINT,
+    S_LOCAL,
+    S_NEED,
+    S_OTHER,
+    S_SIDE,
+    S_START,
+    S_USES,
+    TILE,
+    T_ATTRIBUTE,
+    T_BASE,
+    T_CAPACITY,
+    T_COLUMNS,
+    T_COUNT,
+    T_FRESH,
+    T_LINES,
+    T_LIVE,
+    T_NODE,
+    T_PLACE,
+    Array,
+    State,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """`numba.njit`, cached, for functions that the type checker is to see as they are written."""
+    compiled: F = numba.njit(cache=compiling.caching, boundscheck=False, nogil=True)(function)
+    return compiled
+
+
+U0, U1, U2, U3, U6, U8, U63 = (np.uint64(n) for n in (0, 1, 2, 3, 6, 8, 63))
+U16, U32 = np.uint64(16), np.uint64(32)
+LOW32 = np.uint64(0xFFFFFFFF)
+LOW16 = np.uint64(0xFFFF)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+SIGN = np.uint64(1 << 63)
+
+# Words of a column's line.
+C_HEAD, C_LEAST, C_GREATEST, C_CUTS, C_ROWS, C_INEXACT = (np.uint64(n) for n in range(6))
+# Flags of a column, in the head above 32 bits of attribute and 16 of the number of cuts.
+ALL_CONSTRAIN = np.uint64(1 << 48)
+ALL_NEED = np.uint64(2 << 48)
+# Words of the meta line.
+M_COLUMNS, M_CAPACITY, M_TILE, M_LOOSE = (np.uint64(n) for n in range(4))
+
+# A tile of so few boxes has no rows: checking each is as quick, and rows would weigh more than the boxes.
+BARE = 24
+# Rows per box: 2.5 lines are 160 bytes, what the promise of 300 bytes per filter leaves.
+LINES_PER_BOX_HALVES = 5
+# Two neighbouring tiles with no more boxes than this become one.
+MERGE_BELOW = 288
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of array[index]."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
+        word = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def lowest(typing_context: Any, word: Any) -> Any:
+    """The place of the lowest bit that is set."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.IntType(1)(1))
+
+    return types.uint64(types.uint64), build
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def population(typing_context: Any, word: Any) -> Any:
+    """How many bits are set."""
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), build
+
+
+# --- the arena ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def class_of(lines: int) -> int:
+    low, high = 0, len(SIZE_CLASSES) - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if SIZE_CLASSES[middle] < lines:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def take(s: State, lines: int) -> int:
+    """A block of at least so many lines, as the index of its first word."""
+    kind = class_of(lines)
+    word = s.head[H_CLASSES + kind]
+    if word:
+        s.head[H_CLASSES + kind] = np.int64(s.memory[word])
+        return word
+    word = s.head[H_BUMP]
+    s.head[H_BUMP] = word + SIZE_CLASSES[kind] * 8
+    return word
+
+
+@kernel
+def give_back(s: State, word: int, lines: int) -> None:
+    kind = class_of(lines)
+    s.memory[word] = np.uint64(s.head[H_CLASSES + kind])
+    s.head[H_CLASSES + kind] = word
+
+
+# --- small things ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def sort(a: Array, start: int, count: int) -> None:
+    """Shell sort: a few hundred ordinals at a time, and it compiles in no time."""
+    for gap in (701, 301, 132, 57, 23, 10, 4, 1):
+        for i in range(start + gap, start + count):
+            x = a[i]
+            j = i
+            while j >= start + gap and a[j - gap] > x:
+                a[j] = a[j - gap]
+                j -= gap
+            a[j] = x
+
+
+@kernel
+def bucket(memory: Array, cuts: Any, count: Any, value: Any) -> Any:
+    """How many of the sorted cuts are not above the value."""
+    low = U0
+    while count > U0:
+        half = count >> U1
+        right = memory[cuts + low + half] <= value
+        low = low + half + U1 if right else low
+        count = count - half - U1 if right else half
+    return low
+
+
+@kernel
+def share(s: State, attribute: int, least: Any, greatest: Any) -> float:
+    """The guessed share of events whose ordinal lies in the interval."""
+    seen = min(s.attributes[attribute, A_SEEN], SAMPLES)
+    inside = 0
+    for i in range(seen):
+        x = s.samples[attribute, i]
+        inside += (least <= x) & (x <= greatest)
+    return (inside + 0.5) / (seen + 1.0)
+
+
+@kernel
+def sample(s: State, attribute: int, ordinal: Any) -> None:
+    """Keep the ordinal with the chance that keeps the sample fair; chance is a hash of the count."""
+    seen = s.attributes[attribute, A_SEEN]
+    s.attributes[attribute, A_SEEN] = seen + 1
+    if seen < SAMPLES:
+        s.samples[attribute, seen] = ordinal
+        return
+    mixed = np.uint64(seen) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(32)
+    place = mixed % np.uint64(seen + 1)
+    if place < np.uint64(SAMPLES):
+        s.samples[attribute, place] = ordinal
+
+
+@kernel
+def holds(s: State, box: int, epoch: int) -> bool:
+    """Whether the box holds the present event, constraint by constraint."""
+    start = np.uint64(s.boxes[box, B_OFFSET])
+    for i in range(start, start + np.uint64(s.boxes[box, B_LENGTH])):
+        head = s.constraint_attribute[i]
+        attribute = head >> 1
+        if s.stamp[attribute] == epoch:
+            value = s.value[attribute]
+            if value < s.constraint_least[i] or value > s.constraint_greatest[i]:
+                return False
+        elif head & 1 == 0:
+            return False
+    return True
+
+
+# --- groups, tiles and nodes -------------------------------------------------------------------------------------
+
+
+@kernel
+def new_node(s: State) -> int:
+    node = s.head[H_FREE_NODE]
+    if node >= 0:
+        s.head[H_FREE_NODE] = np.int64(s.nodes[node, N_LEFT]) - 1
+        return node
+    node = s.head[H_NODES]
+    s.head[H_NODES] = node + 1
+    return node
+
+
+@kernel
+def free_node(s: State, node: int) -> None:
+    s.nodes[node, N_LEFT] = np.uint64(s.head[H_FREE_NODE] + 1)
+    s.head[H_FREE_NODE] = node
+
+
+@kernel
+def new_tile(s: State, attribute: int, node: int) -> int:
+    """An empty tile without a block, entered in the list of its group."""
+    tile = s.head[H_FREE_TILE]
+    if tile >= 0:
+        s.head[H_FREE_TILE] = s.tiles[tile, T_PLACE]
+    else:
+        tile = s.head[H_TILES]
+        s.head[H_TILES] = tile + 1
+    count = s.attributes[attribute, A_COUNT]
+    capacity = s.attributes[attribute, A_CAPACITY]
+    if count == capacity:
+        larger = max(8, capacity * 2)
+        place = take(s, larger * 3 // 8)
+        old = s.attributes[attribute, A_LIST]
+        for run in range(3):
+            for i in range(count):
+                s.memory[place + run * larger + i] = s.memory[old + run * capacity + i]
+        if capacity:
+            give_back(s, old, capacity * 3 // 8)
+        s.attributes[attribute, A_LIST] = place
+        s.attributes[attribute, A_CAPACITY] = larger
+    s.attributes[attribute, A_COUNT] = count + 1
+    for i in range(10):
+        s.tiles[tile, i] = 0
+    s.tiles[tile, T_ATTRIBUTE] = attribute
+    s.tiles[tile, T_PLACE] = count
+    s.tiles[tile, T_NODE] = node
+    s.nodes[node, N_KIND] = np.uint64(LEAF)
+    s.nodes[node, N_LEFT] = np.uint64(tile)
+    return tile
+
+
+@kernel
+def free_tile(s: State, tile: int) -> None:
+    """Take the tile out of its group's list; its node is the caller's."""
+    attribute = s.tiles[tile, T_ATTRIBUTE]
+    if s.tiles[tile, T_LINES]:
+        give_back(s, s.tiles[tile, T_BASE], s.tiles[tile, T_LINES])
+    last = s.attributes[attribute, A_COUNT] - 1
+    place = s.tiles[tile, T_PLACE]
+    start = s.attributes[attribute, A_LIST]
+    capacity = s.attributes[attribute, A_CAPACITY]
+    if place != last:
+        for run in range(3):
+            s.memory[start + run * capacity + place] = s.memory[start + run * capacity + last]
+        moved = np.int64(s.memory[np.int64(s.memory[start + 2 * capacity + place]) + np.int64(M_TILE)])
+        s.tiles[moved, T_PLACE] = place
+    s.attributes[attribute, A_COUNT] = last
+    if last == 0:
+        give_back(s, start, capacity * 3 // 8)
+        s.attributes[attribute, A_CAPACITY] = 0
+        s.attributes[attribute, A_LIST] = 0
+    s.tiles[tile, T_LINES] = 0
+    s.tiles[tile, T_ATTRIBUTE] = -1
+    s.tiles[tile, T_PLACE] = s.head[H_FREE_TILE]
+    s.head[H_FREE_TILE] = tile
+
+
+@kernel
+def gather(s: State, tile: int, start: int) -> int:
+    """Write the live boxes of a tile to scratch; how many."""
+    base = s.tiles[tile, T_BASE]
+    if s.tiles[tile, T_LINES] == 0:
+        return 0
+    alive = base + 8 + 8 * s.tiles[tile, T_COLUMNS]
+    boxes = 2 * (alive + 16) + s.tiles[tile, T_CAPACITY]
+    count = 0
+    for slot in range(s.tiles[tile, T_COUNT]):
+        if (s.memory[alive + (slot >> 6)] >> np.uint64(slot & 63)) & U1:
+            s.scratch[start + count] = s.memory32[boxes + slot]
+            count += 1
+    return count
+
+
+@kernel
+def survey(s: State, count: int) -> int:
+    """Lay the constraints of the boxes in scratch side by side and count the attributes; how many there are.
+
+    Attributes beyond MAX_LOCAL have no number of their own (-1): rows are not made for them.
+    """
+    distinct = 0
+    at = 0
+    for i in range(count):
+        box = s.scratch[S_BOXES + i]
+        s.scratch[S_START + i] = at
+        start = np.int64(s.boxes[box, B_OFFSET])
+        for c in range(start, start + s.boxes[box, B_LENGTH]):
+            head = np.int64(s.constraint_attribute[c])
+            attribute = head >> 1
+            local = s.attributes[attribute, A_MARK] - 1
+            if local < 0 and distinct < MAX_LOCAL:
+                local = distinct
+                distinct += 1
+                s.attributes[attribute, A_MARK] = local + 1
+                s.scratch[S_LOCAL + local] = attribute
+                s.scratch[S_USES + local] = 0
+                s.scratch[S_NEED + local] = 0
+            if local >= 0:
+                s.scratch[S_USES + local] += 1
+                s.scratch[S_NEED + local] += 1 - (head & 1)
+            s.scratch[S_CONSTRAINT + at] = local * 2 + (head & 1)
+            s.ordinals[O_LEAST + at] = s.constraint_least[c]
+            s.ordinals[O_GREATEST + at] = s.constraint_greatest[c]
+            at += 1
+    s.scratch[S_START + count] = at
+    for local in range(distinct):
+        s.attributes[s.scratch[S_LOCAL + local], A_MARK] = 0
+    return distinct
+
+
+@kernel
+def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> int:
+    """Choose at most `limit` cuts among the ends of the constraints on one attribute; how many.
+
+    With a limit of zero only count the distinct ends.
+    """
+    ends = 0
+    for i in range(s.scratch[S_START + count]):
+        if s.scratch[S_CONSTRAINT + i] >> 1 == local:
+            least, greatest = s.ordinals[O_LEAST + i], s.ordinals[O_GREATEST + i]
+            if least <= greatest:
+                if least > U0:
+                    s.ordinals[O_SORT + ends] = least
+                    ends += 1
+                if greatest < ALL:
+                    s.ordinals[O_SORT + ends] = greatest + U1
+                    ends += 1
+    sort(s.ordinals, O_SORT, ends)
+    distinct = 0
+    for i in range(ends):
+        if i == 0 or s.ordinals[O_SORT + i] != s.ordinals[O_SORT + distinct - 1]:
+            s.ordinals[O_SORT + distinct] = s.ordinals[O_SORT + i]
+            distinct += 1
+    if limit == 0:
+        return distinct
+    chosen = min(limit, distinct)
+    for i in range(chosen):
+        # The first and the last are always taken: outside them a bucket is whole or empty.
+        pick = i * (distinct - 1) // (chosen - 1) if chosen > 1 else 0
+        s.ordinals[place + i] = s.ordinals[O_SORT + pick]
+    return chosen
+
+
+@kernel
+def build(s: State, tile: int, count: int) -> None:
+    """Make the tile anew from the boxes in scratch, with cuts and rows that fit them."""
+    if s.tiles[tile, T_LINES]:
+        give_back(s, s.tiles[tile, T_BASE], s.tiles[tile, T_LINES])
+    columns = 0
+    if count > BARE:
+        distinct = survey(s, count)
+        # The attributes that most boxes use come first; rare ones are not worth a row.
+        for local in range(distinct):
+            uses = s.scratch[S_USES + local]
+            if uses * 48 < count:
+                continue
+            if columns == MAX_COLUMNS:
+                least_used = 0
+                for j in range(columns):
+                    if s.scratch[S_USES + s.scratch[S_SIDE + j]] < s.scratch[S_USES + s.scratch[S_SIDE + least_used]]:
+                        least_used = j
+                if s.scratch[S_USES + s.scratch[S_SIDE + least_used]] < uses:
+                    s.scratch[S_SIDE + least_used] = local
+                continue
+            s.scratch[S_SIDE + columns] = local
+            columns += 1
+        total = 0
+        for j in range(columns):
+            ends = choose_cuts(s, s.scratch[S_SIDE + j], count, 0, 0)
+            s.scratch[S_COLUMN + j] = min(ends, MAX_CUTS)
+            total += min(ends, MAX_CUTS) + 2
+        budget = count * LINES_PER_BOX_HALVES // 2
+        for j in range(columns):
+            limit = s.scratch[S_COLUMN + j]
+            if total > budget:
+                limit = min(limit, max(6, limit * budget // total - 2))
+            limit = max(1, limit)
+            s.scratch[S_COLUMN + j] = choose_cuts(s, s.scratch[S_SIDE + j], count, limit, O_CUTS + j * (MAX_CUTS + 2))
+    capacity = 16
+    while capacity < count + (count >> 3) and capacity < TILE:
+        capacity *= 2
+    lines = 3 + columns + capacity // 8
+    for j in range(columns):
+        cuts = s.scratch[S_COLUMN + j]
+        lines += (cuts + 7) // 8 + cuts + 2
+    base = take(s, lines)
+    for i in range(base, base + lines * 8):
+        s.memory[i] = U0
+    s.tiles[tile, T_BASE] = base
+    s.tiles[tile, T_LINES] = lines
+    s.tiles[tile, T_COUNT] = count
+    s.tiles[tile, T_LIVE] = count
+    s.tiles[tile, T_CAPACITY] = capacity
+    s.tiles[tile, T_COLUMNS] = columns
+    s.tiles[tile, T_FRESH] = 0
+    s.memory[base + np.int64(M_COLUMNS)] = np.uint64(columns)
+    s.memory[base + np.int64(M_CAPACITY)] = np.uint64(capacity)
+    s.memory[base + np.int64(M_TILE)] = np.uint64(tile)
+    alive = base + 8 + 8 * columns
+    loose = alive + 8
+    owners = 2 * (alive + 16)
+    attribute = s.tiles[tile, T_ATTRIBUTE]
+    group_least, group_greatest = ALL, U0
+    for i in range(count):
+        box = s.scratch[S_BOXES + i]
+        s.memory[alive + (i >> 6)] |= U1 << np.uint64(i & 63)
+        s.memory32[owners + i] = s.boxes[box, B_OWNER]
+        s.memory32[owners + capacity + i] = box
+        s.boxes[box, B_TILE] = tile
+        s.boxes[box, B_SLOT] = i
+        start = np.int64(s.boxes[box, B_OFFSET])
+        for c in range(start, start + s.boxes[box, B_LENGTH]):
+            if s.constraint_attribute[c] >> 1 == attribute:
+                group_least = min(group_least, s.constraint_least[c])
+                group_greatest = max(group_greatest, s.constraint_greatest[c])
+    if attribute == 0:
+        group_least, group_greatest = U0, ALL
+    entry = s.attributes[attribute, A_LIST] + s.tiles[tile, T_PLACE]
+    step = s.attributes[attribute, A_CAPACITY]
+    s.memory[entry] = group_least
+    s.memory[entry + step] = group_greatest
+    s.memory[entry + 2 * step] = np.uint64(base)
+    if columns == 0:
+        s.memory[base + np.int64(M_LOOSE)] = U1
+        for i in range(count):
+            s.memory[loose + (i >> 6)] |= U1 << np.uint64(i & 63)
+        return
+    # Which column a local attribute has, if any.
+    for local in range(MAX_LOCAL):
+        s.scratch[S_OTHER + local] = -1
+    data = alive + 16 + capacity
+    for j in range(columns):
+        local = s.scratch[S_SIDE + j]
+        s.scratch[S_OTHER + local] = j
+        cuts = s.scratch[S_COLUMN + j]
+        line = base + 8 + 8 * j
+        rows = data + (cuts + 7) // 8 * 8
+        head = np.uint64(s.scratch[S_LOCAL + local]) | (np.uint64(cuts) << U32)
+        if s.scratch[S_USES + local] == count:
+            head |= ALL_CONSTRAIN
+        if s.scratch[S_NEED + local] == count:
+            head |= ALL_NEED
+        s.memory[line] = head
+        s.memory[line + 1] = ALL
+        s.memory[line + 2] = U0
+        s.memory[line + 3] = np.uint64(data)
+        s.memory[line + 4] = np.uint64(rows)
+        for k in range(cuts):
+            s.memory[data + k] = s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + k]
+        # Every slot begins as one that does not constrain this attribute: inside from the first bucket on.
+        for w in range(8):
+            s.memory[rows + w] = s.memory[alive + w]
+            s.memory[rows + (cuts + 1) * 8 + w] = s.memory[alive + w]
+        data = rows + (cuts + 2) * 8
+    # Each slot flips its bit in the bucket where its interval begins and behind the one where it ends; a running
+    # exclusive-or over the buckets then turns flips into intervals.
+    for i in range(count):
+        bit = U1 << np.uint64(i & 63)
+        word = i >> 6
+        for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
+            entry = s.scratch[S_CONSTRAINT + c]
+            j = s.scratch[S_OTHER + (entry >> 1)] if entry >= 0 else -1
+            if j < 0:
+                s.memory[loose + word] |= bit
+                s.memory[base + np.int64(M_LOOSE)] = U1
+                continue
+            line = base + 8 + 8 * j
+            cuts_at, rows = np.int64(s.memory[line + 3]), np.int64(s.memory[line + 4])
+            cuts = s.scratch[S_COLUMN + j]
+            least, greatest = s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]
+            s.memory[rows + word] ^= bit
+            if entry & 1 == 0:
+                s.memory[rows + (cuts + 1) * 8 + word] &= ~bit
+            if least > greatest:
+                continue
+            s.memory[line + 1] = min(s.memory[line + 1], least)
+            s.memory[line + 2] = max(s.memory[line + 2], greatest)
+            first = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), least))
+            last = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), greatest))
+            s.memory[rows + first * 8 + word] ^= bit
+            if last < cuts:
+                s.memory[rows + (last + 1) * 8 + word] ^= bit
+            if (s.memory[cuts_at + first - 1] if first else U0) != least:
+                s.memory[line + 5 + (first >> 6)] |= U1 << np.uint64(first & 63)
+            if greatest != (s.memory[cuts_at + last] - U1 if last < cuts else ALL):
+                s.memory[line + 5 + (last >> 6)] |= U1 << np.uint64(last & 63)
+    for j in range(columns):
+        rows = np.int64(s.memory[base + 8 + 8 * j + 4])
+        for k in range(rows + 8, rows + 8 * (s.scratch[S_COLUMN + j] + 1)):
+            s.memory[k] ^= s.memory[k - 8]
+
+
+@kernel
+def insert(s: State, tile: int, box: int) -> None:
+    """Put a box into the next slot of a tile that has one, setting its bits in the rows as they are."""
+    base = s.tiles[tile, T_BASE]
+    columns = s.tiles[tile, T_COLUMNS]
+    slot = s.tiles[tile, T_COUNT]
+    s.tiles[tile, T_COUNT] = slot + 1
+    s.tiles[tile, T_LIVE] += 1
+    s.tiles[tile, T_FRESH] += 1
+    alive = base + 8 + 8 * columns
+    owners = 2 * (alive + 16)
+    word = slot >> 6
+    bit = U1 << np.uint64(slot & 63)
+    s.memory[alive + word] |= bit
+    s.memory32[owners + slot] = s.boxes[box, B_OWNER]
+    s.memory32[owners + s.tiles[tile, T_CAPACITY] + slot] = box
+    s.boxes[box, B_TILE] = tile
+    s.boxes[box, B_SLOT] = slot
+    start = np.int64(s.boxes[box, B_OFFSET])
+    stop = start + s.boxes[box, B_LENGTH]
+    attribute = s.tiles[tile, T_ATTRIBUTE]
+    held = 0
+    for j in range(columns):
+        line = base + 8 + 8 * j
+        head = s.memory[line]
+        cuts = np.int64((head >> U32) & LOW16)
+        cuts_at, rows = np.int64(s.memory[line + 3]), np.int64(s.memory[line + 4])
+        mine = -1
+        for c in range(start, stop):
+            if np.int64(s.constraint_attribute[c] >> 1) == np.int64(head & LOW32):
+                mine = c
+        if mine < 0:
+            s.memory[line] = head & ~(ALL_CONSTRAIN | ALL_NEED)
+            for k in range(cuts + 2):
+                s.memory[rows + k * 8 + word] |= bit
+            continue
+        held += 1
+        if s.constraint_attribute[mine] & 1:
+            s.memory[line] = head & ~ALL_NEED
+            s.memory[rows + (cuts + 1) * 8 + word] |= bit
+        least, greatest = s.constraint_least[mine], s.constraint_greatest[mine]
+        if least > greatest:
+            continue
+        s.memory[line + 1] = min(s.memory[line + 1], least)
+        s.memory[line + 2] = max(s.memory[line + 2], greatest)
+        first = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), least))
+        last = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), greatest))
+        for k in range(first, last + 1):
+            s.memory[rows + k * 8 + word] |= bit
+        if (s.memory[cuts_at + first - 1] if first else U0) != least:
+            s.memory[line + 5 + (first >> 6)] |= U1 << np.uint64(first & 63)
+        if greatest != (s.memory[cuts_at + last] - U1 if last < cuts else ALL):
+            s.memory[line + 5 + (last >> 6)] |= U1 << np.uint64(last & 63)
+    if held < stop - start:
+        s.memory[alive + 8 + word] |= bit
+        s.memory[base + np.int64(M_LOOSE)] = U1
+    entry = s.attributes[attribute, A_LIST] + s.tiles[tile, T_PLACE]
+    step = s.attributes[attribute, A_CAPACITY]
+    for c in range(start, stop):
+        if s.constraint_attribute[c] >> 1 == attribute:
+            s.memory[entry] = min(s.memory[entry], s.constraint_least[c])
+            s.memory[entry + step] = max(s.memory[entry + step], s.constraint_greatest[c])
+
+
+@kernel
+def key(kind: int, least: Any, greatest: Any) -> Any:
+    """What a split of this kind compares."""
+    if kind == CENTRE:
+        return (least >> U1) + (greatest >> U1)
+    if kind == LEAST:
+        return least
+    if kind == GREATEST:
+        return greatest
+    return greatest - least
+
+
+@kernel
+def goes_left(s: State, node: int, box: int) -> bool:
+    kind = np.int64(s.nodes[node, N_KIND])
+    bound = s.nodes[node, N_BOUND]
+    if kind == NUMBER:
+        return (np.uint64(box) >> bound) & U1 == U0
+    attribute = np.int64(s.nodes[node, N_ATTRIBUTE])
+    start = np.int64(s.boxes[box, B_OFFSET])
+    for c in range(start, start + s.boxes[box, B_LENGTH]):
+        if np.int64(s.constraint_attribute[c] >> 1) == attribute:
+            return kind == HAS or key(kind, s.constraint_least[c], s.constraint_greatest[c]) <= bound
+    return False
+
+
+@kernel
+def side_cost(s: State, distinct: int, side: int, count: int) -> float:
+    """The chance that an event enters this half, times what it reads there."""
+    chance = 1.0
+    used = 0
+    for local in range(distinct):
+        uses = s.scratch[S_SIDE + 2 * local + side]
+        used += uses > 0
+        if uses == count:
+            hull = O_HULL + 4 * local + 2 * side
+            chance *= share(s, s.scratch[S_LOCAL + local], s.ordinals[hull], s.ordinals[hull + 1])
+    return chance * (3.0 + used)
+
+
+@kernel
+def split(s: State, tile: int) -> None:
+    """Divide a full tile in two by the split that is guessed to save most."""
+    count = gather(s, tile, S_BOXES)
+    distinct = survey(s, count)
+    best_cost = 1e300
+    best_kind, best_local, best_bound = NUMBER, 0, U0
+    for local in range(distinct):
+        uses = s.scratch[S_USES + local]
+        for kind in range(HAS, NUMBER):
+            if kind == HAS:
+                if min(uses, count - uses) * 8 < count:
+                    continue
+                bound = U0
+            else:
+                if uses * 2 < count:
+                    continue
+                # The median of up to 63 keys, evenly taken.
+                taken = 0
+                stride = max(1, uses // 63)
+                seen = 0
+                for c in range(s.scratch[S_START + count]):
+                    if s.scratch[S_CONSTRAINT + c] >> 1 == local:
+                        if seen % stride == 0 and taken < 64:
+                            s.ordinals[O_SORT + taken] = key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c])
+                            taken += 1
+                        seen += 1
+                sort(s.ordinals, O_SORT, taken)
+                bound = s.ordinals[O_SORT + (taken - 1) // 2]
+            for i in range(distinct):
+                s.scratch[S_SIDE + 2 * i] = 0
+                s.scratch[S_SIDE + 2 * i + 1] = 0
+                s.ordinals[O_HULL + 4 * i] = ALL
+                s.ordinals[O_HULL + 4 * i + 1] = U0
+                s.ordinals[O_HULL + 4 * i + 2] = ALL
+                s.ordinals[O_HULL + 4 * i + 3] = U0
+            left = 0
+            for i in range(count):
+                side = 1
+                for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
+                    if s.scratch[S_CONSTRAINT + c] >> 1 == local and (
+                        kind == HAS or key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]) <= bound
+                    ):
+                        side = 0
+                left += 1 - side
+                for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
+                    other = s.scratch[S_CONSTRAINT + c] >> 1
+                    if other >= 0:
+                        s.scratch[S_SIDE + 2 * other + side] += 1
+                        hull = O_HULL + 4 * other + 2 * side
+                        s.ordinals[hull] = min(s.ordinals[hull], s.ordinals[O_LEAST + c])
+                        s.ordinals[hull + 1] = max(s.ordinals[hull + 1], s.ordinals[O_GREATEST + c])
+            if min(left, count - left) * 8 < count:
+                continue
+            cost = side_cost(s, distinct, 0, left) + side_cost(s, distinct, 1, count - left)
+            if cost < best_cost:
+                best_cost, best_kind, best_local, best_bound = cost, kind, local, bound
+    if best_kind == NUMBER:
+        # The boxes are all alike: divide them by a bit of their numbers, the one that divides best.
+        best_margin = -1
+        for bit in range(31):
+            ones = 0
+            for i in range(count):
+                ones += (s.scratch[S_BOXES + i] >> bit) & 1
+            if min(ones, count - ones) > best_margin:
+                best_margin = min(ones, count - ones)
+                best_bound = np.uint64(bit)
+    node = s.tiles[tile, T_NODE]
+    left_node, right_node = new_node(s), new_node(s)
+    s.nodes[node, N_KIND] = np.uint64(best_kind)
+    s.nodes[node, N_ATTRIBUTE] = np.uint64(s.scratch[S_LOCAL + best_local])
+    s.nodes[node, N_BOUND] = best_bound
+    s.nodes[node, N_LEFT] = np.uint64(left_node)
+    s.nodes[node, N_RIGHT] = np.uint64(right_node)
+    s.nodes[left_node, N_PARENT] = np.uint64(node + 1)
+    s.nodes[right_node, N_PARENT] = np.uint64(node + 1)
+    s.nodes[left_node, N_KIND] = np.uint64(LEAF)
+    s.nodes[left_node, N_LEFT] = np.uint64(tile)
+    s.tiles[tile, T_NODE] = left_node
+    other_tile = new_tile(s, s.tiles[tile, T_ATTRIBUTE], right_node)
+    kept = 0
+    moved = 0
+    for i in range(count):
+        box = s.scratch[S_BOXES + i]
+        if goes_left(s, node, box):
+            s.scratch[S_BOXES + kept] = box
+            kept += 1
+        else:
+            s.scratch[S_OTHER + moved] = box
+            moved += 1
+    # `build` uses the place of the other half for its own ends.
+    for i in range(moved):
+        s.ordinals[O_TODO + i] = np.uint64(s.scratch[S_OTHER + i])
+    build(s, tile, kept)
+    for i in range(moved):
+        s.scratch[S_BOXES + i] = np.int64(s.ordinals[O_TODO + i])
+    build(s, other_tile, moved)
+
+
+@kernel
+def put(s: State, box: int) -> int:
+    """Put a box into the tile that its constraints lead to; the effort, in boxes moved."""
+    start = np.int64(s.boxes[box, B_OFFSET])
+    stop = start + s.boxes[box, B_LENGTH]
+    entrance = 0
+    best = 2.0
+    for c in range(start, stop):
+        head = np.int64(s.constraint_attribute[c])
+        least, greatest = s.constraint_least[c], s.constraint_greatest[c]
+        attribute = head >> 1
+        if least <= greatest:
+            even = s.attributes[attribute, A_SEEN] & 1 == 0
+            if (even and least > U0) or greatest == ALL:
+                sample(s, attribute, least)
+            else:
+                sample(s, attribute, greatest)
+        if head & 1 == 0:
+            guess = share(s, attribute, least, greatest)
+            if guess < best:
+                best = guess
+                entrance = attribute
+    effort = 1
+    if s.attributes[entrance, A_COUNT] == 0:
+        root = new_node(s)
+        s.nodes[root, N_PARENT] = U0
+        s.attributes[entrance, A_ROOT] = root
+        s.scratch[S_BOXES] = box
+        tile = new_tile(s, entrance, root)
+        build(s, tile, 1)
+        return effort
+    node = s.attributes[entrance, A_ROOT]
+    while True:
+        while s.nodes[node, N_KIND] != np.uint64(LEAF):
+            node = np.int64(s.nodes[node, N_LEFT] if goes_left(s, node, box) else s.nodes[node, N_RIGHT])
+        tile = np.int64(s.nodes[node, N_LEFT])
+        used, live = s.tiles[tile, T_COUNT], s.tiles[tile, T_LIVE]
+        if used == TILE and live * 8 > TILE * 7:
+            split(s, tile)
+            effort += 1000
+            continue
+        if used == s.tiles[tile, T_CAPACITY] or (
+            s.tiles[tile, T_FRESH] >= max(BARE, used // 3) and (used > BARE or s.tiles[tile, T_COLUMNS])
+        ):
+            build(s, tile, gather(s, tile, S_BOXES))
+            effort += live
+        insert(s, tile, box)
+        return effort
+
+
+# --- what the index calls ----------------------------------------------------------------------------------------
+
+
+@kernel
+def place(s: State, budget: int) -> int:
+    """Move boxes from the queue into tiles.
+
+    Answers 0 when the queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
+    """
+    while s.head[H_QUEUE_START] < s.head[H_QUEUE_END]:
+        if budget <= 0:
+            return 1
+        box = s.queue[s.head[H_QUEUE_START]]
+        if box >= 0:
+            # A list of a group can be longer than the largest block: it counts too.
+            start = np.int64(s.boxes[box, B_OFFSET])
+            longest = s.attributes[0, A_CAPACITY]
+            for c in range(start, start + s.boxes[box, B_LENGTH]):
+                longest = max(longest, s.attributes[s.constraint_attribute[c] >> 1, A_CAPACITY])
+            if s.head[H_BUMP] + SPARE_WORDS + longest * 8 > len(s.memory):
+                return 2
+            budget -= put(s, box)
+        s.head[H_QUEUE_START] += 1
+    s.head[H_QUEUE_START] = 0
+    s.head[H_QUEUE_END] = 0
+    return 0
+
+
+@kernel
+def collapse(s: State, tile: int) -> None:
+    """Let an empty tile go; its neighbour in the tree takes the parent's place."""
+    node = s.tiles[tile, T_NODE]
+    attribute = s.tiles[tile, T_ATTRIBUTE]
+    free_tile(s, tile)
+    if s.nodes[node, N_PARENT] == U0:
+        free_node(s, node)
+        s.attributes[attribute, A_ROOT] = 0
+        return
+    parent = np.int64(s.nodes[node, N_PARENT]) - 1
+    other = np.int64(s.nodes[parent, N_LEFT])
+    if other == node:
+        other = np.int64(s.nodes[parent, N_RIGHT])
+    for i in range(5):
+        s.nodes[parent, i] = s.nodes[other, i]
+    if s.nodes[parent, N_KIND] == np.uint64(LEAF):
+        s.tiles[np.int64(s.nodes[parent, N_LEFT]), T_NODE] = parent
+    else:
+        s.nodes[np.int64(s.nodes[parent, N_LEFT]), N_PARENT] = np.uint64(parent + 1)
+        s.nodes[np.int64(s.nodes[parent, N_RIGHT]), N_PARENT] = np.uint64(parent + 1)
+    free_node(s, node)
+    free_node(s, other)
+
+
+@kernel
+def tidy(s: State, tile: int) -> int:
+    """Make a tile with many dead slots anew, with its neighbour if both are small; the effort."""
+    live = s.tiles[tile, T_LIVE]
+    if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
+        return 0
+    if s.tiles[tile, T_COUNT] < 2 * live + 16:
+        return 0
+    node = s.tiles[tile, T_NODE]
+    if s.nodes[node, N_PARENT] != U0:
+        parent = np.int64(s.nodes[node, N_PARENT]) - 1
+        other_node = np.int64(s.nodes[parent, N_LEFT])
+        if other_node == node:
+            other_node = np.int64(s.nodes[parent, N_RIGHT])
+        if s.nodes[other_node, N_KIND] == np.uint64(LEAF):
+            other = np.int64(s.nodes[other_node, N_LEFT])
+            if live + s.tiles[other, T_LIVE] <= MERGE_BELOW:
+                count = gather(s, tile, S_BOXES)
+                count += gather(s, other, S_BOXES + count)
+                collapse(s, other)
+                build(s, tile, count)
+                return count
+    build(s, tile, gather(s, tile, S_BOXES))
+    return live
+
+
+@kernel
+def drop(s: State, gone: Array, count: int, budget: int) -> int:
+    """Take boxes out; what is left of the budget. Tiles that should be tidied when it is spent wait for `tend`."""
+    for i in range(count):
+        box = gone[i]
+        tile, slot = np.int64(s.boxes[box, B_TILE]), np.int64(s.boxes[box, B_SLOT])
+        s.boxes[box, B_OWNER] = -1
+        if tile < 0:
+            s.queue[slot] = -1
+            continue
+        alive = s.tiles[tile, T_BASE] + 8 + 8 * s.tiles[tile, T_COLUMNS]
+        s.memory[alive + (slot >> 6)] &= ~(U1 << np.uint64(slot & 63))
+        s.tiles[tile, T_LIVE] -= 1
+        if s.tiles[tile, T_LIVE] == 0:
+            collapse(s, tile)
+        elif budget > 0 and s.head[H_BUMP] + SPARE_WORDS <= len(s.memory):
+            budget -= tidy(s, tile)
+    return budget
+
+
+@kernel
+def tend(s: State, budget: int) -> int:
+    """Look at the next tiles in turn and tidy those that need it; what is left of the budget."""
+    tiles = s.head[H_TILES]
+    for _ in range(min(tiles, 64)):
+        if budget <= 0 or s.head[H_BUMP] + SPARE_WORDS > len(s.memory):
+            return budget
+        tile = s.head[H_TEND] % tiles
+        s.head[H_TEND] = tile + 1
+        budget -= 1
+        if s.tiles[tile, T_ATTRIBUTE] >= 0:
+            budget -= tidy(s, tile)
+    return budget
+
+
+@kernel
+def found(s: State, owner: Any) -> None:
+    word = owner >> U6
+    s.bits[word] |= U1 << (owner & U63)
+    s.summary[word >> U6] |= U1 << (word & U63)
+
+
+@kernel
+def match(
+    s: State,
+    columns: Array,
+    raw: Array,
+    there: Array,
+    start: int,
+    stop: int,
+    doubtful: Array,
+    out: Array,
+    ends: Array,
+) -> int:
+    """Find the owners of all boxes that hold each event of a batch; how many events were done.
+
+    `columns` are attributes, twice, plus one where `raw` holds the bits of a float; `there` says which are there.
+    The owners go to `out`, one event after the other; `ends` has, per event, where they end and how many of them
+    are doubtful (have their bit in `doubtful`). An event whose owners do not fit is left for the next call.
+    """
+    written = U0
+    room = np.uint64(len(out))
+    last_summary = np.uint64((s.head[H_BITS] + 4095) >> 12)
+    candidates = np.uint64(S_CANDIDATES)
+    for e in range(start, stop):
+        epoch = s.head[H_EPOCH] + 1
+        s.head[H_EPOCH] = epoch
+        s.value[0] = U0
+        s.stamp[0] = epoch
+        # 1. The tiles that each attribute of the event leads to.
+        found_tiles = U0
+        for c in range(-1, len(columns)):
+            attribute = 0
+            value = U0
+            if c >= 0:
+                if there[c, e] == 0:
+                    continue
+                head = columns[c]
+                attribute = head >> 1
+                value = raw[c, e]
+                if head & 1:
+                    if value == SIGN:
+                        value = U0
+                    value ^= ALL if value & SIGN else SIGN
+                s.value[attribute] = value
+                s.stamp[attribute] = epoch
+            least = np.uint64(s.attributes[attribute, A_LIST])
+            step = np.uint64(s.attributes[attribute, A_CAPACITY])
+            for i in range(least, least + np.uint64(s.attributes[attribute, A_COUNT])):
+                s.scratch[candidates + found_tiles] = s.memory[i + step + step]
+                found_tiles += np.uint64((s.memory[i] <= value) & (value <= s.memory[i + step]))
+        # 2. Their hulls and rows, some tiles ahead of the reading.
+        at = U0
+        while at < found_tiles:
+            todo = np.uint64(O_TODO)
+            upto = min(found_tiles, at + np.uint64(AHEAD))
+            for i in range(at, upto):
+                if i + U8 < found_tiles:
+                    ahead = np.uint64(s.scratch[candidates + i + U8])
+                    prefetch(s.memory, ahead)
+                    prefetch(s.memory, ahead + U8)
+                    prefetch(s.memory, ahead + U16)
+                base = np.uint64(s.scratch[candidates + i])
+                count = s.memory[base]
+                inexact = U0
+                line = base + U8
+                behind = line + (count << U3)
+                slot = todo + U3
+                inside = True
+                while line < behind:
+                    head = s.memory[line]
+                    attribute = head & LOW32
+                    if s.stamp[attribute] == epoch:
+                        value = s.value[attribute]
+                        if head & ALL_CONSTRAIN and (
+                            value < s.memory[line + C_LEAST] or value > s.memory[line + C_GREATEST]
+                        ):
+                            inside = False
+                            break
+                        b = bucket(s.memory, s.memory[line + C_CUTS], (head >> U32) & LOW16, value)
+                        inexact |= s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)
+                    else:
+                        if head & ALL_NEED:
+                            inside = False
+                            break
+                        b = ((head >> U32) & LOW16) + U1
+                    row = s.memory[line + C_ROWS] + (b << U3)
+                    prefetch(s.memory, row)
+                    s.ordinals[slot] = row
+                    slot += U1
+                    line += U8
+                if inside:
+                    prefetch(s.memory, behind)
+                    s.ordinals[todo] = base
+                    s.ordinals[todo + U1] = slot
+                    s.ordinals[todo + U2] = inexact & U1
+                    todo = slot
+            at = upto
+            # 3. The rows, ANDed.
+            item = np.uint64(O_TODO)
+            while item < todo:
+                base = s.ordinals[item]
+                behind = s.ordinals[item + U1]
+                whole = s.ordinals[item + U2]
+                alive = base + U8 + (s.memory[base] << U3)
+                w0, w1, w2, w3 = s.memory[alive], s.memory[alive + U1], s.memory[alive + U2], s.memory[alive + U3]
+                alive4 = alive + np.uint64(4)
+                w4, w5, w6, w7 = s.memory[alive4], s.memory[alive4 + U1], s.memory[alive4 + U2], s.memory[alive4 + U3]
+                for i in range(item + U3, behind):
+                    row = s.ordinals[i]
+                    w0 &= s.memory[row]
+                    w1 &= s.memory[row + U1]
+                    w2 &= s.memory[row + U2]
+                    w3 &= s.memory[row + U3]
+                    row4 = row + np.uint64(4)
+                    w4 &= s.memory[row4]
+                    w5 &= s.memory[row4 + U1]
+                    w6 &= s.memory[row4 + U2]
+                    w7 &= s.memory[row4 + U3]
+                item = behind
+                if (w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7) == U0:
+                    continue
+                owners = (alive + U16) << U1
+                capacity = s.memory[base + M_CAPACITY]
+                loose = s.memory[base + M_LOOSE]
+                for k in range(U0, U8):
+                    # Which word: numba keeps the eight in registers, and has no array there.
+                    word = (
+                        (w0 if k == U0 else w1 if k == U1 else w2 if k == U2 else w3)
+                        if k < np.uint64(4)
+                        else (
+                            w4 if k == np.uint64(4) else w5 if k == np.uint64(5) else w6 if k == np.uint64(6) else w7
+                        )
+                    )
+                    if word == U0:
+                        continue
+                    check = U0
+                    if whole:
+                        check = word
+                    elif loose:
+                        check = word & s.memory[alive + U8 + k]
+                    first = owners + (k << U6)
+                    while check != U0:
+                        place_of = lowest(check)
+                        check &= check - U1
+                        if not holds(s, np.uint64(s.memory32[first + capacity + place_of]), epoch):
+                            word &= ~(U1 << place_of)
+                    while word != U0:
+                        found(s, np.uint64(s.memory32[first + lowest(word)]))
+                        word &= word - U1
+        # Boxes that are not yet in a tile are tried one by one.
+        for i in range(s.head[H_QUEUE_START], s.head[H_QUEUE_END]):
+            box = s.queue[i]
+            if box >= 0 and holds(s, box, epoch):
+                found(s, np.uint64(s.boxes[box, B_OWNER]))
+        # 4. The owners, in order.
+        if written + np.uint64(s.head[H_BITS]) > room:
+            total = U0
+            for i in range(last_summary):
+                words = s.summary[i]
+                while words != U0:
+                    total += population(s.bits[(i << U6) + lowest(words)])
+                    words &= words - U1
+            if written + total > room:
+                for i in range(last_summary):
+                    words = s.summary[i]
+                    while words != U0:
+                        s.bits[(i << U6) + lowest(words)] = U0
+                        words &= words - U1
+                    s.summary[i] = U0
+                ends[e, 0] = np.int64(total)
+                return e - start
+        doubts = U0
+        for i in range(last_summary):
+            words = s.summary[i]
+            if words == U0:
+                continue
+            s.summary[i] = U0
+            while words != U0:
+                at_word = (i << U6) + lowest(words)
+                words &= words - U1
+                word = s.bits[at_word]
+                s.bits[at_word] = U0
+                doubts += population(word & doubtful[at_word])
+                first = at_word << U6
+                while word != U0:
+                    out[written] = np.int64(first + lowest(word))
+                    written += U1
+                    word &= word - U1
+        ends[e, 0] = np.int64(written)
+        ends[e, 1] = np.int64(doubts)
+    return stop - start

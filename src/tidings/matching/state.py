@@ -1,0 +1,174 @@
+"""The arrays in which the index keeps its filters, and where each thing sits in them.
+
+Everything the kernels touch is in a few flat arrays, so that a match walks memory in order and calls nothing.
+This module names the columns and owns the memory; it knows neither filters nor events.
+
+A *box* is a conjunction of constraints; a constraint is an attribute and a closed interval of unsigned 64-bit
+ordinals. Boxes lie in *tiles* of at most 512. The tiles of one *group* (the boxes that are entered by the same
+attribute) are the leaves of one binary tree of splits, and are listed in the arena as three parallel runs:
+least ordinal, greatest ordinal, address of the tile's block.
+
+A tile's block in the arena, in lines of eight words (64 bytes):
+
+    meta                     number of columns, capacity, tile, whether any slot is loose
+    one line per column      attribute, hull, address of cuts and rows, which buckets are inexact
+    alive                    one bit per slot
+    loose                    slots with a constraint that no column holds
+    owners, boxes            32 bits per slot each
+    per column: cuts, rows   ncuts ordinals; then one line per bucket, and one for "the event lacks it"
+
+The memory is anonymous `mmap`: it grows by moving page tables instead of copying, it costs nothing before it is
+touched, and it starts on a page, so that lines are cache lines.
+"""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+TILE: Final = 512
+"""Boxes per tile: one row of bits is then one cache line."""
+
+MAX_ORDINAL: Final = (1 << 64) - 1
+"""The greatest ordinal; a constraint that is not bounded above ends here."""
+
+MAX_COLUMNS: Final = 16
+"""Attributes of a tile that have rows; boxes with others are loose (their survivors are checked one by one)."""
+
+MAX_CUTS: Final = 126
+"""Cuts per column: two words of inexact flags hold 127 buckets."""
+
+ANY_ATTRIBUTE: Final = 0
+"""The attribute that every event has: boxes without a required constraint are entered by it."""
+
+# tiles
+(T_BASE, T_LINES, T_COUNT, T_LIVE, T_CAPACITY, T_COLUMNS, T_ATTRIBUTE, T_PLACE, T_NODE, T_FRESH) = range(10)
+# nodes of the trees of splits
+(N_KIND, N_ATTRIBUTE, N_BOUND, N_LEFT, N_RIGHT, N_PARENT) = range(6)
+(LEAF, HAS, CENTRE, LEAST, GREATEST, WIDTH, NUMBER) = range(7)
+# attributes
+(A_LIST, A_COUNT, A_CAPACITY, A_ROOT, A_SEEN, A_MARK) = range(6)
+# boxes
+(B_OFFSET, B_LENGTH, B_OWNER, B_NEXT, B_TILE, B_SLOT) = range(6)
+# counters
+(H_BUMP, H_TILES, H_FREE_TILE, H_NODES, H_FREE_NODE) = range(5)
+(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS) = range(5, 10)
+H_CLASSES: Final = 16
+"""The first of the heads of the arena's free lists."""
+
+AHEAD: Final = 32
+"""Tiles of which the rows are asked for ahead of use."""
+
+# Scratch: places in `scratch` (int64) and `ordinals` (uint64).
+S_BOXES = 0  # boxes of the tile at hand, up to 2 * TILE
+S_LOCAL = 1024  # distinct attributes of the tile, up to 64
+S_USES = 1088  # how many boxes use each
+S_SIDE = 1216  # for each local attribute: boxes on the left, on the right that constrain it (2 * 64)
+S_OTHER = 1344  # the other half of a split, up to TILE
+S_NEED = 1888  # for each local attribute: boxes that need it to be there
+S_COLUMN = 1952  # cuts per column
+S_CONSTRAINT = 2048  # local attribute of each constraint of the tile, up to 16384
+S_START = S_CONSTRAINT + 16384  # where each box's constraints start in it (2 * TILE + 1)
+S_CANDIDATES = S_START + 1100  # the tiles that an event may enter: as many as there are tiles
+O_LEAST = 0  # of each constraint of the tile
+O_GREATEST = 16384
+O_HULL = 32768  # least left, greatest left, least right, greatest right for 64 attributes
+O_SORT = 33024  # up to 2 * TILE + 2 ends
+O_CUTS = 35200  # chosen cuts, MAX_CUTS + 2 per column
+O_TODO = 37400  # the tiles whose rows are on their way
+ORDINAL_ROWS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
+
+MAX_LOCAL: Final = 64
+"""Attributes of a tile that a split looks at."""
+
+SAMPLES: Final = 32
+"""Interval ends kept per attribute, from which a constraint's selectivity is guessed."""
+
+SPARE_WORDS: Final = 1 << 17
+"""Free words in the arena without which no box is placed: two of the largest blocks and some."""
+
+
+def _size_classes() -> Array:
+    sizes = list(range(1, 9))
+    step = 2
+    while sizes[-1] < 1 << 22:
+        sizes += [sizes[-1] + step * i for i in (1, 2, 3, 4)]
+        step *= 2
+    return np.array(sizes, dtype=np.int64)
+
+
+SIZE_CLASSES: Final = _size_classes()
+"""Block sizes in lines, four to the octave: a block wastes an eighth on average."""
+
+
+class State(NamedTuple):
+    """All arrays, as the kernels take them."""
+
+    memory: Array  # uint64: the arena
+    memory32: Array  # uint32: the same bytes
+    tiles: Array  # int64, T_*
+    nodes: Array  # uint64, N_*
+    attributes: Array  # int64, A_*
+    samples: Array  # uint64: SAMPLES per attribute
+    boxes: Array  # int32, B_*
+    constraint_attribute: Array  # uint32: attribute * 2 + (1 if an event without it is inside)
+    constraint_least: Array  # uint64
+    constraint_greatest: Array  # uint64
+    value: Array  # uint64 per attribute: the present event's ordinal
+    stamp: Array  # int64 per attribute: the event that `value` belongs to
+    bits: Array  # uint64: one bit per owner
+    summary: Array  # uint64: one bit per word of `bits`
+    queue: Array  # int32: boxes that are not yet in a tile
+    scratch: Array  # int64
+    ordinals: Array  # uint64, scratch too
+    head: Array  # int64, H_*
+
+
+def _anonymous(size: int) -> mmap.mmap:
+    # Private: pages that are shared (Python's default) cannot grow.
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+class Memory:
+    """One growing array: zeros wherever nothing was written."""
+
+    __slots__ = ("_dtype", "_map", "_row", "array")
+
+    def __init__(self, dtype: npt.DTypeLike, rows: int, columns: int = 0) -> None:
+        self._dtype = np.dtype(dtype)
+        self._row = columns
+        self._map = _anonymous(max(mmap.PAGESIZE, rows * self.row_bytes))
+        self.array = self._view()
+
+    def _view(self) -> Array:
+        flat: Array = np.frombuffer(self._map, dtype=self._dtype)
+        return flat[: len(flat) // self._row * self._row].reshape(-1, self._row) if self._row else flat
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return max(1, self._row) * self._dtype.itemsize
+
+    def need(self, rows: int) -> None:
+        """Make room for so many rows; the array may be another one after that."""
+        if rows <= len(self.array):
+            return
+        # Doubling is free here: pages that are never touched are never there.
+        size = max(2 * len(self._map), rows * self.row_bytes)
+        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        used = self.array
+        self.array = used[:0].copy()
+        del used
+        try:
+            self._map.resize(size)
+        except (BufferError, SystemError, OSError):
+            # Somebody still holds the old array, or this system cannot move pages.
+            larger = _anonymous(size)
+            larger[: len(self._map)] = self._map[:]
+            self._map = larger
+        self.array = self._view()

@@ -1,0 +1,410 @@
+"""Boxes in arrays: taking them in, letting them go, and finding those that hold an event.
+
+The store hands out places in the arrays of `state` and keeps what came and went since the last look in short
+lists, so that a change costs a few appends. `settle` writes the lists to the arrays, all at once, and lets the
+kernels move a bounded number of boxes into tiles. Boxes that are in no tile yet stand in a queue and are tried one
+by one, so results never depend on how far that has come. Without kernels every box stays in the queue, and numpy
+looks through all of them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tidings.matching.axes import Constraint
+from tidings.matching.state import (
+    A_SEEN,
+    B_LENGTH,
+    B_OFFSET,
+    B_OWNER,
+    B_SLOT,
+    B_TILE,
+    H_BITS,
+    H_BUMP,
+    H_EPOCH,
+    H_FREE_NODE,
+    H_FREE_TILE,
+    H_NODES,
+    H_QUEUE_END,
+    H_QUEUE_START,
+    H_TEND,
+    H_TILES,
+    ORDINAL_ROWS,
+    S_CANDIDATES,
+    SAMPLES,
+    SPARE_WORDS,
+    Array,
+    Memory,
+    State,
+)
+
+SETTLE_AFTER = 256
+"""Changes after which the store settles by itself: the arrays are then written in one go."""
+
+STEP = 4096
+"""Effort that one settling may spend on tiles, in boxes moved; about two milliseconds."""
+
+
+class Store:
+    """The boxes."""
+
+    def __init__(self) -> None:
+        self._memory = Memory(np.uint64, 4 * SPARE_WORDS)
+        self._tiles = Memory(np.int64, 64, 10)
+        self._nodes = Memory(np.uint64, 64, 6)
+        self._attributes = Memory(np.int64, 64, 6)
+        self._samples = Memory(np.uint64, 64, SAMPLES)
+        self._boxes = Memory(np.int32, 1024, 6)
+        self._constraint_attribute = Memory(np.uint32, 1024)
+        self._constraint_least = Memory(np.uint64, 1024)
+        self._constraint_greatest = Memory(np.uint64, 1024)
+        self._value = Memory(np.uint64, 64)
+        self._stamp = Memory(np.int64, 64)
+        self._bits = Memory(np.uint64, 512)
+        self._summary = Memory(np.uint64, 512)
+        self._queue = Memory(np.int32, 1024)
+        self._scratch = Memory(np.int64, S_CANDIDATES + 1024)
+        self._ordinals = Memory(np.uint64, ORDINAL_ROWS)
+        self._head = Memory(np.int64, 256)
+        # One bit per owner: its filter is inexact.
+        self.doubtful = Memory(np.uint64, 512)
+        # Per owner, one more than its first box; -1 if it is here without any, 0 if it is not here.
+        self.first = Memory(np.int32, 1024)
+        self.state = self._state()
+        head = self.state.head
+        head[H_BUMP] = 8
+        head[H_FREE_TILE] = head[H_FREE_NODE] = -1
+        self._box_count = 0
+        self._constraint_count = 0
+        self._free_boxes = array("i")
+        self._free_constraints: dict[int, array[int]] = {}
+        # What came and went since the last settling.
+        self.fresh: dict[int, int] = {}
+        self._rows: list[int] = []
+        self._row_boxes: list[int] = []
+        self._places: list[int] = []
+        self._heads: list[int] = []
+        self._leasts: list[int] = []
+        self._greatests: list[int] = []
+        self._gone: list[int] = []
+        self._looked = 0
+
+    def _state(self) -> State:
+        return State(
+            self._memory.array,
+            self._memory.array.view(np.uint32),
+            self._tiles.array,
+            self._nodes.array,
+            self._attributes.array,
+            self._samples.array,
+            self._boxes.array,
+            self._constraint_attribute.array,
+            self._constraint_least.array,
+            self._constraint_greatest.array,
+            self._value.array,
+            self._stamp.array,
+            self._bits.array,
+            self._summary.array,
+            self._queue.array,
+            self._scratch.array,
+            self._ordinals.array,
+            self._head.array,
+        )
+
+    def _need(self, *needs: tuple[Memory, int]) -> None:
+        if any(rows > len(memory.array) for memory, rows in needs):
+            # Arrays that others hold cannot move: let go of them first.
+            del self.state
+            for memory, rows in needs:
+                memory.need(rows)
+            self.state = self._state()
+
+    # Changes.
+
+    def add(self, owner: int, boxes: list[list[Constraint]]) -> None:
+        """Take in the boxes of an owner that is not here."""
+        following = -1
+        for constraints in boxes:
+            length = len(constraints)
+            if self._free_boxes:
+                box = self._free_boxes.pop()
+            else:
+                box = self._box_count
+                self._box_count += 1
+            free = self._free_constraints.get(length)
+            if free:
+                start = free.pop()
+            else:
+                start = self._constraint_count
+                self._constraint_count += length
+            self._row_boxes.append(box)
+            self._rows += (start, length, owner, following)
+            self._places += range(start, start + length)
+            for head, least, greatest in constraints:
+                self._heads.append(head)
+                self._leasts.append(least)
+                self._greatests.append(greatest)
+            following = box
+        self.fresh[owner] = following
+
+    def remove(self, owner: int) -> list[tuple[int, int, int]]:
+        """Let the boxes of an owner go; its constraints, as (attribute, least, greatest)."""
+        if owner in self.fresh:
+            self._write()
+        box = int(self.first.array[owner]) - 1
+        self.first.array[owner] = 0
+        boxes = self._boxes.array
+        constraints: list[tuple[int, int, int]] = []
+        while box >= 0:
+            self._gone.append(box)
+            start, length, _, following = boxes[box, :4].tolist()
+            stop = start + length
+            constraints += zip(
+                (self._constraint_attribute.array[start:stop] >> 1).tolist(),
+                self._constraint_least.array[start:stop].tolist(),
+                self._constraint_greatest.array[start:stop].tolist(),
+                strict=True,
+            )
+            box = following
+        return constraints
+
+    @property
+    def restless(self) -> bool:
+        """Whether so much came and went that the store should settle."""
+        return len(self.fresh) + len(self._gone) >= SETTLE_AFTER
+
+    def settle(self, kernels: ModuleType | None, effort: int = STEP) -> None:
+        """Write what came and went to the arrays, and move some boxes into tiles."""
+        if self.fresh:
+            self._write()
+        if self._gone:
+            effort = self._drop(kernels, effort)
+        if kernels is not None and self._head.array[H_QUEUE_END]:
+            self._place(kernels, effort)
+
+    def _write(self) -> None:
+        """Write what came to the arrays and the queue."""
+        count = len(self._row_boxes)
+        owners = list(self.fresh)
+        highest = max(owners) + 1
+        head = self._head.array
+        end = int(head[H_QUEUE_END])
+        self._need(
+            (self._boxes, self._box_count),
+            (self._constraint_attribute, self._constraint_count),
+            (self._constraint_least, self._constraint_count),
+            (self._constraint_greatest, self._constraint_count),
+            (self._queue, end + count),
+            (self._bits, (highest >> 6) + 1),
+            (self._summary, (highest >> 12) + 1),
+        )
+        self.first.need(highest)
+        self.doubtful.need((highest >> 6) + 1)
+        places = np.array(self._places, dtype=np.int64)
+        self._constraint_attribute.array[places] = self._heads
+        self._constraint_least.array[places] = np.array(self._leasts, dtype=np.uint64)
+        self._constraint_greatest.array[places] = np.array(self._greatests, dtype=np.uint64)
+        rows = np.empty((count, 6), dtype=np.int32)
+        rows[:, :4] = np.array(self._rows, dtype=np.int32).reshape(count, 4)
+        rows[:, B_TILE] = -1
+        rows[:, B_SLOT] = np.arange(end, end + count)
+        self._boxes.array[self._row_boxes] = rows
+        self._queue.array[end : end + count] = self._row_boxes
+        head = self._head.array
+        head[H_QUEUE_END] = end + count
+        head[H_BITS] = max(int(head[H_BITS]), highest)
+        firsts = np.array(list(self.fresh.values()), dtype=np.int32)
+        self.first.array[owners] = np.where(firsts < 0, -1, firsts + 1)
+        self.fresh.clear()
+        for some in (self._rows, self._row_boxes, self._places, self._heads, self._leasts, self._greatests):
+            some.clear()
+        self._looked = 0
+
+    def _drop(self, kernels: ModuleType | None, effort: int) -> int:
+        """Take the boxes that went out of tiles and queue; what is left of the effort."""
+        gone = np.array(self._gone, dtype=np.int32)
+        boxes = self._boxes.array
+        if kernels is not None:
+            self._make_room(len(gone))
+            effort = kernels.drop(self.state, gone, len(gone), effort)
+        else:
+            self._queue.array[boxes[gone, B_SLOT]] = -1
+            boxes[gone, B_OWNER] = -1
+            self._shorten_queue()
+        for start, length in boxes[gone][:, [B_OFFSET, B_LENGTH]].tolist():
+            if length:
+                self._free_constraints.setdefault(length, array("i")).append(start)
+        self._free_boxes.extend(self._gone)
+        self._gone.clear()
+        self._looked = 0
+        return effort
+
+    def _shorten_queue(self) -> None:
+        """Without kernels nothing leaves the queue at its start: close the gaps when they are many."""
+        head = self._head.array
+        end = int(head[H_QUEUE_END])
+        if end > 2 * (self._box_count - len(self._free_boxes)) + 4 * SETTLE_AFTER:
+            queue = self._queue.array
+            kept = queue[:end][queue[:end] >= 0]
+            queue[: len(kept)] = kept
+            self._boxes.array[kept, B_SLOT] = np.arange(len(kept))
+            head[H_QUEUE_END] = len(kept)
+
+    def _make_room(self, boxes: int) -> None:
+        """Make room for the tiles that so many boxes can make, at the worst, and for an event to enter all tiles."""
+        head = self._head.array
+        tiles = int(head[H_TILES]) + boxes + 16
+        self._need(
+            (self._tiles, tiles),
+            (self._nodes, int(head[H_NODES]) + 2 * boxes + 32),
+            (self._scratch, S_CANDIDATES + tiles + 64),
+            (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
+        )
+
+    def _place(self, kernels: ModuleType, effort: int) -> None:
+        while True:
+            head = self._head.array
+            waiting = int(head[H_QUEUE_END] - head[H_QUEUE_START])
+            self._make_room(min(waiting, max(effort, 0)))
+            if kernels.place(self.state, effort) != NO_ROOM:
+                return
+            self._need((self._memory, 2 * len(self._memory.array)))
+
+    def attributes_are(self, count: int) -> None:
+        """Make room for so many attributes."""
+        self._need(
+            (self._attributes, count), (self._samples, count), (self._value, count), (self._stamp, count)
+        )
+
+    def forget(self, attribute: int) -> None:
+        """What was learnt of an attribute says nothing about the next one of its number."""
+        self._attributes.array[attribute, A_SEEN] = 0
+
+    def work(self, kernels: ModuleType, budget: int) -> bool:
+        """Move boxes into tiles and tidy tiles; whether there is more to do."""
+        self.settle(kernels, budget)
+        head = self._head.array
+        if head[H_QUEUE_END]:
+            return True
+        self._make_room(0)
+        before = int(head[H_TEND])
+        tiles = int(head[H_TILES])
+        if tiles and self._looked < tiles:
+            kernels.tend(self.state, min(budget, STEP))
+            self._looked += (int(self._head.array[H_TEND]) - before) % tiles or 1
+        return self._looked < tiles
+
+    # Questions.
+
+    def match(
+        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, room: int
+    ) -> list[tuple[Array, int]]:
+        """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are doubtful."""
+        count = raw.shape[1]
+        found: list[tuple[Array, int]] = []
+        ends = np.empty((count, 2), dtype=np.int64)
+        while len(found) < count:
+            start = len(found)
+            out = np.empty(room, dtype=np.int64)
+            done = kernels.match(
+                self.state, columns, raw, there, start, count, self.doubtful.array, out, ends
+            )
+            at = 0
+            for end, doubts in ends[start : start + done].tolist():
+                found.append((out[at:end], doubts))
+                at = end
+            if len(found) < count:
+                # The next event alone may need more than there was.
+                room = max(room, 2 * int(ends[len(found), 0]))
+        return found
+
+    def scan(self, columns: Array, raw: Array, there: Array, event: int) -> tuple[Array, int]:
+        """The same for one event by numpy: all boxes, constraint by constraint, fewer each time."""
+        state = self.state
+        state.head[H_EPOCH] += 1
+        epoch = state.head[H_EPOCH]
+        present = there[:, event] != 0
+        heads = columns[present]
+        values = raw[present, event]
+        floats = (heads & 1) == 1
+        bits = np.where(values == _SIGN, np.uint64(0), values)
+        turned = bits ^ np.where(bits & _SIGN, _ALL, _SIGN)
+        state.value[heads >> 1] = np.where(floats, turned, values)
+        state.stamp[heads >> 1] = epoch
+        boxes = state.boxes[: self._box_count]
+        live = np.flatnonzero(boxes[:, B_OWNER] >= 0)
+        hits: list[Array] = []
+        step = 0
+        while len(live):
+            longer = boxes[live, B_LENGTH] > step
+            hits.append(boxes[live[~longer], B_OWNER])
+            live = live[longer]
+            at = boxes[live, B_OFFSET] + step
+            head = state.constraint_attribute[at]
+            attribute = head >> 1
+            value = state.value[attribute]
+            inside = (state.constraint_least[at] <= value) & (value <= state.constraint_greatest[at])
+            has = state.stamp[attribute] == epoch
+            live = live[np.where(has, inside, (head & 1) == 1)]
+            step += 1
+        owners = np.unique(np.concatenate(hits)).astype(np.int64) if hits else np.empty(0, dtype=np.int64)
+        words = self.doubtful.array[owners >> 6] >> (owners & 63).astype(np.uint64)
+        return owners, int((words & np.uint64(1)).sum())
+
+    # What it weighs.
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that were written to, in all arrays."""
+        head = self._head.array
+        owners = int(head[H_BITS])
+        attributes = len(self._attributes.array)
+        used: list[tuple[Memory, Any]] = [
+            (self._memory, head[H_BUMP]),
+            (self._tiles, head[H_TILES]),
+            (self._nodes, head[H_NODES]),
+            (self._attributes, attributes),
+            (self._samples, attributes),
+            (self._boxes, self._box_count),
+            (self._constraint_attribute, self._constraint_count),
+            (self._constraint_least, self._constraint_count),
+            (self._constraint_greatest, self._constraint_count),
+            (self._value, attributes),
+            (self._stamp, attributes),
+            (self._bits, owners >> 6),
+            (self._summary, owners >> 12),
+            (self._queue, head[H_QUEUE_END]),
+            (self._scratch, S_CANDIDATES + head[H_TILES]),
+            (self._ordinals, ORDINAL_ROWS),
+            (self.doubtful, owners >> 6),
+            (self.first, owners),
+        ]
+        free = 4 * (len(self._free_boxes) + sum(map(len, self._free_constraints.values())))
+        return free + sum(int(rows) * memory.row_bytes for memory, rows in used)
+
+    def rehearse(self, kernels: ModuleType) -> None:
+        """Call every kernel once, which compiles or loads it."""
+        self.attributes_are(2)
+        self.add(0, [[(2, 0, 1)]])
+        self.settle(kernels)
+        self.match(
+            kernels,
+            np.array([2], dtype=np.int64),
+            np.zeros((1, 1), dtype=np.uint64),
+            np.ones((1, 1), dtype=np.uint8),
+            64,
+        )
+        self.work(kernels, STEP)
+        self.remove(0)
+        self.settle(kernels)
+
+
+NO_ROOM = 2
+"""What the kernel `place` says when the arena must grow first."""
+
+_SIGN = np.uint64(1 << 63)
+_ALL = np.uint64((1 << 64) - 1)
