@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -40,12 +41,26 @@ def test_a_foreign_distribution_is_named_with_the_way_out(tmp_path: Path, name: 
     assert f"pip uninstall {name} && pip install --force-reinstall --no-deps tidings-network" in message
 
 
-def test_a_module_of_that_name_that_is_not_ours_is_named(tmp_path: Path) -> None:
-    (tmp_path / "tidings").mkdir()
+def module(file: Path, **names: str) -> ModuleType:
+    made = ModuleType("tidings")
+    made.__file__ = str(file)
+    vars(made).update(names)
+    return made
+
+
+def test_a_folder_of_that_name_that_comes_first_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "tidings" / "__init__.py"
     with pytest.raises(
-        ForeignPackage, match=r"finds .*/tidings, which is not the package of tidings-network"
+        ForeignPackage, match=r"finds .*/tidings/__init__\.py, which is not that of tidings-network"
     ):
-        installation.check(path=[], package=tmp_path / "tidings")
+        installation.check(path=[], module=module(other, __version__="2.0"))
+
+
+def test_a_file_of_others_in_our_folder_is_named() -> None:
+    ours = Path(installation.__file__).with_name("__init__.py")
+    installation.check(path=[], module=module(ours, __version__="0.1.0"))
+    with pytest.raises(ForeignPackage, match="which is not that of tidings-network"):
+        installation.check(path=[], module=module(ours))
 
 
 def test_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,40 +13,41 @@ import sys
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 from tidings.errors import ForeignPackage, SetupError
 
 OURS = "tidings-network"
+AGAIN = f"pip install --force-reinstall --no-deps {OURS}"
 
 FOREIGN = ("django-tidings", "tidings")
 """Distributions of others that have, or may have, a module `tidings`."""
 
 
-def check(path: Iterable[str] | None = None, package: Path | None = None) -> None:
+def check(path: Iterable[str] | None = None, module: ModuleType | None = None) -> None:
     """Raise `ForeignPackage` when another distribution stands, or may stand, in our place.
 
-    `path` is where to look for distributions, `sys.path` unless told; `package` is the folder that `import
-    tidings` found, ours unless told.
+    `path` is where to look for distributions, else `sys.path`; `module` is what `import tidings` gave.
     """
-    where = sys.path if path is None else list(path)
     for name in FOREIGN:
-        for found in metadata.distributions(name=name, path=where):
+        for found in metadata.distributions(name=name, path=sys.path if path is None else list(path)):
             raise ForeignPackage(
                 f"the distribution {name} {found.version} is installed in {found.locate_file('')}; it is not "
                 f"ours, and its module `tidings` takes the place of ours or mixes with it. {_way_out(name)}"
             )
-    package = Path(__file__).parent if package is None else package
-    if not (package / "installation.py").is_file():
+    module = sys.modules["tidings"] if module is None else module
+    # Another folder that comes first, or a file of another's in our folder, which knows none of our names.
+    here = Path(__file__).with_name("__init__.py")
+    if module.__file__ != str(here) or not hasattr(module, "__version__"):
         raise ForeignPackage(
-            f"`import tidings` finds {package}, which is not the package of {OURS}. Rename or remove "
-            f"it, or take its folder off PYTHONPATH; then: pip install --force-reinstall --no-deps {OURS}"
+            f"`import tidings` finds {module.__file__}, which is not that of {OURS}. Rename or remove it, or "
+            f"take its folder off PYTHONPATH; then: {AGAIN}"
         )
 
 
 def _way_out(name: str) -> str:
     # Both own files of the same names, so removing theirs removes some of ours.
-    again = f"pip install --force-reinstall --no-deps {OURS}"
-    return f"Remove it and install ours again: pip uninstall {name} && {again}"
+    return f"Remove it and install ours again: pip uninstall {name} && {AGAIN}"
 
 
 def cache_folder() -> Path:
