@@ -129,6 +129,11 @@ def either(a: Filter, b: Filter, limits: Limits = DEFAULT) -> Filter:
 
 def _filter(source: str, tree: Node, limits: Limits) -> Filter:
     made = Filter(source, tree, normal(tree, limits))
+    if made.cost.constraints > limits.terms:
+        raise FilterTooCostly(
+            f"in normal form the filter has {made.cost.constraints} terms; the limit is {limits.terms}; "
+            "split it into several subscriptions"
+        )
     # Only a filter of many parts can be longer in normal form than the limit; the others need no text yet.
     if len(made.disjuncts) * max(len(source), 64) > limits.text // 4 and len(made.text) > limits.text:
         raise FilterTooCostly(
@@ -139,5 +144,9 @@ def _filter(source: str, tree: Node, limits: Limits) -> Filter:
 
 
 def _boxes(disjuncts: tuple[Conjunction, ...], unknown: Unknown) -> tuple[Box, ...]:
-    found = (tuple((path, held.region(unknown)) for path, held in one) for one in disjuncts)
-    return tuple(dict.fromkeys(box for box in found if not any(region.empty for _, region in box)))
+    found: dict[Box, None] = {}
+    for one in disjuncts:
+        regions = [(path, held.region(unknown)) for path, held in one]
+        if not any(region.empty for _, region in regions):
+            found[tuple((path, region) for path, region in regions if not region.full)] = None
+    return tuple(found)

@@ -112,7 +112,6 @@ class _Reader:
         self.text = text
         self.fields = fields
         self.limits = limits
-        self.terms = 0
 
     def read(self) -> Node:
         tokens = self._tokens()
@@ -140,7 +139,7 @@ class _Reader:
             tokens: list[Token] = Spark().tokenize(self.text)
         except TokenError:
             start, quote = self._open_quote()
-            raise self._refusal_at(start, len(self.text), f"this {quote} is never closed")
+            raise self._refusal_at(start, len(self.text), f"this {quote} is never closed") from None
         if not tokens:
             raise FilterError(f"the filter is empty; {EXPECTED}", self.text)
         depth = nots = 0
@@ -233,14 +232,6 @@ class _Reader:
             return self._comparison(node)
         raise self._refusal(node)
 
-    def _count(self) -> None:
-        self.terms += 1
-        if self.terms > self.limits.terms:
-            raise FilterTooCostly(
-                f"the filter has more than {self.limits.terms} terms; split it into several subscriptions",
-                self.text,
-            )
-
     def _bare(self, node: exp.Expr) -> Node:
         """A field by itself, which must be a bool."""
         field = self._field(node)
@@ -248,7 +239,6 @@ class _Reader:
             raise self._refusal(
                 node, f"{path_text(field.path)} is {_a(field.type)}, not a condition; {EXPECTED}"
             )
-        self._count()
         return Comparison(field, "=", Kind.BOOL, True)
 
     def _comparison(self, node: exp.Expr) -> Node:
@@ -267,7 +257,6 @@ class _Reader:
         field = self._field(column)
         if _is_field(literal):
             raise self._refusal(literal, "two fields; compare a field with a literal")
-        self._count()
         kind, value = self._literal(field, literal, plain_time=True)
         return Comparison(field, relation, kind, value)
 
@@ -304,7 +293,6 @@ class _Reader:
                 *self._span(listed[self.limits.listed]),
             )
         field = self._field(column)
-        self._count()
         read = [self._literal(field, _plain(one), plain_time=False) for one in listed]
         kinds = {kind for kind, _ in read}
         if len(kinds) > 1:
@@ -341,11 +329,10 @@ class _Reader:
                 self.text,
                 *self._span(pattern),
             )
-        self._count()
         try:
             term = Pattern(field, like_parts(pattern.this, escape))
         except BadPattern as error:
-            raise self._refusal(pattern, f"in this pattern {error}")
+            raise self._refusal(pattern, f"in this pattern {error}") from None
         return Not(term) if like.args.get("negate") else term
 
     def _is(self, node: exp.Is) -> Node:
@@ -355,7 +342,6 @@ class _Reader:
         if not _is_field(column):
             raise self._refusal(node.this, "IS NULL is asked of a field")
         field = self._field(column, null_only=True)
-        self._count()
         return Missing(field)
 
     # Fields.
@@ -509,7 +495,7 @@ class _Reader:
             when = when.replace(second=int(second or 0), microsecond=int((fraction or "0").ljust(6, "0")))
             at = micros(when) - offset // timedelta(microseconds=1)
         except ValueError as error:
-            raise self._refusal(node, f"not a time: {error}")
+            raise self._refusal(node, f"not a time: {error}") from None
         if not TIMES.least <= at <= TIMES.greatest:
             raise self._refusal(node, "a time is from the year 1 to 9999, in UTC")
         return at

@@ -21,14 +21,14 @@ class Limits:
     depth: int = 16
     """Parentheses and NOTs within each other. The parser recurses about twenty frames for each."""
 
-    terms: int = 256
-    """Terms as written."""
-
     listed: int = 1_024
     """Values in one IN list."""
 
     disjuncts: int = 128
     """Conjunctions in the normal form, at any step on the way to it."""
+
+    terms: int = 1_024
+    """Constraints on fields in the normal form, over all its conjunctions."""
 
     pattern: int = 256
     """Characters of one LIKE pattern."""

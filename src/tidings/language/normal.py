@@ -35,7 +35,9 @@ def _spread(node: Node, negated: bool, limits: Limits) -> list[Conjunction]:
         case And(parts) | Or(parts):
             spread = [_spread(part, negated, limits) for part in parts]
             if isinstance(node, And) is negated:
-                return _bounded(_joined([one for many in spread for one in many]), limits)
+                return _bounded(
+                    _joined(_few_fields([one for many in spread for one in many], limits)), limits
+                )
             product: list[Conjunction] = [()]
             for many in spread:
                 # The raw size is what must be bounded; joining afterwards would come too late.
@@ -46,6 +48,13 @@ def _spread(node: Node, negated: bool, limits: Limits) -> list[Conjunction]:
             return product
         case _:
             return [((node.field.path, constraint(node, negated)),)]
+
+
+def _few_fields(found: list[Conjunction], limits: Limits) -> list[Conjunction]:
+    """Alternatives on so many fields can never become few enough, and joining them would take long."""
+    if len({tuple(path for path, _ in one) for one in found}) > limits.disjuncts:
+        raise _too_many(limits)
+    return found
 
 
 def _bounded(found: list[Conjunction], limits: Limits) -> list[Conjunction]:
@@ -80,19 +89,23 @@ def _joined(found: list[Conjunction]) -> list[Conjunction]:
     while changed:
         changed = False
         for path in sorted({path for one in found for path, _ in one}):
-            groups: dict[object, list[Conjunction]] = {}
-            for place, one in enumerate(found):
-                here = dict(one).get(path)
-                if here is None or len(here.sets) != 1 or here.sets[0][1].likes:
-                    # Intervals can be joined; patterns, and sets of several kinds, cannot.
-                    groups[place] = [one]
-                    continue
-                rest = tuple(item for item in one if item[0] != path)
-                groups.setdefault((rest, here.null, here.sets[0][0]), []).append(one)
-            if len(groups) < len(found):
-                found = list(dict.fromkeys(_union(path, group) for group in groups.values()))
-                changed = len(found) > 1
+            joined = _joined_on(path, found)
+            if len(joined) < len(found):
+                found, changed = joined, True
     return found
+
+
+def _joined_on(path: Path, found: list[Conjunction]) -> list[Conjunction]:
+    groups: dict[object, list[Conjunction]] = {}
+    for place, one in enumerate(found):
+        here = next((held for at, held in one if at == path), None)
+        if here is None or len(here.sets) != 1 or here.sets[0][1].likes:
+            # Intervals can be joined; patterns, and sets of several kinds, cannot.
+            groups[place] = [one]
+        else:
+            rest = tuple(item for item in one if item[0] != path)
+            groups.setdefault((rest, here.null, here.sets[0][0]), []).append(one)
+    return list(dict.fromkeys(_union(path, group) for group in groups.values()))
 
 
 def _union(path: Path, group: list[Conjunction]) -> Conjunction:

@@ -132,6 +132,11 @@ class Region:
     def empty(self) -> bool:
         return not (self.null or self.other or any(not values.cuts.empty for _, values in self.sets))
 
+    @property
+    def full(self) -> bool:
+        """Whether every value is inside, which is no constraint at all."""
+        return self.null and self.other and all(values == ALL for _, values in self.sets)
+
     def of(self, kind: Kind) -> Values:
         """The values of one kind that are inside."""
         for listed, values in self.sets:
@@ -212,7 +217,9 @@ def _region(constraint: Constraint, unknown: Unknown) -> Region:
         return Region(unknown is Unknown.ASSUME or not sets, False)
     if declared is not None:
         # The field holds values of its own kind and no others, so there is nothing else to let through.
-        return Region(unknown is Unknown.ASSUME and null is None, False, sets or ((declared, ALL),))
+        sets = sets or ((declared, ALL),)
+        missing = unknown is Unknown.ASSUME and null is None
+        return Region(True, True) if missing and sets[0][1] == ALL else Region(missing, False, sets)
     if unknown is Unknown.ASSUME:
         return Region(null is None, True, sets)
     if not sets:

@@ -135,11 +135,11 @@ def _above_text(kind: Kind, point: Any) -> str:
     if kind is Kind.STRING and point.endswith("\0"):
         return f"> {string_text(point[:-1])}"
     at = f">= {_literal_text(kind, point)}"
-    if isinstance(point, float):
+    if _has_close_neighbours(point):
         return min(at, f"> {_literal_text(kind, math.nextafter(point, -math.inf))}", key=len)
     if kind is Kind.NUMBER and abs(point) > EXACT_INT_MAX and float(point) != point:
         # Of an undeclared field; no float is that number, but the one before it is.
-        return f"> {point - 1}"
+        return f"> {number_text(point - 1)}"
     return at
 
 
@@ -147,10 +147,17 @@ def _below_text(kind: Kind, point: Any) -> str:
     """Before a point."""
     if kind is Kind.STRING:
         return f"<= {string_text(point[:-1])}" if point.endswith("\0") else f"< {string_text(point)}"
-    if isinstance(point, float):
+    if _has_close_neighbours(point):
         before = f"<= {_literal_text(kind, math.nextafter(point, -math.inf))}"
         return min(before, f"< {_literal_text(kind, point)}", key=len)
+    if isinstance(point, float):
+        return f"< {_literal_text(kind, point)}"
     return f"<= {_literal_text(kind, point - 1)}"
+
+
+def _has_close_neighbours(point: Any) -> bool:
+    """Whether the float before it is the number before it; between large floats there are whole numbers."""
+    return isinstance(point, float) and abs(point) < EXACT_INT_MAX
 
 
 def _literal_text(kind: Kind, value: Any) -> str:
@@ -171,9 +178,9 @@ def number_text(value: int | float) -> str:
     >>> number_text(5.0), number_text(0.1), number_text(1e300)
     ('5', '0.1', '1e+300')
     """
-    if isinstance(value, int) or (value.is_integer() and abs(value) < 10**WHOLE_DIGITS):
+    if abs(value) < 10**WHOLE_DIGITS and value == int(value):
         return str(int(value))
-    text = repr(value)
+    text = repr(float(value))
     if "e" not in text and len(text.partition(".")[2]) > FRACTION_DIGITS:
         return f"{Decimal(text):e}"
     return text
