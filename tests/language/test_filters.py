@@ -252,6 +252,7 @@ def test_the_caret_stands_below_the_place() -> None:
         (" OR ".join(f"a{i}" for i in range(1_500)), str(DEFAULT.disjuncts)),
         ("NOT (" + " AND ".join(f"a{i}" for i in range(1_500)) + ")", str(DEFAULT.disjuncts)),
         (" AND ".join(f"a{i}" for i in range(1_500)), str(DEFAULT.terms)),
+        (" AND ".join(f"x LIKE '%{i}%'" for i in range(100)), str(DEFAULT.patterns)),
         ("x LIKE '" + "%a" * 200 + "'", str(DEFAULT.pattern)),
         (".".join("a" * 20) + " = 1", str(DEFAULT.path)),
     ],

@@ -72,6 +72,9 @@ class Cuts:
 
     def __le__(self, other: Cuts) -> bool:
         """Whether every value of this set is in the other."""
+        if not self.inside and not other.inside and len(self.points) == len(other.points) == 2:
+            # One interval within another, by far the most frequent question.
+            return bool(other.points[0] <= self.points[0] and self.points[1] <= other.points[1])
         return (self & other) == self
 
 

@@ -112,6 +112,7 @@ class _Reader:
         self.text = text
         self.fields = fields
         self.limits = limits
+        self.patterns = 0
 
     def read(self) -> Node:
         tokens = self._tokens()
@@ -323,6 +324,13 @@ class _Reader:
         field = self._field(column)
         if field.type not in (None, Type.STRING):
             raise self._refusal(column, f"{path_text(field.path)} is {_a(field.type)}; LIKE is for strings")
+        self.patterns += 1
+        if self.patterns > self.limits.patterns:
+            raise FilterTooCostly(
+                f"the filter has more than {self.limits.patterns} LIKE patterns, which is the limit",
+                self.text,
+                *self._span(pattern),
+            )
         if len(pattern.this) > self.limits.pattern:
             raise FilterTooCostly(
                 f"the pattern has {len(pattern.this)} characters; the limit is {self.limits.pattern}",

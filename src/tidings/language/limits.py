@@ -24,11 +24,14 @@ class Limits:
     listed: int = 1_024
     """Values in one IN list."""
 
-    disjuncts: int = 128
+    disjuncts: int = 64
     """Conjunctions in the normal form, at any step on the way to it."""
 
     terms: int = 1_024
     """Constraints on fields in the normal form, over all its conjunctions."""
+
+    patterns: int = 64
+    """LIKE patterns."""
 
     pattern: int = 256
     """Characters of one LIKE pattern."""

@@ -8,10 +8,13 @@ unless all values, the missing one included, say so; `regions` keeps the books.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import itemgetter, or_
+
 from tidings.errors import FilterTooCostly
 from tidings.language.fields import Path
 from tidings.language.limits import Limits
-from tidings.language.regions import Constraint, Unknown, Values, tidied
+from tidings.language.regions import Constraint, Region, Unknown, Values, tidied
 from tidings.language.tree import Always, And, Node, Not, Or, constraint
 from tidings.language.wording import conjunction_text
 
@@ -38,13 +41,15 @@ def _spread(node: Node, negated: bool, limits: Limits) -> list[Conjunction]:
                 return _bounded(
                     _joined(_few_fields([one for many in spread for one in many], limits)), limits
                 )
-            product: list[Conjunction] = [()]
-            for many in spread:
+            # Parts without alternatives make one conjunction, however many; only the others multiply.
+            product = _all_of([many[0] for many in spread if len(many) == 1])
+            for many in (many for many in spread if len(many) != 1):
                 # The raw size is what must be bounded; joining afterwards would come too late.
                 if len(product) * len(many) > 4 * limits.disjuncts:
                     raise _too_many(limits)
-                both = [_both(a, b) for a in product for b in many]
-                product = _bounded(_joined([one for one in both if one is not None]), limits)
+                product = _bounded(
+                    _joined([one for a in product for b in many for one in _all_of([a, b])]), limits
+                )
             return product
         case _:
             return [((node.field.path, constraint(node, negated)),)]
@@ -70,16 +75,17 @@ def _too_many(limits: Limits) -> FilterTooCostly:
     )
 
 
-def _both(a: Conjunction, b: Conjunction) -> Conjunction | None:
-    """Two conjunctions as one; None if that is false of every event."""
-    merged = dict(a)
-    for path, there in b:
-        here = merged.get(path)
-        both = there if here is None else here & there
-        if both is None:
-            return None
-        merged[path] = both
-    return tuple(sorted(merged.items()))
+def _all_of(parts: list[Conjunction]) -> list[Conjunction]:
+    """Conjunctions as one; none if that is false of every event."""
+    merged: dict[Path, Constraint] = {}
+    for part in parts:
+        for path, there in part:
+            here = merged.get(path)
+            both = there if here is None else here & there
+            if both is None:
+                return []
+            merged[path] = both
+    return [tuple(sorted(merged.items(), key=itemgetter(0)))]
 
 
 def _joined(found: list[Conjunction]) -> list[Conjunction]:
@@ -113,34 +119,46 @@ def _union(path: Path, group: list[Conjunction]) -> Conjunction:
         return group[0]
     first = dict(group[0])
     here = first[path]
-    kind, values = here.sets[0]
-    cuts = values.cuts
-    for one in group[1:]:
-        cuts |= dict(one)[path].sets[0][1].cuts
-    joined = tidied(here.null, {kind: Values(cuts)}, here.declared)
+    kind = here.sets[0][0]
+    parts = [dict(one)[path].sets[0][1].cuts for one in group]
+    while len(parts) > 1:
+        # In pairs, because joining a thousand values one by one would take a million steps.
+        parts = [reduce(or_, parts[at : at + 2]) for at in range(0, len(parts), 2)]
+    joined = tidied(here.null, {kind: Values(parts[0])}, here.declared)
     assert joined is not None, "a union holds what its parts hold"
     first[path] = joined
-    return tuple(sorted(first.items()))
+    return tuple(sorted(first.items(), key=itemgetter(0)))
 
 
 def _without_absorbed(found: list[Conjunction]) -> list[Conjunction]:
     """Those that no other one makes needless."""
+    if len(found) < 2:
+        return found
+    regions = {one: [_regions(one, unknown) for unknown in Unknown] for one in found}
     kept: list[Conjunction] = []
     for one in found:
-        if not any(_within(one, other) for other in kept):
-            kept = [other for other in kept if not _within(other, one)]
+        if not any(_within(regions[one], regions[other]) for other in kept):
+            kept = [other for other in kept if not _within(regions[other], regions[one])]
             kept.append(one)
     return kept
 
 
-def _within(one: Conjunction, other: Conjunction) -> bool:
-    """Whether the verdict of one is nowhere above that of the other."""
-    here = dict(one)
-    if any(path not in here for path, _ in other):
-        return False
-    for unknown in Unknown:
-        if any(held.region(unknown).empty for held in here.values()):
+Regions = dict[Path, Region] | None
+"""The regions of a conjunction at one threshold; None if nothing is in it."""
+
+
+def _regions(one: Conjunction, unknown: Unknown) -> Regions:
+    regions = {path: held.region(unknown) for path, held in one}
+    return None if any(region.empty for region in regions.values()) else regions
+
+
+def _within(one: list[Regions], other: list[Regions]) -> bool:
+    """Whether the verdict of one is nowhere above that of the other: at no threshold does it hold more."""
+    for here, there in zip(one, other, strict=True):
+        if here is None:
             continue
-        if not all(here[path].region(unknown) <= held.region(unknown) for path, held in other):
+        if there is None or not here.keys() >= there.keys():
+            return False
+        if not all(here[path] <= region for path, region in there.items()):
             return False
     return True
