@@ -266,6 +266,7 @@ def test_the_caret_stands_below_the_place() -> None:
         "fields",
         "negated",
         "terms",
+        "patterns",
         "pattern",
         "path",
     ],

@@ -2,7 +2,7 @@
 
 sqlglot reads all of Spark SQL and forgives much. What is let through here is a short list; the rest is
 refused by name, with its place. The rules for literals are those under which Spark, given the same text, says
-the same of every row; where Spark's rule would surprise, the text is refused (docs/design/0002-filters.md has
+the same of every row; where Spark's rule would surprise, the text is refused (docs/design/0004-filters.md has
 the list and the reasons).
 """
 

@@ -4,7 +4,7 @@ regions.
 A conjunction of terms over one field sorts the values of that field into TRUE, UNKNOWN and FALSE. A
 `Constraint` keeps all three: it is a set of values for each kind of literal that the terms compare with, and
 what they say of NULL. A term answers UNKNOWN to a missing value and to one of another kind than its literal
-(docs/design/0002-filters.md), so
+(docs/design/0004-filters.md), so
 
     TRUE     every term is true: the value is of the one kind that is compared with, and in its set
     FALSE    some term is false

@@ -15,9 +15,10 @@ from sqlglot.dialects.spark import Spark
 
 from tidings.language.cuts import EPOCH, EXACT_INT_MAX, Cuts, past_prefix, prefixed
 from tidings.language.fields import IDENTIFIER, Path, path_text
-from tidings.language.like import pieces, prefix
+from tidings.language.like import pieces, prefix, spelled
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS
 from tidings.language.regions import Constraint, Kind, Values
+from tidings.language.tree import Comparison, Membership, Missing, Pattern, Term
 
 if TYPE_CHECKING:
     from tidings.language.normal import Conjunction
@@ -40,6 +41,20 @@ def conjunction_text(conjunction: Conjunction) -> str:
     if not conjunction:
         return "TRUE"
     return " AND ".join(text for path, held in conjunction for text in _constraint_texts(path, held))
+
+
+def term_text(term: Term) -> str:
+    """The text of one term as it was written, but for the form of its literals."""
+    name = name_text(term.field.path)
+    match term:
+        case Missing():
+            return f"{name} IS NULL"
+        case Pattern():
+            return f"{name} LIKE {string_text(spelled(term.parts))}"
+        case Membership():
+            return f"{name} IN ({', '.join(_literal_text(term.kind, value) for value in term.literals)})"
+        case Comparison():
+            return f"{name} {term.relation} {_literal_text(term.kind, term.literal)}"
 
 
 def name_text(path: Path) -> str:
@@ -172,7 +187,7 @@ def _literal_text(kind: Kind, value: Any) -> str:
     return number_text(value)
 
 
-def number_text(value: int | float) -> str:
+def number_text(value: int | float | Decimal) -> str:
     """A number that reads back as itself.
 
     >>> number_text(5.0), number_text(0.1), number_text(1e300)
@@ -180,7 +195,7 @@ def number_text(value: int | float) -> str:
     """
     if abs(value) < 10**WHOLE_DIGITS and value == int(value):
         return str(int(value))
-    text = repr(float(value))
+    text = str(value) if isinstance(value, Decimal) else repr(float(value))
     if "e" not in text and len(text.partition(".")[2]) > FRACTION_DIGITS:
         return f"{Decimal(text):e}"
     return text
