@@ -1,16 +1,16 @@
 """Payloads: bytes from outside into plain values, and back.
 
 A payload is one JSON or MessagePack object. What comes out is known to be sound, whatever the bytes were:
-every key is there once, integers have 64 bits, numbers are finite, text is Unicode, nesting is bounded. Anything
-else is refused as a whole with the place and the reason. Whether the values are those that a topic declares is
-the business of `reports`.
+every key is there once, integers have 64 bits, numbers are finite, text is Unicode, nesting is bounded.
+Anything else is refused as a whole with the place and the reason. Whether the values are those that a topic
+declares is the business of `reports`.
 
 msgspec does the decoding, and of two equal keys keeps the last without a word. Finding them needs no second
 parser:
 
 * In JSON each key brings one colon, and all others are inside strings. So there are as many colons in the
-  text as keys and colons in the decoded value, unless a key was lost. (An escaped colon spoils the sum; such a
-  text is read again by `json`, slowly.)
+  text as keys and colons in the decoded value, unless a key was lost. (An escaped colon spoils the sum; such
+  a text is read again by `json`, slowly.)
 * MessagePack that msgspec would write just so has lost nothing. Other bytes are walked once to count keys.
 """
 
