@@ -164,6 +164,8 @@ def test_what_is_written() -> None:
         ({"a": {1: 2}}, "a: the key 1 is not a string"),
         ({"a": {"b": {1, 2}}}, r"a\.b: a set is not a value"),
         ({"a": [2**63]}, r"a\[0\]: an integer of 64 bits"),
+        ({"a": "\ud800"}, "surrogate"),
+        ({"\ud800": 1}, "surrogate"),
     ],
 )
 def test_values_of_a_program_are_checked_alike(fields: Mapping[str, object], reason: str) -> None:

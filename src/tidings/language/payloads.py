@@ -82,7 +82,7 @@ def decode(
         raise PayloadError(f"the payload is not {_NAMES[encoding]}: {error}") from None
     if not isinstance(value, dict):
         raise PayloadError(f"the payload is {_kind(value)}; it must be an object of fields")
-    weight = check(value)
+    weight = _sound(value)
     if encoding is Encoding.JSON:
         _refuse_lost_json(data, weight)
     else:
@@ -99,11 +99,17 @@ def encode(fields: Mapping[str, object], encoding: Encoding = Encoding.JSON) -> 
     return _ENCODERS[encoding](fields)
 
 
-def check(fields: Mapping[str, object]) -> int:
-    """Refuse plain values that no payload could bring; for those that a program made itself.
+def check(fields: Mapping[str, object]) -> None:
+    """Refuse plain values that no payload could bring; for those that a program made itself."""
+    _sound(fields)
+    try:
+        encode(fields)
+    except UnicodeEncodeError:
+        raise PayloadError("a text has half of a surrogate pair, which is not Unicode text") from None
 
-    Returns how many keys and colons there are, see above.
-    """
+
+def _sound(fields: Mapping[str, object]) -> int:
+    """Refuse what is no value, too large or too deep; answer how many keys and colons there are, see above."""
     try:
         return _weigh(fields, DEPTH_MAX)
     except _Refused as refused:
