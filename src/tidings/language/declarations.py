@@ -16,7 +16,7 @@ from tidings.language.faults import Where
 from tidings.language.topics import Topic, examine
 
 DECLARATION_BYTES_MAX = 262_144
-"""A thousand fields, each with a long domain, fit; the worst texts of that size that we found take a second."""
+"""A thousand fields, each with a long domain, fit; the worst texts of that size take a second or two."""
 
 KEY_NAMES_MAX = 32
 """Names in one dotted key: a field of the greatest depth, with what is around it, has 18."""
