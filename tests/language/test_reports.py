@@ -44,7 +44,7 @@ def refused(fields: dict[str, Any], of: Shape = ATHENS) -> str:
 
 
 def test_a_payload_becomes_a_report() -> None:
-    data = b'{"severity":3,"place":"A1","opened":"2026-11-15T14:00+02:00","fire":null,"at":{"lon":23,"lat":null}}'
+    data = b'{"severity":3,"place":"A1","opened":"2026-11-15T14:00+02:00","at":{"lon":23,"lat":null}}'
     assert ATHENS.read("traffic/athens", data, report_id="b1-1-7", at_us=5) == Report(
         topic="traffic/athens",
         key=("A1",),

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Any
 
 import msgspec
 
@@ -72,6 +73,8 @@ def decode(
         raise PayloadError(f"the payload has {len(data)} bytes; the limit is {bytes_max}")
     if not data:
         raise PayloadError("the payload is empty; send an object, {} if there is nothing to say")
+    if encoding is Encoding.JSON and (simple := _decode_simple(data)) is not None:
+        return simple
     try:
         value = _DECODERS[encoding](data)
     except UnicodeDecodeError as error:
@@ -88,6 +91,21 @@ def decode(
     else:
         _refuse_lost_msgpack(data, value)
     return value
+
+
+def _decode_simple(data: bytes) -> dict[str, object] | None:
+    """The same for what nearly all reports are, a sound JSON object without objects or lists in it.
+
+    Here msgspec checks the values too, and is quicker at writing them again to count colons than Python at
+    looking at each. None for everything else, sound or not.
+    """
+    if data.count(b"{") != 1 or b"[" in data or b"\\" in data:
+        return None
+    try:
+        value: dict[str, object] = _SIMPLE_DECODER(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return value if data.count(b":") == _ENCODERS[Encoding.JSON](value).count(b":") else None
 
 
 def encode(fields: Mapping[str, object], encoding: Encoding = Encoding.JSON) -> bytes:
@@ -109,7 +127,7 @@ def check(fields: Mapping[str, object]) -> None:
 
 
 def _sound(fields: Mapping[str, object]) -> int:
-    """Refuse what is no value, too large or too deep; answer how many keys and colons there are, see above."""
+    """Refuse what is no value, too large or too deep; answer how many keys and colons there are."""
     try:
         return _weigh(fields, DEPTH_MAX)
     except _Refused as refused:
@@ -262,5 +280,9 @@ _KINDS: dict[type, str] = {
 }
 _TOO_DEEP = f"objects and lists are nested more than {DEPTH_MAX} deep"
 _NAMES = {Encoding.JSON: "JSON", Encoding.MSGPACK: "MessagePack"}
+_Int = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+_SIMPLE_DECODER: Callable[[bytes], Any] = msgspec.json.Decoder(
+    dict[str, str | _Int | float | bool | None]
+).decode
 _DECODERS = {Encoding.JSON: msgspec.json.Decoder().decode, Encoding.MSGPACK: msgspec.msgpack.Decoder().decode}
 _ENCODERS = {Encoding.JSON: msgspec.json.Encoder().encode, Encoding.MSGPACK: msgspec.msgpack.Encoder().encode}

@@ -20,6 +20,7 @@ from tidings.language import keys, payloads, timestamps
 from tidings.language.faults import shown
 from tidings.language.fields import Field, Path, Scalar, Type, path_text
 from tidings.language.keys import Key
+from tidings.language.names import name_fault
 from tidings.language.payloads import INT_MAX, INT_MIN, Encoding
 from tidings.language.regions import find
 from tidings.language.topics import Topic, UnknownFields
@@ -87,6 +88,8 @@ class Shape:
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
+        # Most declarations name one topic, and then there is nothing to match or bind.
+        self._only_name = topic.name if name_fault(topic.name) is None else None
         self._tree: _Tree = {}
         for field in topic.fields.values():
             group = self._tree
@@ -118,6 +121,8 @@ class Shape:
 
     def take(self, name: str, fields: Fields) -> dict[str, object]:
         """The fields with the levels of the topic's name, as their declared types and in declared order."""
+        if name == self._only_name:
+            return self._take(self._tree, fields, ())
         levels = self.topic.pattern.bind(name)
         if levels is None:
             raise PayloadError(f"topic {name[:80]!r} does not match the declaration {self.topic.name!r}")
@@ -144,12 +149,8 @@ class Shape:
 
     def _take(self, tree: _Tree, fields: Fields, path: Path) -> dict[str, object]:
         taken: dict[str, object] = {}
-        known = 0
         for name, node in tree.items():
-            if name not in fields:
-                continue
-            known += 1
-            value = fields[name]
+            value = fields.get(name)
             if value is None:
                 continue
             if isinstance(node, dict):
@@ -168,7 +169,7 @@ class Shape:
                 raise PayloadError(f"{path_text((*path, name))}: {error}") from None
             if value is not None:
                 taken[name] = value
-        if known < len(fields) and self.topic.unknown_fields is not UnknownFields.DROP:
+        if not fields.keys() <= tree.keys() and self.topic.unknown_fields is not UnknownFields.DROP:
             unknown = {name: value for name, value in fields.items() if name not in tree}
             if self.topic.unknown_fields is UnknownFields.REFUSE:
                 raise PayloadError(_undeclared(next(iter(unknown)), tree, path))

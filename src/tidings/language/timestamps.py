@@ -23,6 +23,8 @@ _TEXT = re.compile(
 
 def parse(value: str) -> datetime:
     """The point in time that a text names; ValueError says why it names none."""
+    if at := _parse_usual(value):
+        return at
     match = _TEXT.fullmatch(value) if len(value) <= _LENGTH_MAX else None
     if match is None:
         raise ValueError(
@@ -41,6 +43,24 @@ def parse(value: str) -> datetime:
         return at + timedelta(microseconds=micros) - _offset(offset)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{value!r} is not a point in time: {error}") from None
+
+
+def _parse_usual(value: str) -> datetime | None:
+    """The same for the form that nearly everybody sends, `2026-11-15T11:05:00Z`, at a tenth of the cost."""
+    if (
+        len(value) not in (20, 24, 27)
+        or value[-1] != "Z"
+        or value[10] != "T"
+        or value[7] != "-"
+        or value[13] != ":"
+        or value[16] != ":"
+        or value[11:13] == "24"  # which Python allows from 3.14 on
+    ):
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except ValueError:
+        return None
 
 
 def text(at: datetime) -> str:
