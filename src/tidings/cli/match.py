@@ -1,0 +1,238 @@
+"""`tidings match`: which subscriptions get which events, from files of JSON lines."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+
+from tidings.cli.lines import Lines
+from tidings.cli.topic import topic_of
+from tidings.errors import FilterError, PayloadError
+from tidings.language.filters import Filter, Unknown, parse
+from tidings.language.reports import Shape
+from tidings.language.topics import Topic
+from tidings.matching import Index, compile_kernels
+
+Id = int | str
+
+BATCH = 64
+"""Events matched at once from a file. From a pipe each is answered as it comes."""
+
+COMPILE_FROM = 20_000_000
+"""Filters times events from which compiling pays: the uncompiled way takes about a second for them."""
+
+SUBSCRIPTION_KEYS = ("id", "where", "unknown")
+
+
+class Subscription(NamedTuple):
+    """One line of the file of subscriptions."""
+
+    id: Id
+    filter: Filter
+    unknown: Unknown
+
+
+def match(
+    subscriptions: Annotated[
+        str,
+        typer.Option(
+            "--subscriptions",
+            metavar="FILE",
+            help='JSON lines {"id": …, "where": …}; "-" reads standard input.',
+        ),
+    ],
+    events: Annotated[
+        str,
+        typer.Option(
+            "--events", metavar="FILE", help='JSON lines {"id": …, fields…}; "-" reads standard input.'
+        ),
+    ],
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", metavar="DECL", help="Check filters and events against this topic declaration (TOML)."
+        ),
+    ] = None,
+    unknown: Annotated[
+        Unknown,
+        typer.Option(
+            "--unknown",
+            help="What a term over a missing field counts as: not yet true (wait) or true (assume). "
+            'A subscription line may say its own: "unknown": "assume".',
+        ),
+    ] = Unknown.WAIT,
+) -> None:
+    """Say for each event which subscriptions get it.
+
+    One JSON line per event comes out, in the order of the events, such as
+    `{"event": 7, "matches": ["ambulance", "press"]}`. Ids are strings or whole numbers; matches are sorted,
+    numbers before strings.
+
+    A line that cannot be used is reported on standard error with its file and number, the others are still
+    processed, and the exit code is 1. It is 2 when a file cannot be read or the declaration is wrong.
+
+    Try it:
+
+        tidings match --subscriptions examples/subscriptions.jsonl
+            --events examples/events.jsonl --topic examples/traffic-athens.toml
+    """
+    if subscriptions == events == "-":
+        raise typer.BadParameter("standard input can be the subscriptions or the events, not both")
+    declared = topic_of(topic)
+    wanted, given = Lines(subscriptions), Lines(events)
+    with _Progress() as progress:
+        known = _subscriptions(progress.watch("subscriptions", wanted), wanted, declared, unknown)
+        index = Index()
+        for number, subscription in enumerate(known):
+            index.add(number, subscription.filter, subscription.unknown)
+        progress.give_way()
+        _answer(progress.watch("events", given), given, declared, index, known)
+    raise typer.Exit(1 if wanted.bad or given.bad else 0)
+
+
+def _subscriptions(
+    objects: Iterator[tuple[int, dict[str, object]]], lines: Lines, topic: Topic | None, unknown: Unknown
+) -> list[Subscription]:
+    """The subscriptions of a file, in the order of their ids."""
+    fields = None if topic is None or not topic.fields else topic.fields
+    # Many subscribers ask for the same; a filter is parsed once.
+    understood = lru_cache(maxsize=65_536)(lambda text: parse(text, fields))
+    found: dict[Id, Subscription] = {}
+    for number, line in objects:
+        try:
+            id_ = _id(line)
+            if id_ in found:
+                raise PayloadError(f"id {id_!r} has been given before; ids must differ")
+            _check_keys(line)
+            found[id_] = Subscription(id_, understood(_where(line)), _unknown(line, unknown))
+        except FilterError as error:
+            lines.refuse(number, f"id {id_!r}: {error}")
+        except PayloadError as error:
+            lines.refuse(number, str(error))
+    return sorted(found.values(), key=lambda one: (isinstance(one.id, str), one.id))
+
+
+def _answer(
+    objects: Iterator[tuple[int, dict[str, object]]],
+    lines: Lines,
+    topic: Topic | None,
+    index: Index,
+    known: list[Subscription],
+) -> None:
+    """Match events and write an answer for each."""
+    names = [msgspec.json.encode(one.id) for one in known]
+    # Whoever pipes events in may be waiting for each answer.
+    size = BATCH if lines.size is not None else 1
+    waiting: list[tuple[Id, Mapping[str, object]]] = []
+    shape = None if topic is None else Shape(topic)
+    matched, compiling = 0, False
+
+    def flush() -> None:
+        nonlocal matched, compiling
+        if not compiling and matched * len(known) > COMPILE_FROM:
+            compiling = True
+            threading.Thread(target=compile_kernels, name="compile").start()
+        for (id_, _), ids in zip(waiting, index.match_batch([fields for _, fields in waiting]), strict=True):
+            found = b",".join([names[int(number)] for number in ids])
+            sys.stdout.buffer.write(b'{"event":%b,"matches":[%b]}\n' % (msgspec.json.encode(id_), found))
+        sys.stdout.buffer.flush()
+        matched += len(waiting)
+        waiting.clear()
+        index.work()
+
+    for number, line in objects:
+        try:
+            id_ = _id(line)
+            fields = {name: value for name, value in line.items() if name != "id"}
+            if shape is not None:
+                # A topic may have a field of that name, which is then the id as well.
+                fields = shape.typed(line if ("id",) in shape.topic.fields else fields)
+        except PayloadError as error:
+            lines.refuse(number, str(error))
+            continue
+        waiting.append((id_, fields))
+        if len(waiting) >= size:
+            flush()
+    flush()
+
+
+def _id(line: Mapping[str, object]) -> Id:
+    if "id" not in line:
+        raise PayloadError('the line has no "id"; give it a string or a whole number')
+    id_ = line["id"]
+    if isinstance(id_, bool) or not isinstance(id_, int | str):
+        raise PayloadError(f"id {id_!r} is neither a string nor a whole number")
+    return id_
+
+
+def _where(line: Mapping[str, object]) -> str:
+    where = line.get("where")
+    if not isinstance(where, str):
+        said = 'has no "where"' if "where" not in line else f"has a where that is no string: {where!r}"
+        raise PayloadError(f'the line {said}; write the filter as a string, "TRUE" for all events')
+    return where
+
+
+def _unknown(line: Mapping[str, object], default: Unknown) -> Unknown:
+    said = line.get("unknown", default)
+    if said not in list(Unknown):
+        raise PayloadError(f'unknown is {said!r}; write "wait" or "assume"')
+    return Unknown(str(said))
+
+
+def _check_keys(line: Mapping[str, object]) -> None:
+    """Other keys are the user's own, but one that looks like ours would change the answer in silence."""
+    for key in line:
+        if key not in SUBSCRIPTION_KEYS and (
+            near := get_close_matches(key.lower(), SUBSCRIPTION_KEYS, n=1, cutoff=0.8)
+        ):
+            raise PayloadError(f"the line has a key {key!r}; is it {near[0]!r}?")
+
+
+class _Progress:
+    """Bars on standard error, where somebody looks."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[lines]:,} lines"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+
+    def watch(self, title: str, lines: Lines) -> Iterator[tuple[int, dict[str, object]]]:
+        """The objects of a file, with a bar that follows them."""
+        task = self._bars.add_task(title, total=lines.size, lines=0)
+        count = 0
+        for count, pair in enumerate(lines, 1):
+            if count % 256 == 0:
+                self._bars.update(task, completed=lines.done, lines=count)
+            yield pair
+        self._bars.update(task, total=lines.done, completed=lines.done, lines=count)
+
+    def __enter__(self) -> _Progress:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def give_way(self) -> None:
+        """Stop where answers go to the same terminal, which would run into the bars."""
+        if sys.stdout.isatty():
+            self._bars.stop()
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
