@@ -15,6 +15,7 @@ would then read, with chances guessed from a sample of the ends of all constrain
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -33,12 +34,18 @@ from tidings.matching.state import (
     A_MARK,
     A_ROOT,
     A_SEEN,
+    A_TABLE,
+    A_TABLE_SEEN,
     B_LENGTH,
     B_OFFSET,
     B_OWNER,
     B_SLOT,
     B_TILE,
     CENTRE,
+    D_COUNT,
+    D_NEXT,
+    D_OFFSET,
+    D_USES,
     GREATEST,
     HAS,
     H_BITS,
@@ -46,14 +53,17 @@ from tidings.matching.state import (
     H_CLASSES,
     H_EPOCH,
     H_FREE_NODE,
+    H_FREE_TABLE,
     H_FREE_TILE,
     H_NODES,
     H_QUEUE_END,
     H_QUEUE_START,
+    H_TABLES,
     H_TEND,
     H_TILES,
     LEAF,
     LEAST,
+    MAX_BOUNDS,
     MAX_COLUMNS,
     MAX_CUTS,
     MAX_LOCAL,
@@ -70,6 +80,7 @@ from tidings.matching.state import (
     O_LEAST,
     O_SORT,
     O_TODO,
+    O_UNION,
     SAMPLES,
     SIZE_CLASSES,
     SPARE_WORDS,
@@ -82,6 +93,7 @@ from tidings.matching.state import (
     S_OTHER,
     S_SIDE,
     S_START,
+    S_TABLE,
     S_USES,
     TILE,
     T_ATTRIBUTE,
@@ -102,13 +114,23 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """`numba.njit`, cached, for functions that the type checker is to see as they are written."""
-    compiled: F = numba.njit(cache=compiling.caching, boundscheck=False, nogil=True)(function)
-    return compiled
+    """What the index calls: compiled, and kept in the cache."""
+    made: F = numba.njit(cache=compiling.caching, _nrt=False)(function)
+    return made
+
+
+def part(function: F) -> F:
+    """What kernels are made of; not to be called from Python.
+
+    Arguments are never literals (hence `I0`, `I1`): numba would compile a part again for each.
+    """
+    made: F = numba.njit(cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(function)
+    return made
 
 
 U0, U1, U2, U3, U6, U8, U63 = (np.uint64(n) for n in (0, 1, 2, 3, 6, 8, 63))
 U16, U32 = np.uint64(16), np.uint64(32)
+I0, I1 = np.int64(0), np.int64(1)
 LOW32 = np.uint64(0xFFFFFFFF)
 LOW16 = np.uint64(0xFFFF)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -116,6 +138,7 @@ SIGN = np.uint64(1 << 63)
 
 # Words of a column's line.
 C_HEAD, C_LEAST, C_GREATEST, C_CUTS, C_ROWS, C_INEXACT = (np.uint64(n) for n in range(6))
+C_TABLE = np.uint64(7)
 # Flags of a column, in the head above 32 bits of attribute and 16 of the number of cuts.
 ALL_CONSTRAIN = np.uint64(1 << 48)
 ALL_NEED = np.uint64(2 << 48)
@@ -124,6 +147,10 @@ M_COLUMNS, M_CAPACITY, M_TILE, M_LOOSE = (np.uint64(n) for n in range(4))
 
 # A tile of so few boxes has no rows: checking each is as quick, and rows would weigh more than the boxes.
 BARE = 24
+# Constraints whose share of events differs by less than this are equally good to enter by.
+ALIKE = 3.0
+# How much a bit of entropy in which attributes are constrained counts, in rows.
+MIXED = 2.0
 # Rows per box: 2.5 lines are 160 bytes, what the promise of 300 bytes per filter leaves.
 LINES_PER_BOX_HALVES = 5
 # Two neighbouring tiles with no more boxes than this become one.
@@ -169,7 +196,7 @@ def population(typing_context: Any, word: Any) -> Any:
 # --- the arena ---------------------------------------------------------------------------------------------------
 
 
-@kernel
+@part
 def class_of(lines: int) -> int:
     low, high = 0, len(SIZE_CLASSES) - 1
     while low < high:
@@ -181,7 +208,7 @@ def class_of(lines: int) -> int:
     return low
 
 
-@kernel
+@part
 def take(s: State, lines: int) -> int:
     """A block of at least so many lines, as the index of its first word."""
     kind = class_of(lines)
@@ -194,7 +221,7 @@ def take(s: State, lines: int) -> int:
     return word
 
 
-@kernel
+@part
 def give_back(s: State, word: int, lines: int) -> None:
     kind = class_of(lines)
     s.memory[word] = np.uint64(s.head[H_CLASSES + kind])
@@ -204,7 +231,7 @@ def give_back(s: State, word: int, lines: int) -> None:
 # --- small things ------------------------------------------------------------------------------------------------
 
 
-@kernel
+@part
 def sort(a: Array, start: int, count: int) -> None:
     """Shell sort: a few hundred ordinals at a time, and it compiles in no time."""
     for gap in (701, 301, 132, 57, 23, 10, 4, 1):
@@ -217,19 +244,23 @@ def sort(a: Array, start: int, count: int) -> None:
             a[j] = x
 
 
-@kernel
+@part
 def bucket(memory: Array, cuts: Any, count: Any, value: Any) -> Any:
-    """How many of the sorted cuts are not above the value."""
-    low = U0
-    while count > U0:
+    """How many of the sorted cuts are not above the value.
+
+    Without a branch that depends on the value: the searches of several columns then overlap in the processor.
+    """
+    at = cuts
+    while count > U1:
         half = count >> U1
-        right = memory[cuts + low + half] <= value
-        low = low + half + U1 if right else low
-        count = count - half - U1 if right else half
-    return low
+        at += half * np.uint64(memory[at + half - U1] <= value)
+        count -= half
+    if count:
+        at += np.uint64(memory[at] <= value)
+    return at - cuts
 
 
-@kernel
+@part
 def share(s: State, attribute: int, least: Any, greatest: Any) -> float:
     """The guessed share of events whose ordinal lies in the interval."""
     seen = min(s.attributes[attribute, A_SEEN], SAMPLES)
@@ -240,7 +271,7 @@ def share(s: State, attribute: int, least: Any, greatest: Any) -> float:
     return (inside + 0.5) / (seen + 1.0)
 
 
-@kernel
+@part
 def sample(s: State, attribute: int, ordinal: Any) -> None:
     """Keep the ordinal with the chance that keeps the sample fair; chance is a hash of the count."""
     seen = s.attributes[attribute, A_SEEN]
@@ -257,7 +288,7 @@ def sample(s: State, attribute: int, ordinal: Any) -> None:
         s.samples[attribute, place] = ordinal
 
 
-@kernel
+@part
 def holds(s: State, box: int, epoch: int) -> bool:
     """Whether the box holds the present event, constraint by constraint."""
     start = np.uint64(s.boxes[box, B_OFFSET])
@@ -276,7 +307,7 @@ def holds(s: State, box: int, epoch: int) -> bool:
 # --- groups, tiles and nodes -------------------------------------------------------------------------------------
 
 
-@kernel
+@part
 def new_node(s: State) -> int:
     node = s.head[H_FREE_NODE]
     if node >= 0:
@@ -287,13 +318,13 @@ def new_node(s: State) -> int:
     return node
 
 
-@kernel
+@part
 def free_node(s: State, node: int) -> None:
     s.nodes[node, N_LEFT] = np.uint64(s.head[H_FREE_NODE] + 1)
     s.head[H_FREE_NODE] = node
 
 
-@kernel
+@part
 def new_tile(s: State, attribute: int, node: int) -> int:
     """An empty tile without a block, entered in the list of its group."""
     tile = s.head[H_FREE_TILE]
@@ -326,12 +357,11 @@ def new_tile(s: State, attribute: int, node: int) -> int:
     return tile
 
 
-@kernel
+@part
 def free_tile(s: State, tile: int) -> None:
     """Take the tile out of its group's list; its node is the caller's."""
     attribute = s.tiles[tile, T_ATTRIBUTE]
-    if s.tiles[tile, T_LINES]:
-        give_back(s, s.tiles[tile, T_BASE], s.tiles[tile, T_LINES])
+    let_go(s, tile)
     last = s.attributes[attribute, A_COUNT] - 1
     place = s.tiles[tile, T_PLACE]
     start = s.attributes[attribute, A_LIST]
@@ -352,29 +382,124 @@ def free_tile(s: State, tile: int) -> None:
     s.head[H_FREE_TILE] = tile
 
 
-@kernel
+@part
+def let_go(s: State, tile: int) -> None:
+    """Give the tile's block back, and the tables that its columns use."""
+    if s.tiles[tile, T_LINES] == 0:
+        return
+    base = s.tiles[tile, T_BASE]
+    for j in range(s.tiles[tile, T_COLUMNS]):
+        line = base + 8 + 8 * j
+        table = np.int64(s.memory[line + 7]) - 1
+        if table < 0:
+            continue
+        s.tables[table, D_USES] -= 1
+        if s.tables[table, D_USES] == 0:
+            free_table(s, np.int64(s.memory[line] & LOW32), table)
+    give_back(s, base, s.tiles[tile, T_LINES])
+    s.tiles[tile, T_LINES] = 0
+
+
+@part
+def free_table(s: State, attribute: int, table: int) -> None:
+    """Let a table go that no column uses; the attribute's newest one stays."""
+    at = s.attributes[attribute, A_TABLE] - 1
+    if at == table:
+        return
+    while at >= 0:
+        following = s.tables[at, D_NEXT] - 1
+        if following == table:
+            s.tables[at, D_NEXT] = s.tables[table, D_NEXT]
+            give_back(s, s.tables[table, D_OFFSET], (s.tables[table, D_COUNT] + 7) // 8)
+            s.tables[table, D_NEXT] = s.head[H_FREE_TABLE]
+            s.head[H_FREE_TABLE] = table
+            return
+        at = following
+
+
+@part
+def among(memory: Array, start: int, count: int, wanted: Any) -> bool:
+    """Whether an ordinal is one of the sorted ones."""
+    place = np.int64(bucket(memory, np.uint64(start), np.uint64(count), wanted))
+    return place > 0 and memory[start + place - 1] == wanted
+
+
+@part
+def table_for(s: State, attribute: int, ends: int) -> int:
+    """The table of an attribute, made anew if it lacks some of the sorted ends in scratch and could have them.
+
+    Answers -1 where there is none. A column may use it if it has all of the column's cuts.
+    """
+    table = s.attributes[attribute, A_TABLE] - 1
+    seen = s.attributes[attribute, A_SEEN]
+    known = I0
+    if table >= 0 and s.attributes[attribute, A_TABLE_SEEN] <= seen:
+        known = s.tables[table, D_COUNT]
+        # Not too often: columns that use the old one stay as they are, and events look in both.
+        if seen < s.attributes[attribute, A_TABLE_SEEN] * 3 // 2:
+            return table
+    start = s.tables[table, D_OFFSET] if table >= 0 else I0
+    count = I0
+    i = I0
+    for k in range(ends):
+        end = s.ordinals[O_SORT + k]
+        while i < known and s.memory[start + i] < end:
+            s.ordinals[O_UNION + count] = s.memory[start + i]
+            count += 1
+            i += 1
+        if i < known and s.memory[start + i] == end:
+            i += 1
+        s.ordinals[O_UNION + count] = end
+        count += 1
+    while i < known:
+        s.ordinals[O_UNION + count] = s.memory[start + i]
+        count += 1
+        i += 1
+    if count == known or count > MAX_BOUNDS or count == 0:
+        return table
+    made = s.head[H_FREE_TABLE]
+    if made >= 0:
+        s.head[H_FREE_TABLE] = s.tables[made, D_NEXT]
+    else:
+        made = s.head[H_TABLES]
+        s.head[H_TABLES] = made + 1
+    place = take(s, (count + 7) // 8)
+    for k in range(count):
+        s.memory[place + k] = s.ordinals[O_UNION + k]
+    s.tables[made, D_OFFSET] = place
+    s.tables[made, D_COUNT] = count
+    s.tables[made, D_USES] = 0
+    s.tables[made, D_NEXT] = table + 1
+    s.attributes[attribute, A_TABLE] = made + 1
+    s.attributes[attribute, A_TABLE_SEEN] = seen
+    if table >= 0 and s.tables[table, D_USES] == 0:
+        free_table(s, attribute, table)
+    return made
+
+
+@part
 def gather(s: State, tile: int, start: int) -> int:
-    """Write the live boxes of a tile to scratch; how many."""
+    """Write the live boxes of a tile to scratch, behind `start` others; how many."""
     base = s.tiles[tile, T_BASE]
     if s.tiles[tile, T_LINES] == 0:
-        return 0
+        return I0
     alive = base + 8 + 8 * s.tiles[tile, T_COLUMNS]
     boxes = 2 * (alive + 16) + s.tiles[tile, T_CAPACITY]
-    count = 0
+    count = I0
     for slot in range(s.tiles[tile, T_COUNT]):
         if (s.memory[alive + (slot >> 6)] >> np.uint64(slot & 63)) & U1:
-            s.scratch[start + count] = s.memory32[boxes + slot]
+            s.scratch[S_BOXES + start + count] = s.memory32[boxes + slot]
             count += 1
     return count
 
 
-@kernel
+@part
 def survey(s: State, count: int) -> int:
     """Lay the constraints of the boxes in scratch side by side and count the attributes; how many there are.
 
     Attributes beyond MAX_LOCAL have no number of their own (-1): rows are not made for them.
     """
-    distinct = 0
+    distinct = I0
     at = 0
     for i in range(count):
         box = s.scratch[S_BOXES + i]
@@ -404,13 +529,13 @@ def survey(s: State, count: int) -> int:
     return distinct
 
 
-@kernel
-def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> int:
-    """Choose at most `limit` cuts among the ends of the constraints on one attribute; how many.
+@part
+def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> tuple[int, int]:
+    """Choose at most `limit` cuts among the ends of the constraints on one attribute.
 
-    With a limit of zero only count the distinct ends.
+    Answers how many, and how many distinct ends there are, which are left in scratch.
     """
-    ends = 0
+    ends = I0
     for i in range(s.scratch[S_START + count]):
         if s.scratch[S_CONSTRAINT + i] >> 1 == local:
             least, greatest = s.ordinals[O_LEAST + i], s.ordinals[O_GREATEST + i]
@@ -421,28 +546,25 @@ def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> int
                 if greatest < ALL:
                     s.ordinals[O_SORT + ends] = greatest + U1
                     ends += 1
-    sort(s.ordinals, O_SORT, ends)
-    distinct = 0
+    sort(s.ordinals, np.int64(O_SORT), ends)
+    distinct = I0
     for i in range(ends):
         if i == 0 or s.ordinals[O_SORT + i] != s.ordinals[O_SORT + distinct - 1]:
             s.ordinals[O_SORT + distinct] = s.ordinals[O_SORT + i]
             distinct += 1
-    if limit == 0:
-        return distinct
     chosen = min(limit, distinct)
     for i in range(chosen):
         # The first and the last are always taken: outside them a bucket is whole or empty.
         pick = i * (distinct - 1) // (chosen - 1) if chosen > 1 else 0
         s.ordinals[place + i] = s.ordinals[O_SORT + pick]
-    return chosen
+    return chosen, distinct
 
 
-@kernel
+@part
 def build(s: State, tile: int, count: int) -> None:
     """Make the tile anew from the boxes in scratch, with cuts and rows that fit them."""
-    if s.tiles[tile, T_LINES]:
-        give_back(s, s.tiles[tile, T_BASE], s.tiles[tile, T_LINES])
-    columns = 0
+    let_go(s, tile)
+    columns = I0
     if count > BARE:
         distinct = survey(s, count)
         # The attributes that most boxes use come first; rare ones are not worth a row.
@@ -462,7 +584,7 @@ def build(s: State, tile: int, count: int) -> None:
             columns += 1
         total = 0
         for j in range(columns):
-            ends = choose_cuts(s, s.scratch[S_SIDE + j], count, 0, 0)
+            _, ends = choose_cuts(s, s.scratch[S_SIDE + j], count, I0, I0)
             s.scratch[S_COLUMN + j] = min(ends, MAX_CUTS)
             total += min(ends, MAX_CUTS) + 2
         budget = count * LINES_PER_BOX_HALVES // 2
@@ -471,7 +593,18 @@ def build(s: State, tile: int, count: int) -> None:
             if total > budget:
                 limit = min(limit, max(6, limit * budget // total - 2))
             limit = max(1, limit)
-            s.scratch[S_COLUMN + j] = choose_cuts(s, s.scratch[S_SIDE + j], count, limit, O_CUTS + j * (MAX_CUTS + 2))
+            place = O_CUTS + j * (MAX_CUTS + 2)
+            cuts, ends = choose_cuts(s, s.scratch[S_SIDE + j], count, limit, place)
+            s.scratch[S_COLUMN + j] = cuts
+            table = table_for(s, s.scratch[S_LOCAL + s.scratch[S_SIDE + j]], ends)
+            for k in range(cuts):
+                if table >= 0 and not among(
+                    s.memory, s.tables[table, D_OFFSET], s.tables[table, D_COUNT], s.ordinals[place + k]
+                ):
+                    table = -1
+            s.scratch[S_TABLE + j] = table
+            if table >= 0:
+                s.tables[table, D_USES] += 1
     capacity = 16
     while capacity < count + (count >> 3) and capacity < TILE:
         capacity *= 2
@@ -479,6 +612,8 @@ def build(s: State, tile: int, count: int) -> None:
     for j in range(columns):
         cuts = s.scratch[S_COLUMN + j]
         lines += (cuts + 7) // 8 + cuts + 2
+        if s.scratch[S_TABLE + j] >= 0:
+            lines += (s.tables[s.scratch[S_TABLE + j], D_COUNT] + 64) // 64
     base = take(s, lines)
     for i in range(base, base + lines * 8):
         s.memory[i] = U0
@@ -531,6 +666,18 @@ def build(s: State, tile: int, count: int) -> None:
         cuts = s.scratch[S_COLUMN + j]
         line = base + 8 + 8 * j
         rows = data + (cuts + 7) // 8 * 8
+        table = s.scratch[S_TABLE + j]
+        if table >= 0:
+            bounds = s.tables[table, D_OFFSET]
+            known = s.tables[table, D_COUNT]
+            passed = 0
+            for k in range(known + 1):
+                # The interval behind bound k - 1: how many cuts are not above it?
+                while k > 0 and passed < cuts and s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + passed] <= s.memory[bounds + k - 1]:
+                    passed += 1
+                s.memory[rows + (k >> 3)] |= np.uint64(passed) << np.uint64((k & 7) * 8)
+            rows += (known + 64) // 64 * 8
+        s.memory[line + 7] = np.uint64(table + 1)
         head = np.uint64(s.scratch[S_LOCAL + local]) | (np.uint64(cuts) << U32)
         if s.scratch[S_USES + local] == count:
             head |= ALL_CONSTRAIN
@@ -586,7 +733,7 @@ def build(s: State, tile: int, count: int) -> None:
             s.memory[k] ^= s.memory[k - 8]
 
 
-@kernel
+@part
 def insert(s: State, tile: int, box: int) -> None:
     """Put a box into the next slot of a tile that has one, setting its bits in the rows as they are."""
     base = s.tiles[tile, T_BASE]
@@ -650,7 +797,7 @@ def insert(s: State, tile: int, box: int) -> None:
             s.memory[entry + step] = max(s.memory[entry + step], s.constraint_greatest[c])
 
 
-@kernel
+@part
 def key(kind: int, least: Any, greatest: Any) -> Any:
     """What a split of this kind compares."""
     if kind == CENTRE:
@@ -662,7 +809,7 @@ def key(kind: int, least: Any, greatest: Any) -> Any:
     return greatest - least
 
 
-@kernel
+@part
 def goes_left(s: State, node: int, box: int) -> bool:
     kind = np.int64(s.nodes[node, N_KIND])
     bound = s.nodes[node, N_BOUND]
@@ -676,24 +823,31 @@ def goes_left(s: State, node: int, box: int) -> bool:
     return False
 
 
-@kernel
+@part
 def side_cost(s: State, distinct: int, side: int, count: int) -> float:
-    """The chance that an event enters this half, times what it reads there."""
+    """The chance that an event enters a tile of this half, times what it reads there.
+
+    Further splits will part boxes that constrain an attribute from those that do not, so a tile will read the
+    attributes of one box, and some more as long as they are mixed: the entropy says how mixed they are.
+    """
     chance = 1.0
-    used = 0
+    reads = 0.0
     for local in range(distinct):
         uses = s.scratch[S_SIDE + 2 * local + side]
-        used += uses > 0
         if uses == count:
             hull = O_HULL + 4 * local + 2 * side
             chance *= share(s, s.scratch[S_LOCAL + local], s.ordinals[hull], s.ordinals[hull + 1])
-    return chance * (3.0 + used)
+            reads += 1.0
+        elif uses:
+            p = uses / count
+            reads += p - MIXED * (p * math.log2(p) + (1.0 - p) * math.log2(1.0 - p))
+    return count * chance * (1.5 + reads)
 
 
-@kernel
+@part
 def split(s: State, tile: int) -> None:
     """Divide a full tile in two by the split that is guessed to save most."""
-    count = gather(s, tile, S_BOXES)
+    count = gather(s, tile, I0)
     distinct = survey(s, count)
     best_cost = 1e300
     best_kind, best_local, best_bound = NUMBER, 0, U0
@@ -708,7 +862,7 @@ def split(s: State, tile: int) -> None:
                 if uses * 2 < count:
                     continue
                 # The median of up to 63 keys, evenly taken.
-                taken = 0
+                taken = I0
                 stride = max(1, uses // 63)
                 seen = 0
                 for c in range(s.scratch[S_START + count]):
@@ -717,7 +871,7 @@ def split(s: State, tile: int) -> None:
                             s.ordinals[O_SORT + taken] = key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c])
                             taken += 1
                         seen += 1
-                sort(s.ordinals, O_SORT, taken)
+                sort(s.ordinals, np.int64(O_SORT), taken)
                 bound = s.ordinals[O_SORT + (taken - 1) // 2]
             for i in range(distinct):
                 s.scratch[S_SIDE + 2 * i] = 0
@@ -726,7 +880,7 @@ def split(s: State, tile: int) -> None:
                 s.ordinals[O_HULL + 4 * i + 1] = U0
                 s.ordinals[O_HULL + 4 * i + 2] = ALL
                 s.ordinals[O_HULL + 4 * i + 3] = U0
-            left = 0
+            left = I0
             for i in range(count):
                 side = 1
                 for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
@@ -744,7 +898,7 @@ def split(s: State, tile: int) -> None:
                         s.ordinals[hull + 1] = max(s.ordinals[hull + 1], s.ordinals[O_GREATEST + c])
             if min(left, count - left) * 8 < count:
                 continue
-            cost = side_cost(s, distinct, 0, left) + side_cost(s, distinct, 1, count - left)
+            cost = side_cost(s, distinct, I0, left) + side_cost(s, distinct, I1, count - left)
             if cost < best_cost:
                 best_cost, best_kind, best_local, best_bound = cost, kind, local, bound
     if best_kind == NUMBER:
@@ -770,8 +924,8 @@ def split(s: State, tile: int) -> None:
     s.nodes[left_node, N_LEFT] = np.uint64(tile)
     s.tiles[tile, T_NODE] = left_node
     other_tile = new_tile(s, s.tiles[tile, T_ATTRIBUTE], right_node)
-    kept = 0
-    moved = 0
+    kept = I0
+    moved = I0
     for i in range(count):
         box = s.scratch[S_BOXES + i]
         if goes_left(s, node, box):
@@ -789,12 +943,11 @@ def split(s: State, tile: int) -> None:
     build(s, other_tile, moved)
 
 
-@kernel
+@part
 def put(s: State, box: int) -> int:
     """Put a box into the tile that its constraints lead to; the effort, in boxes moved."""
     start = np.int64(s.boxes[box, B_OFFSET])
     stop = start + s.boxes[box, B_LENGTH]
-    entrance = 0
     best = 2.0
     for c in range(start, stop):
         head = np.int64(s.constraint_attribute[c])
@@ -807,10 +960,15 @@ def put(s: State, box: int) -> int:
             else:
                 sample(s, attribute, greatest)
         if head & 1 == 0:
-            guess = share(s, attribute, least, greatest)
-            if guess < best:
-                best = guess
-                entrance = attribute
+            best = min(best, share(s, attribute, least, greatest))
+    # Boxes enter by a narrow constraint; of those about as narrow by the first, so that boxes that constrain the
+    # same attributes come together.
+    entrance = I0
+    for c in range(start, stop):
+        head = np.int64(s.constraint_attribute[c])
+        if head & 1 == 0 and (entrance == 0 or head >> 1 < entrance):
+            if share(s, head >> 1, s.constraint_least[c], s.constraint_greatest[c]) <= ALIKE * best:
+                entrance = head >> 1
     effort = 1
     if s.attributes[entrance, A_COUNT] == 0:
         root = new_node(s)
@@ -818,7 +976,7 @@ def put(s: State, box: int) -> int:
         s.attributes[entrance, A_ROOT] = root
         s.scratch[S_BOXES] = box
         tile = new_tile(s, entrance, root)
-        build(s, tile, 1)
+        build(s, tile, I1)
         return effort
     node = s.attributes[entrance, A_ROOT]
     while True:
@@ -833,7 +991,7 @@ def put(s: State, box: int) -> int:
         if used == s.tiles[tile, T_CAPACITY] or (
             s.tiles[tile, T_FRESH] >= max(BARE, used // 3) and (used > BARE or s.tiles[tile, T_COLUMNS])
         ):
-            build(s, tile, gather(s, tile, S_BOXES))
+            build(s, tile, gather(s, tile, I0))
             effort += live
         insert(s, tile, box)
         return effort
@@ -851,7 +1009,7 @@ def place(s: State, budget: int) -> int:
     while s.head[H_QUEUE_START] < s.head[H_QUEUE_END]:
         if budget <= 0:
             return 1
-        box = s.queue[s.head[H_QUEUE_START]]
+        box = np.int64(s.queue[s.head[H_QUEUE_START]])
         if box >= 0:
             # A list of a group can be longer than the largest block: it counts too.
             start = np.int64(s.boxes[box, B_OFFSET])
@@ -867,7 +1025,7 @@ def place(s: State, budget: int) -> int:
     return 0
 
 
-@kernel
+@part
 def collapse(s: State, tile: int) -> None:
     """Let an empty tile go; its neighbour in the tree takes the parent's place."""
     node = s.tiles[tile, T_NODE]
@@ -892,14 +1050,14 @@ def collapse(s: State, tile: int) -> None:
     free_node(s, other)
 
 
-@kernel
+@part
 def tidy(s: State, tile: int) -> int:
     """Make a tile with many dead slots anew, with its neighbour if both are small; the effort."""
     live = s.tiles[tile, T_LIVE]
     if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
-        return 0
+        return I0
     if s.tiles[tile, T_COUNT] < 2 * live + 16:
-        return 0
+        return I0
     node = s.tiles[tile, T_NODE]
     if s.nodes[node, N_PARENT] != U0:
         parent = np.int64(s.nodes[node, N_PARENT]) - 1
@@ -909,12 +1067,12 @@ def tidy(s: State, tile: int) -> int:
         if s.nodes[other_node, N_KIND] == np.uint64(LEAF):
             other = np.int64(s.nodes[other_node, N_LEFT])
             if live + s.tiles[other, T_LIVE] <= MERGE_BELOW:
-                count = gather(s, tile, S_BOXES)
-                count += gather(s, other, S_BOXES + count)
+                count = gather(s, tile, I0)
+                count += gather(s, other, count)
                 collapse(s, other)
                 build(s, tile, count)
                 return count
-    build(s, tile, gather(s, tile, S_BOXES))
+    build(s, tile, gather(s, tile, I0))
     return live
 
 
@@ -953,7 +1111,7 @@ def tend(s: State, budget: int) -> int:
     return budget
 
 
-@kernel
+@part
 def found(s: State, owner: Any) -> None:
     word = owner >> U6
     s.bits[word] |= U1 << (owner & U63)
@@ -1004,6 +1162,12 @@ def match(
                     value ^= ALL if value & SIGN else SIGN
                 s.value[attribute] = value
                 s.stamp[attribute] = epoch
+                table = s.attributes[attribute, A_TABLE] - 1
+                while table >= 0:
+                    known = np.uint64(s.tables[table, D_COUNT])
+                    among_bounds = bucket(s.memory, np.uint64(s.tables[table, D_OFFSET]), known, value)
+                    s.places[table] = (np.uint64(epoch) << U8) | among_bounds
+                    table = s.tables[table, D_NEXT] - 1
             least = np.uint64(s.attributes[attribute, A_LIST])
             step = np.uint64(s.attributes[attribute, A_CAPACITY])
             for i in range(least, least + np.uint64(s.attributes[attribute, A_COUNT])):
@@ -1022,7 +1186,7 @@ def match(
                     prefetch(s.memory, ahead + U16)
                 base = np.uint64(s.scratch[candidates + i])
                 count = s.memory[base]
-                inexact = U0
+                doubt = U0
                 line = base + U8
                 behind = line + (count << U3)
                 slot = todo + U3
@@ -1037,14 +1201,28 @@ def match(
                         ):
                             inside = False
                             break
-                        b = bucket(s.memory, s.memory[line + C_CUTS], (head >> U32) & LOW16, value)
-                        inexact |= s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)
+                        cuts = (head >> U32) & LOW16
+                        table = s.memory[line + C_TABLE]
+                        place_in = s.places[table - U1] if table else U0
+                        if place_in >> U8 == np.uint64(epoch):
+                            place_in &= np.uint64(255)
+                            word_at = s.memory[line + C_CUTS] + ((cuts + np.uint64(7)) & ~np.uint64(7))
+                            b = s.memory[word_at + (place_in >> U3)] >> ((place_in & np.uint64(7)) << U3)
+                            b &= np.uint64(255)
+                        else:
+                            b = bucket(s.memory, s.memory[line + C_CUTS], cuts, value)
+                        row = s.memory[line + C_ROWS] + (b << U3)
+                        if (s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)) & U1:
+                            # Rows begin at multiples of eight: the lowest bit says that this one is inexact, the
+                            # next that the bucket has a neighbour on one side only.
+                            doubt = U1
+                            prefetch(s.memory, row + U8)
+                            row |= U1 if b > U0 and b < cuts else U3
                     else:
                         if head & ALL_NEED:
                             inside = False
                             break
-                        b = ((head >> U32) & LOW16) + U1
-                    row = s.memory[line + C_ROWS] + (b << U3)
+                        row = s.memory[line + C_ROWS] + ((((head >> U32) & LOW16) + U1) << U3)
                     prefetch(s.memory, row)
                     s.ordinals[slot] = row
                     slot += U1
@@ -1053,7 +1231,7 @@ def match(
                     prefetch(s.memory, behind)
                     s.ordinals[todo] = base
                     s.ordinals[todo + U1] = slot
-                    s.ordinals[todo + U2] = inexact & U1
+                    s.ordinals[todo + U2] = doubt
                     todo = slot
             at = upto
             # 3. The rows, ANDed.
@@ -1061,13 +1239,13 @@ def match(
             while item < todo:
                 base = s.ordinals[item]
                 behind = s.ordinals[item + U1]
-                whole = s.ordinals[item + U2]
+                doubt = s.ordinals[item + U2]
                 alive = base + U8 + (s.memory[base] << U3)
                 w0, w1, w2, w3 = s.memory[alive], s.memory[alive + U1], s.memory[alive + U2], s.memory[alive + U3]
                 alive4 = alive + np.uint64(4)
                 w4, w5, w6, w7 = s.memory[alive4], s.memory[alive4 + U1], s.memory[alive4 + U2], s.memory[alive4 + U3]
                 for i in range(item + U3, behind):
-                    row = s.ordinals[i]
+                    row = s.ordinals[i] & ~U3
                     w0 &= s.memory[row]
                     w1 &= s.memory[row + U1]
                     w2 &= s.memory[row + U2]
@@ -1077,6 +1255,7 @@ def match(
                     w5 &= s.memory[row4 + U1]
                     w6 &= s.memory[row4 + U2]
                     w7 &= s.memory[row4 + U3]
+                rows_at = item + U3
                 item = behind
                 if (w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7) == U0:
                     continue
@@ -1095,22 +1274,29 @@ def match(
                     if word == U0:
                         continue
                     check = U0
-                    if whole:
-                        check = word
-                    elif loose:
-                        check = word & s.memory[alive + U8 + k]
+                    if loose:
+                        check = s.memory[alive + U8 + k]
+                    if doubt:
+                        # A slot in both neighbours of an inexact bucket holds all of the bucket.
+                        for i in range(rows_at, behind):
+                            row = s.ordinals[i]
+                            if row & U2:
+                                check = ALL
+                            elif row & U1:
+                                check |= ~(s.memory[row - U1 - U8 + k] & s.memory[row - U1 + U8 + k])
+                    check &= word
                     first = owners + (k << U6)
                     while check != U0:
                         place_of = lowest(check)
                         check &= check - U1
-                        if not holds(s, np.uint64(s.memory32[first + capacity + place_of]), epoch):
+                        if not holds(s, np.int64(s.memory32[first + capacity + place_of]), epoch):
                             word &= ~(U1 << place_of)
                     while word != U0:
                         found(s, np.uint64(s.memory32[first + lowest(word)]))
                         word &= word - U1
         # Boxes that are not yet in a tile are tried one by one.
         for i in range(s.head[H_QUEUE_START], s.head[H_QUEUE_END]):
-            box = s.queue[i]
+            box = np.int64(s.queue[i])
             if box >= 0 and holds(s, box, epoch):
                 found(s, np.uint64(s.boxes[box, B_OWNER]))
         # 4. The owners, in order.

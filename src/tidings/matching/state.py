@@ -15,7 +15,11 @@ A tile's block in the arena, in lines of eight words (64 bytes):
     alive                    one bit per slot
     loose                    slots with a constraint that no column holds
     owners, boxes            32 bits per slot each
-    per column: cuts, rows   ncuts ordinals; then one line per bucket, and one for "the event lacks it"
+    per column               its cuts; a byte per place in the attribute's table, if it has one; a row of bits per
+                             bucket between cuts, and one for events that lack the attribute
+
+Where all cuts on an attribute are few (whole numbers, enumerations), a *table* lists them, an event's place in it is
+found once, and a column reads its bucket from a byte per place instead of searching its cuts.
 
 The memory is anonymous `mmap`: it grows by moving page tables instead of copying, it costs nothing before it is
 touched, and it starts on a page, so that lines are cache lines.
@@ -43,6 +47,9 @@ MAX_COLUMNS: Final = 16
 MAX_CUTS: Final = 126
 """Cuts per column: two words of inexact flags hold 127 buckets."""
 
+MAX_BOUNDS: Final = 250
+"""Bounds in a table: which of the intervals between them an ordinal lies in is one byte."""
+
 ANY_ATTRIBUTE: Final = 0
 """The attribute that every event has: boxes without a required constraint are entered by it."""
 
@@ -52,12 +59,14 @@ ANY_ATTRIBUTE: Final = 0
 (N_KIND, N_ATTRIBUTE, N_BOUND, N_LEFT, N_RIGHT, N_PARENT) = range(6)
 (LEAF, HAS, CENTRE, LEAST, GREATEST, WIDTH, NUMBER) = range(7)
 # attributes
-(A_LIST, A_COUNT, A_CAPACITY, A_ROOT, A_SEEN, A_MARK) = range(6)
+(A_LIST, A_COUNT, A_CAPACITY, A_ROOT, A_SEEN, A_MARK, A_TABLE, A_TABLE_SEEN) = range(8)
+# tables of bounds
+(D_OFFSET, D_COUNT, D_USES, D_NEXT) = range(4)
 # boxes
 (B_OFFSET, B_LENGTH, B_OWNER, B_NEXT, B_TILE, B_SLOT) = range(6)
 # counters
 (H_BUMP, H_TILES, H_FREE_TILE, H_NODES, H_FREE_NODE) = range(5)
-(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS) = range(5, 10)
+(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS, H_TABLES, H_FREE_TABLE) = range(5, 12)
 H_CLASSES: Final = 16
 """The first of the heads of the arena's free lists."""
 
@@ -72,15 +81,17 @@ S_SIDE = 1216  # for each local attribute: boxes on the left, on the right that 
 S_OTHER = 1344  # the other half of a split, up to TILE
 S_NEED = 1888  # for each local attribute: boxes that need it to be there
 S_COLUMN = 1952  # cuts per column
-S_CONSTRAINT = 2048  # local attribute of each constraint of the tile, up to 16384
-S_START = S_CONSTRAINT + 16384  # where each box's constraints start in it (2 * TILE + 1)
+S_TABLE = 1984  # table per column, -1 for none
+S_CONSTRAINT = 2048  # local attribute of each constraint of the tile, up to 9216 = 576 * 16
+S_START = S_CONSTRAINT + 9216  # where each box's constraints start in it (2 * TILE + 1)
 S_CANDIDATES = S_START + 1100  # the tiles that an event may enter: as many as there are tiles
 O_LEAST = 0  # of each constraint of the tile
-O_GREATEST = 16384
-O_HULL = 32768  # least left, greatest left, least right, greatest right for 64 attributes
-O_SORT = 33024  # up to 2 * TILE + 2 ends
-O_CUTS = 35200  # chosen cuts, MAX_CUTS + 2 per column
-O_TODO = 37400  # the tiles whose rows are on their way
+O_GREATEST = 9216
+O_HULL = 18432  # least left, greatest left, least right, greatest right for 64 attributes
+O_SORT = 18688  # up to 2 * TILE + 2 ends
+O_CUTS = 20864  # chosen cuts, MAX_CUTS + 2 per column
+O_UNION = 22912  # bounds of a new table, up to MAX_BOUNDS + 2 * TILE + 2
+O_TODO = 24448  # the tiles whose rows are on their way
 ORDINAL_ROWS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
 
 MAX_LOCAL: Final = 64
@@ -121,6 +132,8 @@ class State(NamedTuple):
     constraint_greatest: Array  # uint64
     value: Array  # uint64 per attribute: the present event's ordinal
     stamp: Array  # int64 per attribute: the event that `value` belongs to
+    tables: Array  # int64, D_*
+    places: Array  # uint64 per table: the present event, and where its ordinal lies among the bounds
     bits: Array  # uint64: one bit per owner
     summary: Array  # uint64: one bit per word of `bits`
     queue: Array  # int32: boxes that are not yet in a tile

@@ -27,10 +27,12 @@ from tidings.matching.state import (
     H_BUMP,
     H_EPOCH,
     H_FREE_NODE,
+    H_FREE_TABLE,
     H_FREE_TILE,
     H_NODES,
     H_QUEUE_END,
     H_QUEUE_START,
+    H_TABLES,
     H_TEND,
     H_TILES,
     ORDINAL_ROWS,
@@ -56,7 +58,9 @@ class Store:
         self._memory = Memory(np.uint64, 4 * SPARE_WORDS)
         self._tiles = Memory(np.int64, 64, 10)
         self._nodes = Memory(np.uint64, 64, 6)
-        self._attributes = Memory(np.int64, 64, 6)
+        self._attributes = Memory(np.int64, 64, 8)
+        self._tables = Memory(np.int64, 64, 4)
+        self._places = Memory(np.uint64, 64)
         self._samples = Memory(np.uint64, 64, SAMPLES)
         self._boxes = Memory(np.int32, 1024, 6)
         self._constraint_attribute = Memory(np.uint32, 1024)
@@ -77,7 +81,7 @@ class Store:
         self.state = self._state()
         head = self.state.head
         head[H_BUMP] = 8
-        head[H_FREE_TILE] = head[H_FREE_NODE] = -1
+        head[H_FREE_TILE] = head[H_FREE_NODE] = head[H_FREE_TABLE] = -1
         self._box_count = 0
         self._constraint_count = 0
         self._free_boxes = array("i")
@@ -86,7 +90,7 @@ class Store:
         self.fresh: dict[int, int] = {}
         self._rows: list[int] = []
         self._row_boxes: list[int] = []
-        self._places: list[int] = []
+        self._spots: list[int] = []
         self._heads: list[int] = []
         self._leasts: list[int] = []
         self._greatests: list[int] = []
@@ -107,6 +111,8 @@ class Store:
             self._constraint_greatest.array,
             self._value.array,
             self._stamp.array,
+            self._tables.array,
+            self._places.array,
             self._bits.array,
             self._summary.array,
             self._queue.array,
@@ -143,7 +149,7 @@ class Store:
                 self._constraint_count += length
             self._row_boxes.append(box)
             self._rows += (start, length, owner, following)
-            self._places += range(start, start + length)
+            self._spots += range(start, start + length)
             for head, least, greatest in constraints:
                 self._heads.append(head)
                 self._leasts.append(least)
@@ -204,7 +210,7 @@ class Store:
         )
         self.first.need(highest)
         self.doubtful.need((highest >> 6) + 1)
-        places = np.array(self._places, dtype=np.int64)
+        places = np.array(self._spots, dtype=np.int64)
         self._constraint_attribute.array[places] = self._heads
         self._constraint_least.array[places] = np.array(self._leasts, dtype=np.uint64)
         self._constraint_greatest.array[places] = np.array(self._greatests, dtype=np.uint64)
@@ -220,7 +226,7 @@ class Store:
         firsts = np.array(list(self.fresh.values()), dtype=np.int32)
         self.first.array[owners] = np.where(firsts < 0, -1, firsts + 1)
         self.fresh.clear()
-        for some in (self._rows, self._row_boxes, self._places, self._heads, self._leasts, self._greatests):
+        for some in (self._rows, self._row_boxes, self._spots, self._heads, self._leasts, self._greatests):
             some.clear()
         self._looked = 0
 
@@ -261,6 +267,9 @@ class Store:
         self._need(
             (self._tiles, tiles),
             (self._nodes, int(head[H_NODES]) + 2 * boxes + 32),
+            # A tile that is made anew may make a table per column; so many are made by one settling at most.
+            (self._tables, int(head[H_TABLES]) + STEP),
+            (self._places, int(head[H_TABLES]) + STEP),
             (self._scratch, S_CANDIDATES + tiles + 64),
             (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
         )
@@ -375,6 +384,8 @@ class Store:
             (self._constraint_greatest, self._constraint_count),
             (self._value, attributes),
             (self._stamp, attributes),
+            (self._tables, head[H_TABLES]),
+            (self._places, head[H_TABLES]),
             (self._bits, owners >> 6),
             (self._summary, owners >> 12),
             (self._queue, head[H_QUEUE_END]),
