@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import assume, given, settings
@@ -61,8 +63,21 @@ def some_conjunction(rng: random.Random) -> str:
     return " AND ".join(parts)
 
 
-def taken(filter_: Filter, unknown: Unknown) -> list[bool]:
-    return [filter_.matches(event, unknown) for event in EVENTS]
+def taken(filter_: Filter, unknown: Unknown, events: list[dict[str, object]] = EVENTS) -> list[bool]:
+    return [filter_.matches(event, unknown) for event in events]
+
+
+# Without a declaration a field may hold anything; each value stands for all on its side of the literals.
+NUMBERS = [-(2**63), 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 2**63 - 1]
+ANYTHING = [None, *NUMBERS, *STRINGS[1:], False, True, datetime(2026, 11, 1, tzinfo=UTC), [1], {"x": 1}]
+MIXED: list[dict[str, object]] = [{"x": x, "y": y} for x, y in itertools.product(ANYTHING, ANYTHING)]
+
+
+def some_mixed_conjunction(rng: random.Random) -> str:
+    return " AND ".join(
+        re.sub(r"\b[isb]\b(?![^']*'(?:[^']*'[^']*')*[^']*$)", rng.choice("xy"), some_conjunction(rng))
+        for _ in range(rng.randint(1, 2))
+    )
 
 
 @settings(max_examples=300)
@@ -85,6 +100,18 @@ def test_overlaps_is_exact_for_conjunctions(
     events = zip(taken(a, unknown_a), taken(b, unknown_b), strict=True)
     truth = any(here and there for here, there in events)
     assert overlaps((a, unknown_a), (b, unknown_b)) is truth, (a.source, unknown_a, b.source, unknown_b)
+
+
+@settings(max_examples=150)
+@given(st.randoms(use_true_random=False), st.sampled_from(BOTH), st.sampled_from(BOTH))
+def test_covers_and_overlaps_are_complete_for_conjunctions_of_undeclared_fields(
+    rng: random.Random, unknown_a: Unknown, unknown_b: Unknown
+) -> None:
+    a, b = parse(some_mixed_conjunction(rng)), parse(some_mixed_conjunction(rng))
+    events = list(zip(taken(a, unknown_a, MIXED), taken(b, unknown_b, MIXED), strict=True))
+    why = (a.source, unknown_a, b.source, unknown_b)
+    assert covers((a, unknown_a), (b, unknown_b)) is all(here for here, there in events if there), why
+    assert overlaps((a, unknown_a), (b, unknown_b)) is any(here and there for here, there in events), why
 
 
 @pytest.mark.parametrize("fields", [FIELDS, None], ids=["declared", "undeclared"])
