@@ -43,6 +43,7 @@ demo: prepare ## a small, real example
 
 bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/importtime.py
+	$(BIN)/python benchmarks/filters.py
 	$(BIN)/python benchmarks/matching.py
 
 dist: prepare ## build the wheel and the source archive into dist/
