@@ -89,7 +89,7 @@ class Folded:
     """A string without the spaces around it (U+0020 alone, as Spark's `trim`), or in lower case, or both.
 
     Lower case is Unicode's default mapping without a locale. Python 3.11 and Spark 4.3 were compared code
-    point by code point: they differ in 55 capitals that Unicode 16 and 17 added, which no key should depend on.
+    point by code point: they differ in 55 capitals that Unicode 16 and 17 added, which no key should need.
     """
 
     path: Path
