@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
@@ -48,12 +49,21 @@ def choice(choices: type[Choice]) -> Callable[[object], Choice]:
 
 
 class _Short(reprlib.Repr):
-    """Values as messages show them: short, whatever they are."""
+    """Values as messages show them: short, whatever they are, and in the words of TOML and JSON."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 80
         self.maxlevel = 3
+
+    def repr_bool(self, x: bool, level: int) -> str:  # noqa: ARG002
+        return "true" if x else "false"
+
+    def repr_NoneType(self, x: None, level: int) -> str:  # noqa: ARG002, N802
+        return "null"
+
+    def repr_datetime(self, x: datetime, level: int) -> str:  # noqa: ARG002
+        return x.isoformat()
 
     def repr_int(self, x: int, level: int) -> str:  # noqa: ARG002
         # Python refuses to write out an integer of more than 4,300 digits.
