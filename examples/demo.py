@@ -22,8 +22,7 @@ from rich.progress import track
 from rich.table import Table
 
 from tidings import Filter, Index, Scan, Topic, Unknown, parse_filter, read_topic
-from tidings.language.fields import Type, path_text
-from tidings.language.regions import find
+from tidings.language.fields import Type, find, path_text
 from tidings.matching import compile_kernels
 
 HERE = Path(__file__).parent

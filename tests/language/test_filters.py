@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from tests.language.samples import FIELDS, some_event, some_filter
 from tidings.errors import FilterError, FilterTooCostly
-from tidings.language.fields import Conflict, Field, Path, Type
+from tidings.language.fields import Conflict, Field, Path, Type, find
 from tidings.language.filters import Filter, Unknown, parse
 from tidings.language.limits import DEFAULT
-from tidings.language.regions import find
 
 DECLARED = pytest.mark.parametrize("fields", [FIELDS, None], ids=["declared", "undeclared"])
 

@@ -14,9 +14,8 @@ import pytest
 
 from tests.language.samples import FIELDS, some_event, some_filter
 from tidings.errors import FilterError, FilterTooCostly
-from tidings.language.fields import Type
+from tidings.language.fields import Type, find
 from tidings.language.filters import Filter, parse
-from tidings.language.regions import find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

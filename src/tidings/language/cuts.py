@@ -15,19 +15,13 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
+from tidings.language.timestamps import micros
 
 EXACT_INT_MAX = 2**53
 """Up to here a 64-bit float holds every whole number; between larger neighbours there are whole numbers."""
-
-
-def micros(when: datetime) -> int:
-    """Microseconds since 1970, UTC."""
-    return (when - EPOCH) // MICROSECOND
 
 
 @dataclass(frozen=True, slots=True)

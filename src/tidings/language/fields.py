@@ -8,6 +8,7 @@ Names are case sensitive. This module holds the data only: how a field is writte
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -102,3 +103,13 @@ def path_text(path: Path) -> str:
     return ".".join(
         part if IDENTIFIER.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in path
     )
+
+
+def find(event: Mapping[str, object], path: Path) -> object:
+    """The value at a path of an event; None if it is missing."""
+    value: object = event
+    for name in path:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value

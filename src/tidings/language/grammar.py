@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
@@ -23,7 +22,8 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidings.errors import FilterError, FilterTooCostly
-from tidings.language.cuts import EXACT_INT_MAX, TIMES, micros
+from tidings.language import timestamps
+from tidings.language.cuts import EXACT_INT_MAX
 from tidings.language.fields import IDENTIFIER, Field, Path, Type, path_text
 from tidings.language.like import BadPattern
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS, Limits
@@ -79,9 +79,8 @@ REFUSED: dict[type[exp.Expr], str] = {
 ESCAPES = frozenset("\\'\"ntr%_")
 """The backslash escapes on which Spark and sqlglot agree and that anyone needs."""
 
-TIMESTAMP = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[ T](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII
-)
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
+"""The forms of a time that Spark reads as we do; it drops digits beyond the sixth, where a payload rounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,24 +488,16 @@ class _Reader:
 
     def _time(self, node: exp.Expr, written: str, date: bool = False) -> int:
         found = TIMESTAMP.fullmatch(written)
-        if not found or (date and found[4] is not None):
+        if not found or (date and found[1] is not None):
             example = "2026-11-01" if date else "2026-11-01 12:30:00, 2026-11-01T12:30:00.5Z or 2026-11-01"
             raise self._refusal(node, f"expected a time such as {example}")
-        year, month, day, hour, minute, second, fraction, zone = found.groups()
-        offset = timedelta(0)
-        if zone not in (None, "Z"):
-            offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6])) * (-1 if zone[0] == "-" else 1)
-            if abs(offset) > timedelta(hours=18) or int(zone[4:6]) > 59:
-                raise self._refusal(node, "an offset is at most 18 hours")
+        zone = found[2]
+        if zone is not None and zone[1:] > "18:00":
+            raise self._refusal(node, "an offset is at most 18 hours")
         try:
-            when = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), tzinfo=UTC)
-            when = when.replace(second=int(second or 0), microsecond=int((fraction or "0").ljust(6, "0")))
-            at = micros(when) - offset // timedelta(microseconds=1)
+            return timestamps.micros(timestamps.parse(written))
         except ValueError as error:
             raise self._refusal(node, f"not a time: {error}") from None
-        if not TIMES.least <= at <= TIMES.greatest:
-            raise self._refusal(node, "a time is from the year 1 to 9999, in UTC")
-        return at
 
     # Refusals and their places.
 

@@ -23,8 +23,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from tidings.language import durations, timestamps
-from tidings.language.fields import Field, Path, Scalar, Type, path_text
-from tidings.language.regions import find
+from tidings.language.fields import Field, Path, Scalar, Type, find, path_text
 
 Event = Mapping[str, object]
 Key = tuple[Scalar, ...]

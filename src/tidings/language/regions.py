@@ -24,9 +24,10 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
-from tidings.language.cuts import EVERYTHING, NOTHING, Cuts, micros
+from tidings.language.cuts import EVERYTHING, NOTHING, Cuts
 from tidings.language.fields import Path
 from tidings.language.like import Like
+from tidings.language.timestamps import micros
 
 
 class Unknown(StrEnum):
@@ -55,16 +56,6 @@ KINDS: dict[type, Kind] = {
     str: Kind.STRING,
     datetime: Kind.TIMESTAMP,
 }
-
-
-def find(event: Mapping[str, object], path: Path) -> object:
-    """The value at a path of an event; None if it is missing."""
-    value: object = event
-    for name in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(name)
-    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,10 @@ from typing import Any
 from tidings.errors import PayloadError
 from tidings.language import keys, payloads, timestamps
 from tidings.language.faults import shown
-from tidings.language.fields import Field, Path, Scalar, Type, path_text
+from tidings.language.fields import Field, Path, Scalar, Type, find, path_text
 from tidings.language.keys import Key
 from tidings.language.names import name_fault
 from tidings.language.payloads import INT_MAX, INT_MIN, Encoding
-from tidings.language.regions import find
 from tidings.language.topics import Topic, UnknownFields
 
 EXACT_MAX = 2.0**53

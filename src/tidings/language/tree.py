@@ -14,10 +14,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from tidings.language.cuts import BOOLS, DOUBLES, INTS, NUMBERS, STRINGS, TIMES, Axis, Cuts, micros, prefixed
-from tidings.language.fields import Path, Type
+from tidings.language.cuts import BOOLS, DOUBLES, INTS, NUMBERS, STRINGS, TIMES, Axis, Cuts, prefixed
+from tidings.language.fields import Path, Type, find
 from tidings.language.like import Like, Piece, matches, pieces, prefix, spelled
-from tidings.language.regions import KINDS, Constraint, Kind, Values, find, narrowed
+from tidings.language.regions import KINDS, Constraint, Kind, Values, narrowed
+from tidings.language.timestamps import micros
 
 Verdict = bool | None
 """True, False, or None for UNKNOWN."""

@@ -7,17 +7,17 @@ exponent. Where a bound can be written as `<` or `<=`, the shorter literal is ta
 from __future__ import annotations
 
 import math
-from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sqlglot.dialects.spark import Spark
 
-from tidings.language.cuts import EPOCH, EXACT_INT_MAX, Cuts, past_prefix, prefixed
+from tidings.language.cuts import EXACT_INT_MAX, Cuts, past_prefix, prefixed
 from tidings.language.fields import IDENTIFIER, Path, path_text
 from tidings.language.like import pieces, prefix, spelled
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS
 from tidings.language.regions import Constraint, Kind, Values
+from tidings.language.timestamps import from_micros
 from tidings.language.tree import Comparison, Membership, Missing, Pattern, Term
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def _literal_text(kind: Kind, value: Any) -> str:
         case Kind.STRING:
             return string_text(value)
         case Kind.TIMESTAMP:
-            when = EPOCH + timedelta(microseconds=value)
-            return f"TIMESTAMP '{when.replace(tzinfo=None).isoformat(sep=' ')}'"
+            return f"TIMESTAMP '{from_micros(value).replace(tzinfo=None).isoformat(sep=' ')}'"
     return number_text(value)
 
 
