@@ -119,6 +119,19 @@ def test_a_bad_subscription_is_reported_and_the_rest_goes_on(
     assert [answer["matches"][-1] for answer in answers(result) if isinstance(answer, dict)] == ["last"] * 2
 
 
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_id_is_a_field_unless_the_topic_says_otherwise(files: dict[str, str], declared: bool) -> None:
+    where = "id IS NULL" if not declared else "id = 5"
+    Path(files["subscriptions"]).write_text(json.dumps({"id": 1, "where": where}), encoding="utf-8")
+    Path(files["events"]).write_text('{"id": 5, "place": "Omonia"}', encoding="utf-8")
+    if declared:
+        Path(files["topic"]).write_text(TOPIC + 'id = { type = "int" }\n', encoding="utf-8")
+    asked = ("match", "--subscriptions", files["subscriptions"], "--events", files["events"])
+    assert answers(run(*asked)) == [{"event": 5, "matches": [1] if declared else []}]
+    result = run(*asked, "--topic", files["topic"])
+    assert answers(result) == [{"event": 5, "matches": [1] if declared else []}]
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

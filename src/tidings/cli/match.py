@@ -132,6 +132,8 @@ def _answer(
     size = BATCH if lines.size is not None else 1
     waiting: list[tuple[Id, Mapping[str, object]]] = []
     shape = None if topic is None else Shape(topic)
+    # The id is a field like any other, but for a topic that declares no such field.
+    named = topic is None or ("id",) in topic.fields
     matched, compiling = 0, False
 
     def flush() -> None:
@@ -150,10 +152,9 @@ def _answer(
     for number, line in objects:
         try:
             id_ = _id(line)
-            fields = {name: value for name, value in line.items() if name != "id"}
+            fields: Mapping[str, object] = line
             if shape is not None:
-                # A topic may have a field of that name, which is then the id as well.
-                fields = shape.typed(line if ("id",) in shape.topic.fields else fields)
+                fields = shape.typed(line if named else {name: line[name] for name in line if name != "id"})
         except PayloadError as error:
             lines.refuse(number, str(error))
             continue
