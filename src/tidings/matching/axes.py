@@ -35,9 +35,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidings.language.cuts import EXACT_INT_MAX, Cuts, micros
+from tidings.language.cuts import EXACT_INT_MAX, Cuts
 from tidings.language.fields import Path
 from tidings.language.regions import KINDS, Box, Kind, Region, Values
+from tidings.language.timestamps import micros
 from tidings.matching.state import ANY_ATTRIBUTE, MAX_ORDINAL, Array
 
 PRESENT, BOOL, NUMBER, EQUAL, TIME = range(5)
@@ -338,7 +339,8 @@ class Attributes:
         for box in boxes:
             ways, fits = ways_of(box)
             exact = exact and fits
-            found += [[self._constraint(path, *term) for path, term in terms] for terms in ways]
+            # By attribute, so that boxes that constrain the same ones begin alike.
+            found += [sorted(self._constraint(path, *term) for path, term in terms) for terms in ways]
         return found, exact
 
     def _constraint(self, path: Path, axis: int, least: Bound, greatest: Bound, absent: bool) -> Constraint:

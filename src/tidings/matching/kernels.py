@@ -47,7 +47,6 @@ from tidings.matching.state import (
     D_OFFSET,
     D_USES,
     GREATEST,
-    HAS,
     H_BITS,
     H_BUMP,
     H_CLASSES,
@@ -82,6 +81,7 @@ from tidings.matching.state import (
     O_TODO,
     O_UNION,
     SAMPLES,
+    SIGNATURE,
     SIZE_CLASSES,
     SPARE_WORDS,
     S_BOXES,
@@ -151,6 +151,8 @@ BARE = 24
 ALIKE = 3.0
 # How much a bit of entropy in which attributes are constrained counts, in rows.
 MIXED = 2.0
+# With more columns than this, exact rows would weigh too much: boxes are first parted by what they constrain.
+EXACT_COLUMNS = 5
 # Rows per box: 2.5 lines are 160 bytes, what the promise of 300 bytes per filter leaves.
 LINES_PER_BOX_HALVES = 5
 # Two neighbouring tiles with no more boxes than this become one.
@@ -810,16 +812,31 @@ def key(kind: int, least: Any, greatest: Any) -> Any:
 
 
 @part
+def signature(s: State, box: int) -> Any:
+    """Which attributes a box constrains: the first four, so that boxes that sort alike constrain much the same."""
+    found = U0
+    start = np.int64(s.boxes[box, B_OFFSET])
+    length = np.int64(s.boxes[box, B_LENGTH])
+    for i in range(4):
+        found <<= U16
+        if i < length:
+            found |= np.uint64(s.constraint_attribute[start + i] >> 1) & LOW16
+    return found
+
+
+@part
 def goes_left(s: State, node: int, box: int) -> bool:
     kind = np.int64(s.nodes[node, N_KIND])
     bound = s.nodes[node, N_BOUND]
     if kind == NUMBER:
         return (np.uint64(box) >> bound) & U1 == U0
+    if kind == SIGNATURE:
+        return signature(s, box) <= bound
     attribute = np.int64(s.nodes[node, N_ATTRIBUTE])
     start = np.int64(s.boxes[box, B_OFFSET])
     for c in range(start, start + s.boxes[box, B_LENGTH]):
         if np.int64(s.constraint_attribute[c] >> 1) == attribute:
-            return kind == HAS or key(kind, s.constraint_least[c], s.constraint_greatest[c]) <= bound
+            return key(kind, s.constraint_least[c], s.constraint_greatest[c]) <= bound
     return False
 
 
@@ -851,18 +868,26 @@ def split(s: State, tile: int) -> None:
     distinct = survey(s, count)
     best_cost = 1e300
     best_kind, best_local, best_bound = NUMBER, 0, U0
+    common = 0
+    for local in range(distinct):
+        common += s.scratch[S_USES + local] * 48 >= count
+    for i in range(count):
+        s.ordinals[O_UNION + i] = signature(s, s.scratch[S_BOXES + i])
     for local in range(distinct):
         uses = s.scratch[S_USES + local]
-        for kind in range(HAS, NUMBER):
-            if kind == HAS:
-                if min(uses, count - uses) * 8 < count:
+        for kind in range(SIGNATURE, NUMBER):
+            # The median of up to 64 keys, evenly taken.
+            taken = I0
+            if kind == SIGNATURE:
+                if local > 0:
                     continue
-                bound = U0
+                for i in range(0, count, max(1, count // 63)):
+                    if taken < 64:
+                        s.ordinals[O_SORT + taken] = s.ordinals[O_UNION + i]
+                        taken += 1
             else:
                 if uses * 2 < count:
                     continue
-                # The median of up to 63 keys, evenly taken.
-                taken = I0
                 stride = max(1, uses // 63)
                 seen = 0
                 for c in range(s.scratch[S_START + count]):
@@ -871,8 +896,8 @@ def split(s: State, tile: int) -> None:
                             s.ordinals[O_SORT + taken] = key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c])
                             taken += 1
                         seen += 1
-                sort(s.ordinals, np.int64(O_SORT), taken)
-                bound = s.ordinals[O_SORT + (taken - 1) // 2]
+            sort(s.ordinals, np.int64(O_SORT), taken)
+            bound = s.ordinals[O_SORT + (taken - 1) // 2]
             for i in range(distinct):
                 s.scratch[S_SIDE + 2 * i] = 0
                 s.scratch[S_SIDE + 2 * i + 1] = 0
@@ -883,11 +908,15 @@ def split(s: State, tile: int) -> None:
             left = I0
             for i in range(count):
                 side = 1
-                for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
-                    if s.scratch[S_CONSTRAINT + c] >> 1 == local and (
-                        kind == HAS or key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]) <= bound
-                    ):
-                        side = 0
+                if kind == SIGNATURE:
+                    side = 0 if s.ordinals[O_UNION + i] <= bound else 1
+                else:
+                    for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
+                        if (
+                            s.scratch[S_CONSTRAINT + c] >> 1 == local
+                            and key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]) <= bound
+                        ):
+                            side = 0
                 left += 1 - side
                 for c in range(s.scratch[S_START + i], s.scratch[S_START + i + 1]):
                     other = s.scratch[S_CONSTRAINT + c] >> 1
@@ -899,6 +928,8 @@ def split(s: State, tile: int) -> None:
             if min(left, count - left) * 8 < count:
                 continue
             cost = side_cost(s, distinct, I0, left) + side_cost(s, distinct, I1, count - left)
+            if kind == SIGNATURE and common > EXACT_COLUMNS:
+                cost = 0.0
             if cost < best_cost:
                 best_cost, best_kind, best_local, best_bound = cost, kind, local, bound
     if best_kind == NUMBER:
@@ -1051,12 +1082,18 @@ def collapse(s: State, tile: int) -> None:
 
 
 @part
-def tidy(s: State, tile: int) -> int:
-    """Make a tile with many dead slots anew, with its neighbour if both are small; the effort."""
+def tidy(s: State, tile: int, polish: bool) -> int:
+    """Make a tile with many dead slots anew, with its neighbour if both are small; the effort.
+
+    With `polish` one with many new boxes too, whose ends are not among its cuts.
+    """
     live = s.tiles[tile, T_LIVE]
     if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
         return I0
     if s.tiles[tile, T_COUNT] < 2 * live + 16:
+        if polish and live > BARE and s.tiles[tile, T_FRESH] * 16 >= live:
+            build(s, tile, gather(s, tile, I0))
+            return live
         return I0
     node = s.tiles[tile, T_NODE]
     if s.nodes[node, N_PARENT] != U0:
@@ -1092,7 +1129,7 @@ def drop(s: State, gone: Array, count: int, budget: int) -> int:
         if s.tiles[tile, T_LIVE] == 0:
             collapse(s, tile)
         elif budget > 0 and s.head[H_BUMP] + SPARE_WORDS <= len(s.memory):
-            budget -= tidy(s, tile)
+            budget -= tidy(s, tile, I0 == I1)
     return budget
 
 
@@ -1107,7 +1144,7 @@ def tend(s: State, budget: int) -> int:
         s.head[H_TEND] = tile + 1
         budget -= 1
         if s.tiles[tile, T_ATTRIBUTE] >= 0:
-            budget -= tidy(s, tile)
+            budget -= tidy(s, tile, I0 == I0)
     return budget
 
 
