@@ -54,6 +54,7 @@ from tidings.matching.state import (
     H_FREE_NODE,
     H_FREE_TABLE,
     H_FREE_TILE,
+    H_LOOKED,
     H_NODES,
     H_QUEUE_END,
     H_QUEUE_START,
@@ -75,6 +76,7 @@ from tidings.matching.state import (
     N_RIGHT,
     O_CUTS,
     O_GREATEST,
+    O_HITS,
     O_HULL,
     O_LEAST,
     O_SORT,
@@ -142,6 +144,9 @@ C_TABLE = np.uint64(7)
 # Flags of a column, in the head above 32 bits of attribute and 16 of the number of cuts.
 ALL_CONSTRAIN = np.uint64(1 << 48)
 ALL_NEED = np.uint64(2 << 48)
+# Words per tile in the list of its group: least, greatest, and a line with the address of the block and the hull on up to
+# two more attributes that all boxes of the tile need: (attribute, least, greatest) each, attribute 0 for none.
+ENTRY = 10
 # Words of the meta line.
 M_COLUMNS, M_CAPACITY, M_TILE, M_LOOSE = (np.uint64(n) for n in range(4))
 
@@ -339,13 +344,15 @@ def new_tile(s: State, attribute: int, node: int) -> int:
     capacity = s.attributes[attribute, A_CAPACITY]
     if count == capacity:
         larger = max(8, capacity * 2)
-        place = take(s, larger * 3 // 8)
+        place = take(s, larger * ENTRY // 8)
         old = s.attributes[attribute, A_LIST]
-        for run in range(3):
-            for i in range(count):
-                s.memory[place + run * larger + i] = s.memory[old + run * capacity + i]
+        for i in range(count):
+            s.memory[place + i] = s.memory[old + i]
+            s.memory[place + larger + i] = s.memory[old + capacity + i]
+        for i in range(8 * count):
+            s.memory[place + 2 * larger + i] = s.memory[old + 2 * capacity + i]
         if capacity:
-            give_back(s, old, capacity * 3 // 8)
+            give_back(s, old, capacity * ENTRY // 8)
         s.attributes[attribute, A_LIST] = place
         s.attributes[attribute, A_CAPACITY] = larger
     s.attributes[attribute, A_COUNT] = count + 1
@@ -369,13 +376,15 @@ def free_tile(s: State, tile: int) -> None:
     start = s.attributes[attribute, A_LIST]
     capacity = s.attributes[attribute, A_CAPACITY]
     if place != last:
-        for run in range(3):
-            s.memory[start + run * capacity + place] = s.memory[start + run * capacity + last]
-        moved = np.int64(s.memory[np.int64(s.memory[start + 2 * capacity + place]) + np.int64(M_TILE)])
+        s.memory[start + place] = s.memory[start + last]
+        s.memory[start + capacity + place] = s.memory[start + capacity + last]
+        for i in range(8):
+            s.memory[start + 2 * capacity + 8 * place + i] = s.memory[start + 2 * capacity + 8 * last + i]
+        moved = np.int64(s.memory[np.int64(s.memory[start + 2 * capacity + 8 * place]) + np.int64(M_TILE)])
         s.tiles[moved, T_PLACE] = place
     s.attributes[attribute, A_COUNT] = last
     if last == 0:
-        give_back(s, start, capacity * 3 // 8)
+        give_back(s, start, capacity * ENTRY // 8)
         s.attributes[attribute, A_CAPACITY] = 0
         s.attributes[attribute, A_LIST] = 0
     s.tiles[tile, T_LINES] = 0
@@ -652,7 +661,12 @@ def build(s: State, tile: int, count: int) -> None:
     step = s.attributes[attribute, A_CAPACITY]
     s.memory[entry] = group_least
     s.memory[entry + step] = group_greatest
-    s.memory[entry + 2 * step] = np.uint64(base)
+    line = s.attributes[attribute, A_LIST] + 2 * step + 8 * s.tiles[tile, T_PLACE]
+    s.memory[line] = np.uint64(base)
+    for k in range(2):
+        s.memory[line + 1 + 3 * k] = U0
+        s.memory[line + 2 + 3 * k] = U0
+        s.memory[line + 3 + 3 * k] = ALL
     if columns == 0:
         s.memory[base + np.int64(M_LOOSE)] = U1
         for i in range(count):
@@ -733,6 +747,28 @@ def build(s: State, tile: int, count: int) -> None:
         rows = np.int64(s.memory[base + 8 + 8 * j + 4])
         for k in range(rows + 8, rows + 8 * (s.scratch[S_COLUMN + j] + 1)):
             s.memory[k] ^= s.memory[k - 8]
+    # The two narrowest hulls go to the list of the group: most tiles are then passed by without a look at them.
+    entry_line = s.attributes[attribute, A_LIST] + 2 * step + 8 * s.tiles[tile, T_PLACE]
+    best, second = 2.0, 2.0
+    for j in range(columns):
+        line = base + 8 + 8 * j
+        other = np.int64(s.memory[line] & LOW32)
+        if other == attribute or s.memory[line] & (ALL_CONSTRAIN | ALL_NEED) != (ALL_CONSTRAIN | ALL_NEED):
+            continue
+        chance = share(s, other, s.memory[line + 1], s.memory[line + 2])
+        if chance < best:
+            for k in range(3):
+                s.memory[entry_line + 4 + k] = s.memory[entry_line + 1 + k]
+            at = 1
+            second, best = best, chance
+        elif chance < second:
+            at = 4
+            second = chance
+        else:
+            continue
+        s.memory[entry_line + at] = np.uint64(other)
+        s.memory[entry_line + at + 1] = s.memory[line + 1]
+        s.memory[entry_line + at + 2] = s.memory[line + 2]
 
 
 @part
@@ -797,6 +833,22 @@ def insert(s: State, tile: int, box: int) -> None:
         if s.constraint_attribute[c] >> 1 == attribute:
             s.memory[entry] = min(s.memory[entry], s.constraint_least[c])
             s.memory[entry + step] = max(s.memory[entry + step], s.constraint_greatest[c])
+    line = s.attributes[attribute, A_LIST] + 2 * step + 8 * s.tiles[tile, T_PLACE]
+    for k in range(1, 7, 3):
+        other = np.int64(s.memory[line + k])
+        if other == 0:
+            continue
+        held = 0
+        for c in range(start, stop):
+            head_of = np.int64(s.constraint_attribute[c])
+            if head_of >> 1 == other and head_of & 1 == 0:
+                held = 1
+                s.memory[line + k + 1] = min(s.memory[line + k + 1], s.constraint_least[c])
+                s.memory[line + k + 2] = max(s.memory[line + k + 2], s.constraint_greatest[c])
+        if held == 0:
+            s.memory[line + k] = U0
+            s.memory[line + k + 1] = U0
+            s.memory[line + k + 2] = ALL
 
 
 @part
@@ -1031,31 +1083,6 @@ def put(s: State, box: int) -> int:
 # --- what the index calls ----------------------------------------------------------------------------------------
 
 
-@kernel
-def place(s: State, budget: int) -> int:
-    """Move boxes from the queue into tiles.
-
-    Answers 0 when the queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
-    """
-    while s.head[H_QUEUE_START] < s.head[H_QUEUE_END]:
-        if budget <= 0:
-            return 1
-        box = np.int64(s.queue[s.head[H_QUEUE_START]])
-        if box >= 0:
-            # A list of a group can be longer than the largest block: it counts too.
-            start = np.int64(s.boxes[box, B_OFFSET])
-            longest = s.attributes[0, A_CAPACITY]
-            for c in range(start, start + s.boxes[box, B_LENGTH]):
-                longest = max(longest, s.attributes[s.constraint_attribute[c] >> 1, A_CAPACITY])
-            if s.head[H_BUMP] + SPARE_WORDS + longest * 8 > len(s.memory):
-                return 2
-            budget -= put(s, box)
-        s.head[H_QUEUE_START] += 1
-    s.head[H_QUEUE_START] = 0
-    s.head[H_QUEUE_END] = 0
-    return 0
-
-
 @part
 def collapse(s: State, tile: int) -> None:
     """Let an empty tile go; its neighbour in the tree takes the parent's place."""
@@ -1082,16 +1109,16 @@ def collapse(s: State, tile: int) -> None:
 
 
 @part
-def tidy(s: State, tile: int, polish: bool) -> int:
-    """Make a tile with many dead slots anew, with its neighbour if both are small; the effort.
+def tidy(s: State, tile: int) -> int:
+    """Make a tile anew that lost many boxes (with its neighbour if both are small), or got some; the effort.
 
-    With `polish` one with many new boxes too, whose ends are not among its cuts.
+    The ends of new boxes need not be among the cuts, and what survives in such buckets must be tried one by one.
     """
     live = s.tiles[tile, T_LIVE]
     if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
         return I0
     if s.tiles[tile, T_COUNT] < 2 * live + 16:
-        if polish and live > BARE and s.tiles[tile, T_FRESH] * 16 >= live:
+        if live > BARE and s.tiles[tile, T_FRESH] * 64 >= live:
             build(s, tile, gather(s, tile, I0))
             return live
         return I0
@@ -1114,10 +1141,14 @@ def tidy(s: State, tile: int, polish: bool) -> int:
 
 
 @kernel
-def drop(s: State, gone: Array, count: int, budget: int) -> int:
-    """Take boxes out; what is left of the budget. Tiles that should be tidied when it is spent wait for `tend`."""
+def advance(s: State, gone: Array, count: int, budget: int, polish: int) -> int:
+    """Take the first `count` boxes in `gone` out, put those in the queue into tiles, look after some tiles.
+
+    The budget is in boxes moved; `polish` is how much of it may go into looking after tiles. Answers 0 when the
+    queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
+    """
     for i in range(count):
-        box = gone[i]
+        box = np.int64(gone[i])
         tile, slot = np.int64(s.boxes[box, B_TILE]), np.int64(s.boxes[box, B_SLOT])
         s.boxes[box, B_OWNER] = -1
         if tile < 0:
@@ -1128,24 +1159,35 @@ def drop(s: State, gone: Array, count: int, budget: int) -> int:
         s.tiles[tile, T_LIVE] -= 1
         if s.tiles[tile, T_LIVE] == 0:
             collapse(s, tile)
-        elif budget > 0 and s.head[H_BUMP] + SPARE_WORDS <= len(s.memory):
-            budget -= tidy(s, tile, I0 == I1)
-    return budget
-
-
-@kernel
-def tend(s: State, budget: int) -> int:
-    """Look at the next tiles in turn and tidy those that need it; what is left of the budget."""
+    while s.head[H_QUEUE_START] < s.head[H_QUEUE_END]:
+        if budget <= 0:
+            return 1
+        box = np.int64(s.queue[s.head[H_QUEUE_START]])
+        if box >= 0:
+            # The list of a group can be longer than the largest block: it counts too.
+            start = np.int64(s.boxes[box, B_OFFSET])
+            longest = s.attributes[0, A_CAPACITY]
+            for c in range(start, start + s.boxes[box, B_LENGTH]):
+                longest = max(longest, s.attributes[s.constraint_attribute[c] >> 1, A_CAPACITY])
+            if s.head[H_BUMP] + SPARE_WORDS + longest * 2 * ENTRY > len(s.memory):
+                return 2
+            budget -= put(s, box)
+        s.head[H_QUEUE_START] += 1
+    s.head[H_QUEUE_START] = 0
+    s.head[H_QUEUE_END] = 0
+    # Tiles are looked at in turn: those that lost many boxes shrink, those with many new ones get rows that fit them.
+    budget = min(budget, polish)
     tiles = s.head[H_TILES]
-    for _ in range(min(tiles, 64)):
-        if budget <= 0 or s.head[H_BUMP] + SPARE_WORDS > len(s.memory):
-            return budget
+    looked = 0
+    while looked < tiles and budget > 0 and s.head[H_BUMP] + SPARE_WORDS <= len(s.memory):
         tile = s.head[H_TEND] % tiles
         s.head[H_TEND] = tile + 1
+        looked += 1
         budget -= 1
         if s.tiles[tile, T_ATTRIBUTE] >= 0:
-            budget -= tidy(s, tile, I0 == I0)
-    return budget
+            budget -= tidy(s, tile)
+    s.head[H_LOOKED] += looked
+    return 0
 
 
 @part
@@ -1207,9 +1249,27 @@ def match(
                     table = s.tables[table, D_NEXT] - 1
             least = np.uint64(s.attributes[attribute, A_LIST])
             step = np.uint64(s.attributes[attribute, A_CAPACITY])
-            for i in range(least, least + np.uint64(s.attributes[attribute, A_COUNT])):
-                s.scratch[candidates + found_tiles] = s.memory[i + step + step]
+            tiles_here = np.uint64(s.attributes[attribute, A_COUNT])
+            line = least + step + step
+            for i in range(least, least + tiles_here):
+                s.scratch[candidates + found_tiles] = line
+                line += U8
                 found_tiles += np.uint64((s.memory[i] <= value) & (value <= s.memory[i + step]))
+        entered = found_tiles
+        found_tiles = U0
+        for i in range(entered):
+            line = np.uint64(s.scratch[candidates + i])
+            one, two = s.memory[line + U1], s.memory[line + np.uint64(4)]
+            x, y = s.value[one], s.value[two]
+            s.scratch[candidates + found_tiles] = s.memory[line]
+            found_tiles += np.uint64(
+                (s.stamp[one] == epoch)
+                & (s.stamp[two] == epoch)
+                & (s.memory[line + U2] <= x)
+                & (x <= s.memory[line + U3])
+                & (s.memory[line + np.uint64(5)] <= y)
+                & (y <= s.memory[line + U6])
+            )
         # 2. Their hulls and rows, some tiles ahead of the reading.
         at = U0
         while at < found_tiles:
@@ -1272,6 +1332,7 @@ def match(
                     todo = slot
             at = upto
             # 3. The rows, ANDed.
+            hits = np.uint64(O_HITS)
             item = np.uint64(O_TODO)
             while item < todo:
                 base = s.ordinals[item]
@@ -1329,8 +1390,14 @@ def match(
                         if not holds(s, np.int64(s.memory32[first + capacity + place_of]), epoch):
                             word &= ~(U1 << place_of)
                     while word != U0:
-                        found(s, np.uint64(s.memory32[first + lowest(word)]))
+                        # Owners lie far apart: ask for all of them first, read them after the other tiles.
+                        owner_at = first + lowest(word)
                         word &= word - U1
+                        prefetch(s.memory, owner_at >> U1)
+                        s.ordinals[hits] = owner_at
+                        hits += U1
+            for i in range(np.uint64(O_HITS), hits):
+                found(s, np.uint64(s.memory32[s.ordinals[i]]))
         # Boxes that are not yet in a tile are tried one by one.
         for i in range(s.head[H_QUEUE_START], s.head[H_QUEUE_END]):
             box = np.int64(s.queue[i])

@@ -5,8 +5,8 @@ This module names the columns and owns the memory; it knows neither filters nor 
 
 A *box* is a conjunction of constraints; a constraint is an attribute and a closed interval of unsigned 64-bit
 ordinals. Boxes lie in *tiles* of at most 512. The tiles of one *group* (the boxes that are entered by the same
-attribute) are the leaves of one binary tree of splits, and are listed in the arena as three parallel runs:
-least ordinal, greatest ordinal, address of the tile's block.
+attribute) are the leaves of one binary tree of splits, and are listed in the arena with their hulls: a run of least
+ordinals, a run of greatest ones, and a line each with the address of the block and the hull on two more attributes.
 
 A tile's block in the arena, in lines of eight words (64 bytes):
 
@@ -27,6 +27,7 @@ touched, and it starts on a page, so that lines are cache lines.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from typing import Any, Final, NamedTuple
 
@@ -66,11 +67,11 @@ ANY_ATTRIBUTE: Final = 0
 (B_OFFSET, B_LENGTH, B_OWNER, B_NEXT, B_TILE, B_SLOT) = range(6)
 # counters
 (H_BUMP, H_TILES, H_FREE_TILE, H_NODES, H_FREE_NODE) = range(5)
-(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS, H_TABLES, H_FREE_TABLE) = range(5, 12)
+(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS, H_TABLES, H_FREE_TABLE, H_LOOKED) = range(5, 13)
 H_CLASSES: Final = 16
 """The first of the heads of the arena's free lists."""
 
-AHEAD: Final = 32
+AHEAD: Final = 16
 """Tiles of which the rows are asked for ahead of use."""
 
 # Scratch: places in `scratch` (int64) and `ordinals` (uint64).
@@ -92,7 +93,8 @@ O_SORT = 18688  # up to 2 * TILE + 2 ends
 O_CUTS = 20864  # chosen cuts, MAX_CUTS + 2 per column
 O_UNION = 22912  # bounds of a new table, up to MAX_BOUNDS + 2 * TILE + 2
 O_TODO = 24448  # the tiles whose rows are on their way
-ORDINAL_ROWS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
+O_HITS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64  # where the owners found in those tiles are, up to AHEAD * TILE
+ORDINAL_ROWS = O_HITS + AHEAD * TILE
 
 MAX_LOCAL: Final = 64
 """Attributes of a tile that a split looks at."""
@@ -115,6 +117,10 @@ def _size_classes() -> Array:
 
 SIZE_CLASSES: Final = _size_classes()
 """Block sizes in lines, four to the octave: a block wastes an eighth on average."""
+
+
+LARGE_PAGES_FROM: Final = 1 << 24
+"""Bytes of an array from which it asks for large pages; below, the last of them would be mostly empty."""
 
 
 class State(NamedTuple):
@@ -156,7 +162,14 @@ class Memory:
         self._dtype = np.dtype(dtype)
         self._row = columns
         self._map = _anonymous(max(mmap.PAGESIZE, rows * self.row_bytes))
+        self._large_pages()
         self.array = self._view()
+
+    def _large_pages(self) -> None:
+        """Ask for large pages: with small ones, looking up their addresses costs as much as reading them."""
+        if len(self._map) >= LARGE_PAGES_FROM and hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
 
     def _view(self) -> Array:
         flat: Array = np.frombuffer(self._map, dtype=self._dtype)
@@ -184,4 +197,5 @@ class Memory:
             larger = _anonymous(size)
             larger[: len(self._map)] = self._map[:]
             self._map = larger
+        self._large_pages()
         self.array = self._view()

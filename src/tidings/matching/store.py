@@ -29,11 +29,11 @@ from tidings.matching.state import (
     H_FREE_NODE,
     H_FREE_TABLE,
     H_FREE_TILE,
+    H_LOOKED,
     H_NODES,
     H_QUEUE_END,
     H_QUEUE_START,
     H_TABLES,
-    H_TEND,
     H_TILES,
     ORDINAL_ROWS,
     S_CANDIDATES,
@@ -49,6 +49,10 @@ SETTLE_AFTER = 256
 
 STEP = 4096
 """Effort that one settling may spend on tiles, in boxes moved; about two milliseconds."""
+
+
+POLISH = 512
+"""How much of it may go into looking after tiles: about two of them."""
 
 
 class Store:
@@ -95,7 +99,6 @@ class Store:
         self._leasts: list[int] = []
         self._greatests: list[int] = []
         self._gone: list[int] = []
-        self._looked = 0
 
     def _state(self) -> State:
         return State(
@@ -183,14 +186,61 @@ class Store:
         """Whether so much came and went that the store should settle."""
         return len(self.fresh) + len(self._gone) >= SETTLE_AFTER
 
-    def settle(self, kernels: ModuleType | None, effort: int = STEP) -> None:
-        """Write what came and went to the arrays, and move some boxes into tiles."""
+    def settle(self, kernels: ModuleType | None, effort: int = STEP, polish: int = POLISH) -> None:
+        """Write what came and went to the arrays, and let the kernels move some boxes."""
+        if self.fresh or self._gone:
+            self._head.array[H_LOOKED] = 0
         if self.fresh:
             self._write()
-        if self._gone:
-            effort = self._drop(kernels, effort)
-        if kernels is not None and self._head.array[H_QUEUE_END]:
-            self._place(kernels, effort)
+        gone = np.array(self._gone, dtype=np.int32)
+        if kernels is None:
+            if len(gone):
+                boxes = self._boxes.array
+                self._queue.array[boxes[gone, B_SLOT]] = -1
+                boxes[gone, B_OWNER] = -1
+                self._shorten_queue()
+                self._free(gone)
+        elif len(gone) or self._head.array[H_QUEUE_END] or not self.settled:
+            self._advance(kernels, gone, effort, polish)
+            self._free(gone)
+
+    @property
+    def settled(self) -> bool:
+        """Whether all boxes are in tiles, and every tile was looked at since something came or went."""
+        head = self._head.array
+        return bool(not head[H_QUEUE_END] and head[H_LOOKED] >= head[H_TILES])
+
+    def _advance(self, kernels: ModuleType, gone: Array, effort: int, polish: int) -> None:
+        head = self._head.array
+        # What one call can make, at the worst: a tile per box, two nodes each, a table per column and tile.
+        boxes = min(int(head[H_QUEUE_END] - head[H_QUEUE_START]), effort) + effort // 512 + 16
+        count = len(gone)
+        while True:
+            tiles = int(head[H_TILES]) + boxes
+            self._need(
+                (self._tiles, tiles),
+                (self._nodes, int(head[H_NODES]) + 2 * boxes),
+                (self._tables, int(head[H_TABLES]) + effort + 64),
+                (self._places, int(head[H_TABLES]) + effort + 64),
+                # An event may enter every tile.
+                (self._scratch, S_CANDIDATES + tiles + 64),
+                (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
+            )
+            if kernels.advance(self.state, gone, count, effort, polish) != NO_ROOM:
+                return
+            count = 0
+            self._need((self._memory, 2 * len(self._memory.array)))
+            head = self._head.array
+
+    def _free(self, gone: Array) -> None:
+        """Let the places of boxes that went be taken by others."""
+        if not len(gone):
+            return
+        for start, length in self._boxes.array[gone][:, [B_OFFSET, B_LENGTH]].tolist():
+            if length:
+                self._free_constraints.setdefault(length, array("i")).append(start)
+        self._free_boxes.extend(self._gone)
+        self._gone.clear()
 
     def _write(self) -> None:
         """Write what came to the arrays and the queue."""
@@ -228,26 +278,6 @@ class Store:
         self.fresh.clear()
         for some in (self._rows, self._row_boxes, self._spots, self._heads, self._leasts, self._greatests):
             some.clear()
-        self._looked = 0
-
-    def _drop(self, kernels: ModuleType | None, effort: int) -> int:
-        """Take the boxes that went out of tiles and queue; what is left of the effort."""
-        gone = np.array(self._gone, dtype=np.int32)
-        boxes = self._boxes.array
-        if kernels is not None:
-            self._make_room(len(gone))
-            effort = kernels.drop(self.state, gone, len(gone), effort)
-        else:
-            self._queue.array[boxes[gone, B_SLOT]] = -1
-            boxes[gone, B_OWNER] = -1
-            self._shorten_queue()
-        for start, length in boxes[gone][:, [B_OFFSET, B_LENGTH]].tolist():
-            if length:
-                self._free_constraints.setdefault(length, array("i")).append(start)
-        self._free_boxes.extend(self._gone)
-        self._gone.clear()
-        self._looked = 0
-        return effort
 
     def _shorten_queue(self) -> None:
         """Without kernels nothing leaves the queue at its start: close the gaps when they are many."""
@@ -260,29 +290,6 @@ class Store:
             self._boxes.array[kept, B_SLOT] = np.arange(len(kept))
             head[H_QUEUE_END] = len(kept)
 
-    def _make_room(self, boxes: int) -> None:
-        """Make room for the tiles that so many boxes can make, at the worst, and for an event to enter all tiles."""
-        head = self._head.array
-        tiles = int(head[H_TILES]) + boxes + 16
-        self._need(
-            (self._tiles, tiles),
-            (self._nodes, int(head[H_NODES]) + 2 * boxes + 32),
-            # A tile that is made anew may make a table per column; so many are made by one settling at most.
-            (self._tables, int(head[H_TABLES]) + STEP),
-            (self._places, int(head[H_TABLES]) + STEP),
-            (self._scratch, S_CANDIDATES + tiles + 64),
-            (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
-        )
-
-    def _place(self, kernels: ModuleType, effort: int) -> None:
-        while True:
-            head = self._head.array
-            waiting = int(head[H_QUEUE_END] - head[H_QUEUE_START])
-            self._make_room(min(waiting, max(effort, 0)))
-            if kernels.place(self.state, effort) != NO_ROOM:
-                return
-            self._need((self._memory, 2 * len(self._memory.array)))
-
     def attributes_are(self, count: int) -> None:
         """Make room for so many attributes."""
         self._need(
@@ -294,18 +301,9 @@ class Store:
         self._attributes.array[attribute, A_SEEN] = 0
 
     def work(self, kernels: ModuleType, budget: int) -> bool:
-        """Move boxes into tiles and tidy tiles; whether there is more to do."""
-        self.settle(kernels, budget)
-        head = self._head.array
-        if head[H_QUEUE_END]:
-            return True
-        self._make_room(0)
-        before = int(head[H_TEND])
-        tiles = int(head[H_TILES])
-        if tiles and self._looked < tiles:
-            kernels.tend(self.state, min(budget, STEP))
-            self._looked += (int(self._head.array[H_TEND]) - before) % tiles or 1
-        return self._looked < tiles
+        """Move boxes into tiles and look after tiles; whether there is more to do."""
+        self.settle(kernels, budget, budget)
+        return not self.settled
 
     # Questions.
 
