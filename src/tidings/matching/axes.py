@@ -100,8 +100,8 @@ def floor_float(value: float) -> float:
 
 def number_ordinal(value: float) -> int:
     """A float's place among all floats."""
-    (bits,) = _WORD.unpack(_FLOAT.pack(value + 0.0))
-    return int(bits ^ (MAX_ORDINAL if bits & _SIGN else _SIGN))
+    bits: int = _WORD.unpack(_FLOAT.pack(value + 0.0))[0]
+    return bits ^ (MAX_ORDINAL if bits & _SIGN else _SIGN)
 
 
 def string_ordinal(text: str) -> int:
@@ -233,8 +233,29 @@ def _factors(region: Region) -> list[_Factor]:
     return [_Factor(ways, (), all(part.exact for part in parts))]
 
 
+def _simple(box: Box) -> tuple[list[tuple[Path, Term]], bool] | None:
+    """The terms of a box whose every region is one interval of one kind, as most are; None if it is not such a box."""
+    terms: list[tuple[Path, Term]] = []
+    exact = True
+    for path, region in box:
+        if region.null or region.other or len(region.sets) != 1:
+            return None
+        ((kind, values),) = region.sets
+        points = values.cuts.points
+        if values.likes or values.cuts.inside or not 1 <= len(points) <= 2:
+            return None
+        high = points[1] if len(points) == 2 else None
+        way, fits = _strings(points[0], high, False) if kind is Kind.STRING else _plain(kind, points[0], high, False)
+        exact = exact and fits
+        terms += [(path, term) for term in way]
+    return (terms, exact) if len(terms) <= CONSTRAINTS_MAX else None
+
+
 def ways_of(box: Box) -> tuple[list[list[tuple[Path, Term]]], bool]:
     """A box of the language as boxes of terms, and whether they say just the same."""
+    simple = _simple(box)
+    if simple is not None:
+        return [simple[0]], simple[1]
     factors: list[tuple[Path, _Factor]] = [
         (path, factor) for path, region in box for factor in _factors(region)
     ]

@@ -62,7 +62,8 @@ class Index(Matcher):
         boxes, exact = self._attributes.admit(filter.boxes(unknown))
         owner = id if isinstance(id, int) else self._new_owner(id)
         store = self._store
-        store.attributes_are(len(self._attributes))
+        if len(self._attributes) > store.attribute_room:
+            store.attributes_are(len(self._attributes))
         store.add(owner, boxes)
         self._count += 1
         if not exact:

@@ -290,6 +290,11 @@ class Store:
             self._boxes.array[kept, B_SLOT] = np.arange(len(kept))
             head[H_QUEUE_END] = len(kept)
 
+    @property
+    def attribute_room(self) -> int:
+        """How many attributes there is room for."""
+        return min(len(self._attributes.array), len(self._samples.array), len(self._value.array))
+
     def attributes_are(self, count: int) -> None:
         """Make room for so many attributes."""
         self._need(
