@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
@@ -24,10 +25,16 @@ def compiled() -> ModuleType | None:
 
 
 def cache_folder() -> Path:
-    """Where compiled code is kept."""
+    """Where compiled code is kept: a folder for each version of the sources.
+
+    Numba looks only at the date and size of the file that a function is in, and would keep code that was compiled
+    with other constants.
+    """
+    here = Path(__file__).parent
+    version = sha256(b"".join((here / name).read_bytes() for name in ("state.py", "kernels.py"))).hexdigest()[:16]
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rule: a relative path is ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tidings" / "numba"
+    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tidings" / "numba" / version
 
 
 def compile_kernels() -> None:
@@ -43,9 +50,9 @@ def compile_kernels() -> None:
 
     # A cache is given its folder when a function is decorated, so the setting is ours only while that happens.
     before = numba.config.CACHE_DIR
-    folder = cache_folder()
-    caching = _writable(folder)
-    numba.config.CACHE_DIR = str(folder)
+    folder = _writable_folder()
+    caching = folder is not None
+    numba.config.CACHE_DIR = str(folder or "")
     try:
         from tidings.matching import kernels  # noqa: PLC0415
     finally:
@@ -56,10 +63,12 @@ def compile_kernels() -> None:
     _compiled = kernels
 
 
-def _writable(folder: Path) -> bool:
+def _writable_folder() -> Path | None:
+    """The cache folder, made if need be; None if there can be none."""
     try:
+        folder = cache_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
-            return True
+            return folder
     except (OSError, RuntimeError):
-        return False
+        return None

@@ -158,8 +158,8 @@ ALIKE = 3.0
 MIXED = 2.0
 # With more columns than this, exact rows would weigh too much: boxes are first parted by what they constrain.
 EXACT_COLUMNS = 5
-# Rows per box: 2.5 lines are 160 bytes, what the promise of 300 bytes per filter leaves.
-LINES_PER_BOX_HALVES = 5
+# Rows per box: two lines are 128 bytes, what the promise of 300 bytes per filter leaves.
+LINES_PER_BOX_HALVES = 4
 # Two neighbouring tiles with no more boxes than this become one.
 MERGE_BELOW = 288
 
