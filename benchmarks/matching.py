@@ -4,8 +4,8 @@
     python benchmarks/matching.py --quick                  1k and 10k filters; about two minutes
     python benchmarks/matching.py --sizes 100000 --workloads W1 W3 --json result.json
 
-Times are CPU time of this process, because machines are shared; single events are timed by the clock, because CPU time is
-too coarse for them. Every engine must find the same ids, or the run stops.
+Times are CPU time of this process, because machines are shared; single events are timed by the clock,
+because CPU time is too coarse for them. Every engine must find the same ids, or the run stops.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from time import perf_counter_ns, process_time, process_time_ns
 from typing import Any
@@ -30,6 +31,7 @@ if __package__ in (None, ""):
 
 from benchmarks.peers import PEERS
 from benchmarks.workloads import WORKLOADS, Workload, verify
+
 from tidings.matching import Index, Scan, compile_kernels
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
@@ -176,7 +178,8 @@ def table(rows: list[Row]) -> Table:
 
     for row in rows:
         made.add_row(
-            row.workload, say(row.filters), row.engine, say(row.events_per_s, 0 if row.events_per_s >= 10 else 2),
+            row.workload, say(row.filters), row.engine,
+            say(row.events_per_s, 0 if row.events_per_s >= 10 else 2),
             say(1e6 / row.events_per_s, 1), say(row.p50_us, 1), say(row.p99_us, 1), say(row.build_s, 2),
             say(row.bytes_per_filter), say(row.adds_per_s), say(row.removes_per_s), say(row.pause_ms, 1),
             say(row.matches),
@@ -185,20 +188,26 @@ def table(rows: list[Row]) -> Table:
 
 
 def plot(rows: list[Row], path: Path) -> None:
-    import matplotlib as mpl  # noqa: PLC0415 - a second, and only for the picture
+    import matplotlib as mpl  # a second, and only for the picture
 
     mpl.use("Agg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415
+    from matplotlib import pyplot as plt
 
     workloads = list(dict.fromkeys(row.workload for row in rows))
     engines = list(dict.fromkeys(row.engine for row in rows))
-    figure, axes = plt.subplots(1, len(workloads), figsize=(4 * len(workloads), 4), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(workloads), figsize=(4 * len(workloads), 4), sharey=True, squeeze=False
+    )
     targets = {10_000: 100_000, 100_000: 40_000, 1_000_000: 10_000}
     for axis, name in zip(axes[0], workloads, strict=True):
         for at, engine in enumerate(engines):
             some = [row for row in rows if row.workload == name and row.engine == engine]
             axis.plot(
-                [row.filters for row in some], [row.events_per_s for row in some], marker="o", label=engine, color=f"C{at}"
+                [row.filters for row in some],
+                [row.events_per_s for row in some],
+                marker="o",
+                label=engine,
+                color=f"C{at}",
             )
         if name != "W4":
             axis.plot(list(targets), list(targets.values()), "k--", linewidth=1, label="target")
@@ -212,7 +221,9 @@ def plot(rows: list[Row], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS), choices=list(WORKLOADS))
     parser.add_argument("--quick", action="store_true", help="only 1,000 and 10,000 filters")
@@ -241,12 +252,14 @@ def main() -> None:
                 row, answers = measure_index(workload, tell)
                 rows.append(row)
                 if not chosen.no_peers:
-                    rows.append(measure_other("Scan", workload, lambda w=workload: build_scan(w), answers, tell))  # type: ignore[misc]
+                    rows.append(measure_other("Scan", workload, partial(build_scan, workload), answers, tell))
                     for peer in PEERS:
                         if size > PEER_SIZE_MAX[peer.name]:
                             left_out.append(f"{peer.name} on {name} with {size:,} filters")
                             continue
-                        rows.append(measure_other(peer.name, workload, lambda p=peer, w=workload: p(w), answers, tell))  # type: ignore[misc]
+                        rows.append(
+                            measure_other(peer.name, workload, partial(peer, workload), answers, tell)
+                        )
                 progress.advance(task)
     made = table(rows)
     console.print(made)

@@ -1,7 +1,8 @@
 """What others offer for the same question, behind one small interface: SQLite's R*Tree and libspatialindex.
 
-Both hold boxes and find those that contain a point. What does not fit into them (SQLite takes five dimensions; neither
-takes strings or bools) is checked by the filter itself, as a program that used them would.
+Both hold boxes and find those that contain a point. What does not fit into them (SQLite takes five
+dimensions; neither takes strings or bools) is checked by the filter itself, as a program that used them
+would.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import rtree
-
 from benchmarks.workloads import Event, Workload
 
 
@@ -73,7 +73,9 @@ class SQLite(Peer):
             f"INSERT INTO boxes VALUES ({marks})", ((at, *map(int, corners)) for at, corners in self.rows())
         )
         self._connection.commit()
-        self._query = "SELECT id FROM boxes WHERE " + " AND ".join(f"{name}_low <= ? AND {name}_high >= ?" for name in names)
+        self._query = "SELECT id FROM boxes WHERE " + " AND ".join(
+            f"{name}_low <= ? AND {name}_high >= ?" for name in names
+        )
 
     @property
     def dimensions(self) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """The four workloads of the matching benchmark, from a seed.
 
-Filters are made as boxes, not parsed: reading a million texts would take minutes and measure the parser. Their texts
-are made too, and a sample of them is parsed and compared, so that they are the filters that their texts say.
+Filters are made as boxes, not parsed: reading a million texts would take minutes and measure the parser.
+Their texts are made too, and a sample of them is parsed and compared, so that they are the filters that
+their texts say.
 
-W1  ten whole-number attributes 1..128, three range constraints each, about 0.5% of the filters match an event
-W2  the same attributes, but filters and events lie around twenty hot spots, chosen by Zipf (80% on a fifth of them)
-W3  equality on a topic (one of a thousand, by Zipf with exponent 0.7), and one to three constraints of mixed sorts
-W4  two-dimensional boxes from two hierarchies of interests: an interest is a node of each, events are leaves
+W1  ten whole-number attributes 1..128, three range constraints each, about 0.5% of the filters match an
+event W2  the same attributes, but filters and events lie around twenty hot spots, chosen by Zipf (80% on a
+fifth of them) W3  equality on a topic (one of a thousand, by Zipf with exponent 0.7), and one to three
+constraints of mixed sorts W4  two-dimensional boxes from two hierarchies of interests: an interest is a node
+of each, events are leaves
 """
 
 from __future__ import annotations
@@ -34,10 +36,10 @@ class Ready(Filter):
         self.box = box
         self.words = words
 
-    def boxes(self, unknown: Unknown) -> tuple[Box, ...]:
+    def boxes(self, unknown: Unknown) -> tuple[Box, ...]:  # noqa: ARG002
         return (self.box,)
 
-    def matches(self, event: Event, unknown: Unknown = Unknown.WAIT) -> bool:
+    def matches(self, event: Event, unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002
         return all(event.get(path[0]) in region for path, region in self.box)
 
 
@@ -78,14 +80,18 @@ _equal: dict[Any, Region] = {}
 def between(low: int, high: int) -> Region:
     found = _between.get((low, high))
     if found is None:
-        found = _between[low, high] = Region(False, False, ((Kind.NUMBER, Values(Cuts(False, (low, high + 1)))),))
+        found = _between[low, high] = Region(
+            False, False, ((Kind.NUMBER, Values(Cuts(False, (low, high + 1)))),)
+        )
     return found
 
 
 def equal(text: str) -> Region:
     found = _equal.get(text)
     if found is None:
-        found = _equal[text] = Region(False, False, ((Kind.STRING, Values(Cuts(False, (text, text + "\0")))),))
+        found = _equal[text] = Region(
+            False, False, ((Kind.STRING, Values(Cuts(False, (text, text + "\0")))),)
+        )
     return found
 
 
@@ -165,7 +171,9 @@ def w2(count: int, events: int, seed: int = 2) -> Workload:
 
 def w3(count: int, events: int, seed: int = 3) -> Workload:
     rng = random.Random(seed)
-    topics = tuple(f"traffic/{place}/{what}" for place in range(200) for what in ("jam", "fire", "work", "ice", "flood"))
+    topics = tuple(
+        f"traffic/{place}/{what}" for place in range(200) for what in ("jam", "fire", "work", "ice", "flood")
+    )
     weights = _zipf(len(topics), 0.7)
     cities = [f"city{at}" for at in range(50)]
     city_weights = _zipf(50)
@@ -192,7 +200,9 @@ def w3(count: int, events: int, seed: int = 3) -> Workload:
                 intervals.append(Interval(sort, low, high))
                 words.append(f"{sort} BETWEEN {low} AND {high}")
         parts.append((("topic",), equal(topic)))
-        made.append((Ready(tuple(sorted(parts, key=lambda part: part[0])), " AND ".join(words)), tuple(intervals)))
+        made.append(
+            (Ready(tuple(sorted(parts, key=lambda part: part[0])), " AND ".join(words)), tuple(intervals))
+        )
     happened = [
         {
             "topic": topics[_pick(rng, weights)],
@@ -218,8 +228,8 @@ def w3(count: int, events: int, seed: int = 3) -> Workload:
 
 def w4(count: int, events: int, seed: int = 4) -> Workload:
     rng = random.Random(seed)
-    # A hierarchy of four levels, each node with eight children: 4096 leaves; an interest is a node at some level,
-    # the deeper the likelier, and its box is the run of leaves below it.
+    # A hierarchy of four levels, each node with eight children: 4096 leaves; an interest is a node at some
+    # level, the deeper the likelier, and its box is the run of leaves below it.
     depth_weights = list(accumulate([1, 4, 20, 75]))
     first = _zipf(8)
 
@@ -270,6 +280,8 @@ def verify(workload: Workload, sample: int = 200) -> None:
     fields = declared(workload)
     for ready in workload.filters[:sample]:
         parsed = parse(ready.words, fields)
-        assert parsed.boxes(Unknown.WAIT) == (ready.box,), f"{ready.words}: {parsed.boxes(Unknown.WAIT)} != {ready.box}"
+        assert parsed.boxes(Unknown.WAIT) == (ready.box,), (
+            f"{ready.words}: {parsed.boxes(Unknown.WAIT)} != {ready.box}"
+        )
         for event in workload.events[:5]:
             assert parsed.matches(event) == ready.matches(event)

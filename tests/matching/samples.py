@@ -1,4 +1,6 @@
-"""Filters and events of all sorts for matching: those of the language's tests, and long strings that begin alike."""
+"""Filters and events of all sorts for matching: those of the language's tests, and long strings that begin
+alike.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def some_parsed(rng: random.Random, declared: bool) -> Filter:
             url = rng.choice(URLS)
             sign = rng.choice(["AND", "OR"])
             term = rng.choice(
-                [f"LIKE '{url}%'", f"NOT LIKE '{url}%'", f"BETWEEN '{url}' AND '{url}c'", f"IN ('{url}', '{URLS[0]}')"]
+                [
+                    f"LIKE '{url}%'",
+                    f"NOT LIKE '{url}%'",
+                    f"BETWEEN '{url}' AND '{url}c'",
+                    f"IN ('{url}', '{URLS[0]}')",
+                ]
             )
             text = f"({text}) {sign} url {term}"
         try:

@@ -1,7 +1,8 @@
 """Matching: from an event to the subscriptions that want it.
 
-`Scan` asks every filter and is the judge; `Index` finds them without asking. Both are calculations: no threads,
-no clock. The driver may call `Index.work` when it has time, and `compile_kernels`, in a thread of its own, once.
+`Scan` asks every filter and is the judge; `Index` finds them without asking. Both are calculations: no
+threads, no clock. The driver may call `Index.work` when it has time, and `compile_kernels`, in a thread of
+its own, once.
 """
 
 from __future__ import annotations

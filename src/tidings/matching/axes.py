@@ -1,22 +1,22 @@
 """From boxes over fields to intervals of ordinals, and from events to ordinals.
 
-The kernels know only attributes and unsigned 64-bit ordinals. An *attribute* is a field and an *axis*, one way to
-look at the field's value; an event has the attribute if its value can be looked at in that way:
+The kernels know only attributes and unsigned 64-bit ordinals. An *attribute* is a field and an *axis*, one
+way to look at the field's value; an event has the attribute if its value can be looked at in that way:
 
     PRESENT         there is a value, of whatever kind: 0
     BOOL, TIME      false and true; microseconds since 1970
-    NUMBER          the 64-bit float, its bits turned so that they sort; a whole number that no float holds counts as
-                    the next smaller float
+    NUMBER          the 64-bit float, its bits turned so that they sort; a whole number that no float holds
+                    counts as the next smaller float
     EQUAL           the number of the string among all strings that filters ask for, 0 for any other
     PREFIX + n      the same for the first n characters of the string
     ORDER + n       the first eight UTF-8 bytes of the string without its first n characters
     FOREIGN + kind  there is a value, but of another kind: 0
 
-A region becomes constraints on these axes. Where they cannot say it exactly (patterns, long strings, whole numbers
-beyond 2**53) they say a little more, and the filter counts as inexact: what it seems to match is put to the
-filter itself. Ranges of strings that share a beginning (a prefix among them) are looked up by that beginning
-first and by the bytes after it then, so that many filters on long URLs stay selective; the lengths used
-lie on a grid, so that an event is never looked up by more than a few.
+A region becomes constraints on these axes. Where they cannot say it exactly (patterns, long strings, whole
+numbers beyond 2**53) they say a little more, and the filter counts as inexact: what it seems to match is put
+to the filter itself. Ranges of strings that share a beginning (a prefix among them) are looked up by that
+beginning first and by the bytes after it then, so that many filters on long URLs stay selective; the lengths
+used lie on a grid, so that an event is never looked up by more than a few.
 
 Rounding down keeps whole numbers exact as well: for a float p, v >= p iff floor(v) >= p, and v < p iff
 floor(v) < p. Only bounds at or beyond 2**53, between which floats lose whole numbers, are inexact.
@@ -82,11 +82,12 @@ def _grid() -> tuple[int, ...]:
 
 
 PREFIX_LENGTHS: Final = _grid()
-"""Lengths by which strings are looked up: 8, 10, 12, 14, 16, 20, ... A prefix of up to 40 ASCII characters is then at most
-eight bytes longer than one of them, so that ORDER says the rest exactly."""
+"""Lengths by which strings are looked up: 8, 10, 12, 14, 16, 20, ... A prefix of up to 40 ASCII characters
+is then at most eight bytes longer than one of them, so that ORDER says the rest exactly."""
 
 
-# --- ordinals ------------------------------------------------------------------------------------------------------
+# --- ordinals
+# ------------------------------------------------------------------------------------------------------
 
 
 def floor_float(value: float) -> float:
@@ -113,7 +114,8 @@ def time_ordinal(at: int) -> int:
     return at + _SIGN
 
 
-# --- regions ---------------------------------------------------------------------------------------------------------
+# --- regions
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _plain(kind: Kind, low: Any, high: Any, absent: bool) -> tuple[Way, bool]:
@@ -234,7 +236,9 @@ def _factors(region: Region) -> list[_Factor]:
 
 
 def _simple(box: Box) -> tuple[list[tuple[Path, Term]], bool] | None:
-    """The terms of a box whose every region is one interval of one kind, as most are; None if it is not such a box."""
+    """The terms of a box whose every region is one interval of one kind, as most are; None if it is not such
+    a box.
+    """
     terms: list[tuple[Path, Term]] = []
     exact = True
     for path, region in box:
@@ -245,7 +249,9 @@ def _simple(box: Box) -> tuple[list[tuple[Path, Term]], bool] | None:
         if values.likes or values.cuts.inside or not 1 <= len(points) <= 2:
             return None
         high = points[1] if len(points) == 2 else None
-        way, fits = _strings(points[0], high, False) if kind is Kind.STRING else _plain(kind, points[0], high, False)
+        way, fits = (
+            _strings(points[0], high, False) if kind is Kind.STRING else _plain(kind, points[0], high, False)
+        )
         exact = exact and fits
         terms += [(path, term) for term in way]
     return (terms, exact) if len(terms) <= CONSTRAINTS_MAX else None
@@ -275,13 +281,25 @@ def ways_of(box: Box) -> tuple[list[list[tuple[Path, Term]]], bool]:
     return found, exact
 
 
-# --- attributes -------------------------------------------------------------------------------------------------------
+# --- attributes
+# -------------------------------------------------------------------------------------------------------
 
 
 class Field:
     """A field that some filter looks at, and the attributes by which they do."""
 
-    __slots__ = ("bool", "children", "equal", "foreign", "number", "order", "plain", "prefix", "present", "time")
+    __slots__ = (
+        "bool",
+        "children",
+        "equal",
+        "foreign",
+        "number",
+        "order",
+        "plain",
+        "prefix",
+        "present",
+        "time",
+    )
 
     def __init__(self) -> None:
         self.children: dict[str, Field] = {}
@@ -324,7 +342,8 @@ class Field:
 
 
 Row = tuple[int, Sequence[Any], bool, Sequence[int] | None]
-"""Of a batch: attribute, one ordinal or float per event, whether they are floats, which events have it (None: all)."""
+"""Of a batch: attribute, one ordinal or float per event, whether they are floats, which events have it
+(None: all)."""
 
 
 class Attributes:
@@ -498,7 +517,9 @@ class Attributes:
         names: Iterable[str] = fields
         if len(fields) > 2 * len(events[0]) + 16:
             # Most fields that filters know are not in these events: look only at those that are.
-            names = [name for name in dict.fromkeys(name for event in events for name in event) if name in fields]
+            names = [
+                name for name in dict.fromkeys(name for event in events for name in event) if name in fields
+            ]
         rows: list[Row] = []
         for name in names:
             self._column(fields[name], [event.get(name) for event in events], rows)
@@ -538,7 +559,9 @@ class Attributes:
                 return
         if field.number >= 0 and kinds & _NUMBERS:
             mask = [type(value) is float or type(value) is int for value in values]
-            rows.append((field.number, [v if m else 0 for v, m in zip(values, mask, strict=True)], True, mask))
+            rows.append(
+                (field.number, [v if m else 0 for v, m in zip(values, mask, strict=True)], True, mask)
+            )
         if field.bool >= 0 and bool in kinds:
             mask = [type(value) is bool for value in values]
             rows.append((field.bool, [int(value is True) for value in values], False, mask))

@@ -1,8 +1,8 @@
 """What the ways of matching have in common: ids, and the questions that can be asked.
 
 A matcher holds filters under ids and says which of them an event satisfies. Ids are whole numbers, which the
-caller gives out roughly densely from 0 on, or strings; never both in one matcher. What is found comes sorted, so
-that an order that reaches an effect never depends on how it was found.
+caller gives out roughly densely from 0 on, or strings; never both in one matcher. What is found comes
+sorted, so that an order that reaches an effect never depends on how it was found.
 """
 
 from __future__ import annotations
@@ -84,14 +84,16 @@ class Matcher(ABC):
         self._most = max(self._most, held + 1)
         if isinstance(id, int) and not 0 <= id <= min(ID_MAX, ID_FREE + ID_SPREAD * self._most):
             raise SubscriptionError(
-                f"id {id} is out of range; whole numbers from 0 to {ID_MAX} are given out densely, here up to "
-                f"{min(ID_MAX, ID_FREE + ID_SPREAD * self._most)}; count from 0, or use strings"
+                f"id {id} is out of range; whole numbers from 0 to {ID_MAX} are given out densely, "
+                f"here up to {min(ID_MAX, ID_FREE + ID_SPREAD * self._most)}; count from 0, or use strings"
             )
 
     def _find(self, id: Id) -> None:  # noqa: A002
         """Refuse an id that cannot be removed."""
         if id not in self:
-            raise SubscriptionError(f"id {id!r} is not there; only what was added can be removed; check the id")
+            raise SubscriptionError(
+                f"id {id!r} is not there; only what was added can be removed; check the id"
+            )
 
     def _sorted(self, ids: list[Any]) -> Matches:
         """Ids as they are given back."""

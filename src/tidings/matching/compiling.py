@@ -1,8 +1,8 @@
 """Compiling the kernels, or loading them from the cache.
 
-Nothing here happens by itself: the driver calls `compile_kernels`, in a thread of its own if it likes, and until
-that has returned the index answers by numpy. Compiled code is kept in the user's cache folder; where that
-cannot be written, it is compiled anew each time.
+Nothing here happens by itself: the driver calls `compile_kernels`, in a thread of its own if it likes, and
+until that has returned the index answers by numpy. Compiled code is kept in the user's cache folder; where
+that cannot be written, it is compiled anew each time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 caching = True
 """Whether the kernels are to be kept; decided before they are imported."""
@@ -27,11 +28,13 @@ def compiled() -> ModuleType | None:
 def cache_folder() -> Path:
     """Where compiled code is kept: a folder for each version of the sources.
 
-    Numba looks only at the date and size of the file that a function is in, and would keep code that was compiled
-    with other constants.
+    Numba looks only at the date and size of the file that a function is in, and would keep code that was
+    compiled with other constants.
     """
     here = Path(__file__).parent
-    version = sha256(b"".join((here / name).read_bytes() for name in ("state.py", "kernels.py"))).hexdigest()[:16]
+    version = sha256(b"".join((here / name).read_bytes() for name in ("state.py", "kernels.py"))).hexdigest()[
+        :16
+    ]
     base = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG rule: a relative path is ignored.
     return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tidings" / "numba" / version
@@ -40,24 +43,26 @@ def cache_folder() -> Path:
 def compile_kernels() -> None:
     """Make the compiled way of matching ready; results are the same before and after.
 
-    Takes some seconds the first time on a machine, under a second after that. Raises ImportError if numba is not
-    there.
+    Takes some seconds the first time on a machine, under a second after that. Raises ImportError if numba is
+    not there.
     """
     global _compiled, caching
     if _compiled is not None:
         return
-    import numba  # noqa: PLC0415 - half a second that only a matcher should pay
+    import numba  # half a second that only a matcher should pay
 
-    # A cache is given its folder when a function is decorated, so the setting is ours only while that happens.
-    before = numba.config.CACHE_DIR
+    # A cache is given its folder when a function is decorated, so the setting is ours only while that
+    # happens.
+    config: Any = numba.config
+    before = config.CACHE_DIR
     folder = _writable_folder()
     caching = folder is not None
-    numba.config.CACHE_DIR = str(folder or "")
+    config.CACHE_DIR = str(folder or "")
     try:
-        from tidings.matching import kernels  # noqa: PLC0415
+        from tidings.matching import kernels
     finally:
-        numba.config.CACHE_DIR = before
-    from tidings.matching.store import Store  # noqa: PLC0415
+        config.CACHE_DIR = before
+    from tidings.matching.store import Store
 
     Store().rehearse(kernels)
     _compiled = kernels

@@ -1,8 +1,8 @@
 """The index: which of up to a million filters does an event satisfy?
 
-Three layers, each a module: `axes` turns filters into boxes of ordinals and events into ordinals, `store` keeps the
-boxes in arrays, `kernels` finds. This one knows ids, and puts to the filters themselves what the boxes leave in
-doubt. docs/design/0010-matching.md tells how it works and why.
+Three layers, each a module: `axes` turns filters into boxes of ordinals and events into ordinals, `store`
+keeps the boxes in arrays, `kernels` finds. This one knows ids, and puts to the filters themselves what the
+boxes leave in doubt. docs/design/0010-matching.md tells how it works and why.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tidings.matching.store import STEP, Store
 class Index(Matcher):
     """Finds the filters that an event satisfies in microseconds.
 
-    Matching needs nothing but `add`. Once `compile_kernels` has been called somewhere, answers come from compiled
-    code, before that from numpy; `work` tidies up ahead of need. Neither changes what is found.
+    Matching needs nothing but `add`. Once `compile_kernels` has been called somewhere, answers come from
+    compiled code, before that from numpy; `work` tidies up ahead of need. Neither changes what is found.
 
-    Weighs some 150 bytes per filter with whole numbers as ids (`bytes_used`): its boxes, rows and numbers. Not
-    counted are the filters, which are the caller's; the index keeps only those that it must ask again, such as
-    ones with LIKE '%x%'. Strings as ids cost what a dict and a list of them cost on top.
+    Weighs some 150 bytes per filter with whole numbers as ids (`bytes_used`): its boxes, rows and numbers.
+    Not counted are the filters, which are the caller's; the index keeps only those that it must ask again,
+    such as ones with LIKE '%x%'. Strings as ids cost what a dict and a list of them cost on top.
 
     >>> from tidings.language.filters import parse
     >>> index = Index()
@@ -202,4 +202,6 @@ class Index(Matcher):
         return self._store.bytes_used
 
     def __getstate__(self) -> Any:
-        raise TypeError("an Index cannot be copied or pickled: it is memory maps; add the filters to another one")
+        raise TypeError(
+            "an Index cannot be copied or pickled: it is memory maps; add the filters to another one"
+        )

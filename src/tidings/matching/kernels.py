@@ -1,16 +1,17 @@
 """The kernels: putting boxes into tiles, taking them out, finding those that hold an event.
 
-Importing this module imports numba; `tidings.matching.compiling` alone does so. The arrays and their columns are
-those of `state`. All ordinals, and all indices on the hot path, are unsigned: numba then leaves out the test for
-negative indices, which is worth a third of a match.
+Importing this module imports numba; `tidings.matching.compiling` alone does so. The arrays and their columns
+are those of `state`. All ordinals, and all indices on the hot path, are unsigned: numba then leaves out the
+test for negative indices, which is worth a third of a match.
 
-A match has four steps. The groups of the attributes that the event has list their tiles with the interval that
-the tile's boxes span on that attribute: a branch-free pass keeps those that hold the event's ordinal. Then the
-hull of each remaining tile is tried on its other attributes, and the rows that it needs are asked for ahead of
-use. Then the rows are ANDed. Survivors set a bit per owner, which makes the result sorted and free of doubles.
+A match has four steps. The groups of the attributes that the event has list their tiles with the interval
+that the tile's boxes span on that attribute: a branch-free pass keeps those that hold the event's ordinal.
+Then the hull of each remaining tile is tried on its other attributes, and the rows that it needs are asked
+for ahead of use. Then the rows are ANDed. Survivors set a bit per owner, which makes the result sorted and
+free of doubles.
 
-A split is chosen greedily by what it saves: the chance that an event enters either half, times the rows that it
-would then read, with chances guessed from a sample of the ends of all constraints on that attribute.
+A split is chosen greedily by what it saves: the chance that an event enters either half, times the rows that
+it would then read, with chances guessed from a sample of the ends of all constraints on that attribute.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from numba.extending import intrinsic
 
 from tidings.matching import compiling
 from tidings.matching.state import (
-    AHEAD,
     A_CAPACITY,
     A_COUNT,
     A_LIST,
@@ -36,6 +36,7 @@ from tidings.matching.state import (
     A_SEEN,
     A_TABLE,
     A_TABLE_SEEN,
+    AHEAD,
     B_LENGTH,
     B_OFFSET,
     B_OWNER,
@@ -67,13 +68,13 @@ from tidings.matching.state import (
     MAX_COLUMNS,
     MAX_CUTS,
     MAX_LOCAL,
-    NUMBER,
     N_ATTRIBUTE,
     N_BOUND,
     N_KIND,
     N_LEFT,
     N_PARENT,
     N_RIGHT,
+    NUMBER,
     O_CUTS,
     O_GREATEST,
     O_HITS,
@@ -82,10 +83,6 @@ from tidings.matching.state import (
     O_SORT,
     O_TODO,
     O_UNION,
-    SAMPLES,
-    SIGNATURE,
-    SIZE_CLASSES,
-    SPARE_WORDS,
     S_BOXES,
     S_CANDIDATES,
     S_COLUMN,
@@ -97,7 +94,10 @@ from tidings.matching.state import (
     S_START,
     S_TABLE,
     S_USES,
-    TILE,
+    SAMPLES,
+    SIGNATURE,
+    SIZE_CLASSES,
+    SPARE_WORDS,
     T_ATTRIBUTE,
     T_BASE,
     T_CAPACITY,
@@ -108,16 +108,23 @@ from tidings.matching.state import (
     T_LIVE,
     T_NODE,
     T_PLACE,
+    TILE,
     Array,
     State,
 )
 
 F = TypeVar("F", bound=Callable[..., Any])
+# Numba's own types leave out some of the options, and are not everywhere.
+_njit: Any = numba.njit
+_insert_function: Any = cgutils.get_or_insert_function
+
+Number = Any
+"""Numba infers how wide a number is, and whether it has a sign; no type of Python says that."""
 
 
 def kernel(function: F) -> F:
     """What the index calls: compiled, and kept in the cache."""
-    made: F = numba.njit(cache=compiling.caching, _nrt=False)(function)
+    made: F = _njit(cache=compiling.caching, _nrt=False)(function)
     return made
 
 
@@ -126,7 +133,7 @@ def part(function: F) -> F:
 
     Arguments are never literals (hence `I0`, `I1`): numba would compile a part again for each.
     """
-    made: F = numba.njit(cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(function)
+    made: F = _njit(cache=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)(function)
     return made
 
 
@@ -144,8 +151,9 @@ C_TABLE = np.uint64(7)
 # Flags of a column, in the head above 32 bits of attribute and 16 of the number of cuts.
 ALL_CONSTRAIN = np.uint64(1 << 48)
 ALL_NEED = np.uint64(2 << 48)
-# Words per tile in the list of its group: least, greatest, and a line with the address of the block and the hull on up to
-# two more attributes that all boxes of the tile need: (attribute, least, greatest) each, attribute 0 for none.
+# Words per tile in the list of its group: least, greatest, and a line with the address of the block and the
+# hull on up to two more attributes that all boxes of the tile need: (attribute, least, greatest) each,
+# attribute 0 for none.
 ENTRY = 10
 # Words of the meta line.
 M_COLUMNS, M_CAPACITY, M_TILE, M_LOOSE = (np.uint64(n) for n in range(4))
@@ -164,47 +172,51 @@ LINES_PER_BOX_HALVES = 4
 MERGE_BELOW = 288
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+def _prefetch(_typing: Any, array: Any, _index: Any) -> Any:
     """Ask for the cache line of array[index]."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
         word = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = _insert_function(builder.module, kind, "llvm.prefetch.p0")
         builder.call(function, [pointer, word(0), word(3), word(1)])
         return context.get_dummy_value()
 
-    return types.void(array, types.uint64), build
+    return types.void(array, types.uint64), write
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def lowest(typing_context: Any, word: Any) -> Any:
+def _lowest(_typing: Any, _word: Any) -> Any:
     """The place of the lowest bit that is set."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.IntType(1)(1))
 
-    return types.uint64(types.uint64), build
+    return types.uint64(types.uint64), write
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def population(typing_context: Any, word: Any) -> Any:
+def _population(_typing: Any, _word: Any) -> Any:
     """How many bits are set."""
 
-    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def write(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return types.uint64(types.uint64), build
+    return types.uint64(types.uint64), write
 
 
-# --- the arena ---------------------------------------------------------------------------------------------------
+# One instruction each, which numba has no name for.
+prefetch: Any = intrinsic(_prefetch)
+lowest: Any = intrinsic(_lowest)
+population: Any = intrinsic(_population)
+
+
+# --- the arena
+# ---------------------------------------------------------------------------------------------------
 
 
 @part
-def class_of(lines: int) -> int:
+def class_of(lines: Number) -> Number:
     low, high = 0, len(SIZE_CLASSES) - 1
     while low < high:
         middle = (low + high) >> 1
@@ -216,7 +228,7 @@ def class_of(lines: int) -> int:
 
 
 @part
-def take(s: State, lines: int) -> int:
+def take(s: State, lines: Number) -> Number:
     """A block of at least so many lines, as the index of its first word."""
     kind = class_of(lines)
     word = s.head[H_CLASSES + kind]
@@ -229,17 +241,18 @@ def take(s: State, lines: int) -> int:
 
 
 @part
-def give_back(s: State, word: int, lines: int) -> None:
+def give_back(s: State, word: Number, lines: Number) -> None:
     kind = class_of(lines)
     s.memory[word] = np.uint64(s.head[H_CLASSES + kind])
     s.head[H_CLASSES + kind] = word
 
 
-# --- small things ------------------------------------------------------------------------------------------------
+# --- small things
+# ------------------------------------------------------------------------------------------------
 
 
 @part
-def sort(a: Array, start: int, count: int) -> None:
+def sort(a: Array, start: Number, count: Number) -> None:
     """Shell sort: a few hundred ordinals at a time, and it compiles in no time."""
     for gap in (701, 301, 132, 57, 23, 10, 4, 1):
         for i in range(start + gap, start + count):
@@ -252,7 +265,7 @@ def sort(a: Array, start: int, count: int) -> None:
 
 
 @part
-def bucket(memory: Array, cuts: Any, count: Any, value: Any) -> Any:
+def bucket(memory: Array, cuts: Number, count: Number, value: Number) -> Number:
     """How many of the sorted cuts are not above the value.
 
     Without a branch that depends on the value: the searches of several columns then overlap in the processor.
@@ -268,7 +281,7 @@ def bucket(memory: Array, cuts: Any, count: Any, value: Any) -> Any:
 
 
 @part
-def share(s: State, attribute: int, least: Any, greatest: Any) -> float:
+def share(s: State, attribute: Number, least: Number, greatest: Number) -> Number:
     """The guessed share of events whose ordinal lies in the interval."""
     seen = min(s.attributes[attribute, A_SEEN], SAMPLES)
     inside = 0
@@ -279,7 +292,7 @@ def share(s: State, attribute: int, least: Any, greatest: Any) -> float:
 
 
 @part
-def sample(s: State, attribute: int, ordinal: Any) -> None:
+def sample(s: State, attribute: Number, ordinal: Number) -> None:
     """Keep the ordinal with the chance that keeps the sample fair; chance is a hash of the count."""
     seen = s.attributes[attribute, A_SEEN]
     s.attributes[attribute, A_SEEN] = seen + 1
@@ -296,7 +309,7 @@ def sample(s: State, attribute: int, ordinal: Any) -> None:
 
 
 @part
-def holds(s: State, box: int, epoch: int) -> bool:
+def holds(s: State, box: Number, epoch: Number) -> Number:
     """Whether the box holds the present event, constraint by constraint."""
     start = np.uint64(s.boxes[box, B_OFFSET])
     for i in range(start, start + np.uint64(s.boxes[box, B_LENGTH])):
@@ -311,11 +324,12 @@ def holds(s: State, box: int, epoch: int) -> bool:
     return True
 
 
-# --- groups, tiles and nodes -------------------------------------------------------------------------------------
+# --- groups, tiles and nodes
+# -------------------------------------------------------------------------------------
 
 
 @part
-def new_node(s: State) -> int:
+def new_node(s: State) -> Number:
     node = s.head[H_FREE_NODE]
     if node >= 0:
         s.head[H_FREE_NODE] = np.int64(s.nodes[node, N_LEFT]) - 1
@@ -326,13 +340,13 @@ def new_node(s: State) -> int:
 
 
 @part
-def free_node(s: State, node: int) -> None:
+def free_node(s: State, node: Number) -> None:
     s.nodes[node, N_LEFT] = np.uint64(s.head[H_FREE_NODE] + 1)
     s.head[H_FREE_NODE] = node
 
 
 @part
-def new_tile(s: State, attribute: int, node: int) -> int:
+def new_tile(s: State, attribute: Number, node: Number) -> Number:
     """An empty tile without a block, entered in the list of its group."""
     tile = s.head[H_FREE_TILE]
     if tile >= 0:
@@ -367,7 +381,7 @@ def new_tile(s: State, attribute: int, node: int) -> int:
 
 
 @part
-def free_tile(s: State, tile: int) -> None:
+def free_tile(s: State, tile: Number) -> None:
     """Take the tile out of its group's list; its node is the caller's."""
     attribute = s.tiles[tile, T_ATTRIBUTE]
     let_go(s, tile)
@@ -394,7 +408,7 @@ def free_tile(s: State, tile: int) -> None:
 
 
 @part
-def let_go(s: State, tile: int) -> None:
+def let_go(s: State, tile: Number) -> None:
     """Give the tile's block back, and the tables that its columns use."""
     if s.tiles[tile, T_LINES] == 0:
         return
@@ -412,7 +426,7 @@ def let_go(s: State, tile: int) -> None:
 
 
 @part
-def free_table(s: State, attribute: int, table: int) -> None:
+def free_table(s: State, attribute: Number, table: Number) -> None:
     """Let a table go that no column uses; the attribute's newest one stays."""
     at = s.attributes[attribute, A_TABLE] - 1
     if at == table:
@@ -429,15 +443,16 @@ def free_table(s: State, attribute: int, table: int) -> None:
 
 
 @part
-def among(memory: Array, start: int, count: int, wanted: Any) -> bool:
+def among(memory: Array, start: Number, count: Number, wanted: Number) -> Number:
     """Whether an ordinal is one of the sorted ones."""
     place = np.int64(bucket(memory, np.uint64(start), np.uint64(count), wanted))
     return place > 0 and memory[start + place - 1] == wanted
 
 
 @part
-def table_for(s: State, attribute: int, ends: int) -> int:
-    """The table of an attribute, made anew if it lacks some of the sorted ends in scratch and could have them.
+def table_for(s: State, attribute: Number, ends: Number) -> Number:
+    """The table of an attribute, made anew if it lacks some of the sorted ends in scratch and could have
+    them.
 
     Answers -1 where there is none. A column may use it if it has all of the column's cuts.
     """
@@ -489,7 +504,7 @@ def table_for(s: State, attribute: int, ends: int) -> int:
 
 
 @part
-def gather(s: State, tile: int, start: int) -> int:
+def gather(s: State, tile: Number, start: Number) -> Number:
     """Write the live boxes of a tile to scratch, behind `start` others; how many."""
     base = s.tiles[tile, T_BASE]
     if s.tiles[tile, T_LINES] == 0:
@@ -505,7 +520,7 @@ def gather(s: State, tile: int, start: int) -> int:
 
 
 @part
-def survey(s: State, count: int) -> int:
+def survey(s: State, count: Number) -> Number:
     """Lay the constraints of the boxes in scratch side by side and count the attributes; how many there are.
 
     Attributes beyond MAX_LOCAL have no number of their own (-1): rows are not made for them.
@@ -541,7 +556,9 @@ def survey(s: State, count: int) -> int:
 
 
 @part
-def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> tuple[int, int]:
+def choose_cuts(
+    s: State, local: Number, count: Number, limit: Number, place: Number
+) -> tuple[Number, Number]:
     """Choose at most `limit` cuts among the ends of the constraints on one attribute.
 
     Answers how many, and how many distinct ends there are, which are left in scratch.
@@ -572,7 +589,7 @@ def choose_cuts(s: State, local: int, count: int, limit: int, place: int) -> tup
 
 
 @part
-def build(s: State, tile: int, count: int) -> None:
+def build(s: State, tile: Number, count: Number) -> None:
     """Make the tile anew from the boxes in scratch, with cuts and rows that fit them."""
     let_go(s, tile)
     columns = I0
@@ -586,7 +603,10 @@ def build(s: State, tile: int, count: int) -> None:
             if columns == MAX_COLUMNS:
                 least_used = 0
                 for j in range(columns):
-                    if s.scratch[S_USES + s.scratch[S_SIDE + j]] < s.scratch[S_USES + s.scratch[S_SIDE + least_used]]:
+                    if (
+                        s.scratch[S_USES + s.scratch[S_SIDE + j]]
+                        < s.scratch[S_USES + s.scratch[S_SIDE + least_used]]
+                    ):
                         least_used = j
                 if s.scratch[S_USES + s.scratch[S_SIDE + least_used]] < uses:
                     s.scratch[S_SIDE + least_used] = local
@@ -689,7 +709,11 @@ def build(s: State, tile: int, count: int) -> None:
             passed = 0
             for k in range(known + 1):
                 # The interval behind bound k - 1: how many cuts are not above it?
-                while k > 0 and passed < cuts and s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + passed] <= s.memory[bounds + k - 1]:
+                while (
+                    k > 0
+                    and passed < cuts
+                    and s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + passed] <= s.memory[bounds + k - 1]
+                ):
                     passed += 1
                 s.memory[rows + (k >> 3)] |= np.uint64(passed) << np.uint64((k & 7) * 8)
             rows += (known + 64) // 64 * 8
@@ -711,8 +735,8 @@ def build(s: State, tile: int, count: int) -> None:
             s.memory[rows + w] = s.memory[alive + w]
             s.memory[rows + (cuts + 1) * 8 + w] = s.memory[alive + w]
         data = rows + (cuts + 2) * 8
-    # Each slot flips its bit in the bucket where its interval begins and behind the one where it ends; a running
-    # exclusive-or over the buckets then turns flips into intervals.
+    # Each slot flips its bit in the bucket where its interval begins and behind the one where it ends; a
+    # running exclusive-or over the buckets then turns flips into intervals.
     for i in range(count):
         bit = U1 << np.uint64(i & 63)
         word = i >> 6
@@ -747,7 +771,8 @@ def build(s: State, tile: int, count: int) -> None:
         rows = np.int64(s.memory[base + 8 + 8 * j + 4])
         for k in range(rows + 8, rows + 8 * (s.scratch[S_COLUMN + j] + 1)):
             s.memory[k] ^= s.memory[k - 8]
-    # The two narrowest hulls go to the list of the group: most tiles are then passed by without a look at them.
+    # The two narrowest hulls go to the list of the group: most tiles are then passed by without a look at
+    # them.
     entry_line = s.attributes[attribute, A_LIST] + 2 * step + 8 * s.tiles[tile, T_PLACE]
     best, second = 2.0, 2.0
     for j in range(columns):
@@ -772,7 +797,7 @@ def build(s: State, tile: int, count: int) -> None:
 
 
 @part
-def insert(s: State, tile: int, box: int) -> None:
+def insert(s: State, tile: Number, box: Number) -> None:
     """Put a box into the next slot of a tile that has one, setting its bits in the rows as they are."""
     base = s.tiles[tile, T_BASE]
     columns = s.tiles[tile, T_COLUMNS]
@@ -852,7 +877,7 @@ def insert(s: State, tile: int, box: int) -> None:
 
 
 @part
-def key(kind: int, least: Any, greatest: Any) -> Any:
+def key(kind: Number, least: Number, greatest: Number) -> Number:
     """What a split of this kind compares."""
     if kind == CENTRE:
         return (least >> U1) + (greatest >> U1)
@@ -864,8 +889,10 @@ def key(kind: int, least: Any, greatest: Any) -> Any:
 
 
 @part
-def signature(s: State, box: int) -> Any:
-    """Which attributes a box constrains: the first four, so that boxes that sort alike constrain much the same."""
+def signature(s: State, box: Number) -> Number:
+    """Which attributes a box constrains: the first four, so that boxes that sort alike constrain much the
+    same.
+    """
     found = U0
     start = np.int64(s.boxes[box, B_OFFSET])
     length = np.int64(s.boxes[box, B_LENGTH])
@@ -877,7 +904,7 @@ def signature(s: State, box: int) -> Any:
 
 
 @part
-def goes_left(s: State, node: int, box: int) -> bool:
+def goes_left(s: State, node: Number, box: Number) -> Number:
     kind = np.int64(s.nodes[node, N_KIND])
     bound = s.nodes[node, N_BOUND]
     if kind == NUMBER:
@@ -893,7 +920,7 @@ def goes_left(s: State, node: int, box: int) -> bool:
 
 
 @part
-def side_cost(s: State, distinct: int, side: int, count: int) -> float:
+def side_cost(s: State, distinct: Number, side: Number, count: Number) -> Number:
     """The chance that an event enters a tile of this half, times what it reads there.
 
     Further splits will part boxes that constrain an attribute from those that do not, so a tile will read the
@@ -914,7 +941,7 @@ def side_cost(s: State, distinct: int, side: int, count: int) -> float:
 
 
 @part
-def split(s: State, tile: int) -> None:
+def split(s: State, tile: Number) -> None:
     """Divide a full tile in two by the split that is guessed to save most."""
     count = gather(s, tile, I0)
     distinct = survey(s, count)
@@ -945,7 +972,9 @@ def split(s: State, tile: int) -> None:
                 for c in range(s.scratch[S_START + count]):
                     if s.scratch[S_CONSTRAINT + c] >> 1 == local:
                         if seen % stride == 0 and taken < 64:
-                            s.ordinals[O_SORT + taken] = key(kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c])
+                            s.ordinals[O_SORT + taken] = key(
+                                kind, s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]
+                            )
                             taken += 1
                         seen += 1
             sort(s.ordinals, np.int64(O_SORT), taken)
@@ -1027,7 +1056,7 @@ def split(s: State, tile: int) -> None:
 
 
 @part
-def put(s: State, box: int) -> int:
+def put(s: State, box: Number) -> Number:
     """Put a box into the tile that its constraints lead to; the effort, in boxes moved."""
     start = np.int64(s.boxes[box, B_OFFSET])
     stop = start + s.boxes[box, B_LENGTH]
@@ -1044,8 +1073,8 @@ def put(s: State, box: int) -> int:
                 sample(s, attribute, greatest)
         if head & 1 == 0:
             best = min(best, share(s, attribute, least, greatest))
-    # Boxes enter by a narrow constraint; of those about as narrow by the first, so that boxes that constrain the
-    # same attributes come together.
+    # Boxes enter by a narrow constraint; of those about as narrow by the first, so that boxes that constrain
+    # the same attributes come together.
     entrance = I0
     for c in range(start, stop):
         head = np.int64(s.constraint_attribute[c])
@@ -1080,11 +1109,12 @@ def put(s: State, box: int) -> int:
         return effort
 
 
-# --- what the index calls ----------------------------------------------------------------------------------------
+# --- what the index calls
+# ----------------------------------------------------------------------------------------
 
 
 @part
-def collapse(s: State, tile: int) -> None:
+def collapse(s: State, tile: Number) -> None:
     """Let an empty tile go; its neighbour in the tree takes the parent's place."""
     node = s.tiles[tile, T_NODE]
     attribute = s.tiles[tile, T_ATTRIBUTE]
@@ -1109,10 +1139,11 @@ def collapse(s: State, tile: int) -> None:
 
 
 @part
-def tidy(s: State, tile: int) -> int:
+def tidy(s: State, tile: Number) -> Number:
     """Make a tile anew that lost many boxes (with its neighbour if both are small), or got some; the effort.
 
-    The ends of new boxes need not be among the cuts, and what survives in such buckets must be tried one by one.
+    The ends of new boxes need not be among the cuts, and what survives in such buckets must be tried one by
+    one.
     """
     live = s.tiles[tile, T_LIVE]
     if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
@@ -1141,11 +1172,11 @@ def tidy(s: State, tile: int) -> int:
 
 
 @kernel
-def advance(s: State, gone: Array, count: int, budget: int, polish: int) -> int:
+def advance(s: State, gone: Array, count: Number, budget: Number, polish: Number) -> Number:
     """Take the first `count` boxes in `gone` out, put those in the queue into tiles, look after some tiles.
 
-    The budget is in boxes moved; `polish` is how much of it may go into looking after tiles. Answers 0 when the
-    queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
+    The budget is in boxes moved; `polish` is how much of it may go into looking after tiles. Answers 0 when
+    the queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
     """
     for i in range(count):
         box = np.int64(gone[i])
@@ -1175,7 +1206,8 @@ def advance(s: State, gone: Array, count: int, budget: int, polish: int) -> int:
         s.head[H_QUEUE_START] += 1
     s.head[H_QUEUE_START] = 0
     s.head[H_QUEUE_END] = 0
-    # Tiles are looked at in turn: those that lost many boxes shrink, those with many new ones get rows that fit them.
+    # Tiles are looked at in turn: those that lost many boxes shrink, those with many new ones get rows that
+    # fit them.
     budget = min(budget, polish)
     tiles = s.head[H_TILES]
     looked = 0
@@ -1191,7 +1223,7 @@ def advance(s: State, gone: Array, count: int, budget: int, polish: int) -> int:
 
 
 @part
-def found(s: State, owner: Any) -> None:
+def found(s: State, owner: Number) -> None:
     word = owner >> U6
     s.bits[word] |= U1 << (owner & U63)
     s.summary[word >> U6] |= U1 << (word & U63)
@@ -1203,17 +1235,18 @@ def match(
     columns: Array,
     raw: Array,
     there: Array,
-    start: int,
-    stop: int,
+    start: Number,
+    stop: Number,
     doubtful: Array,
     out: Array,
     ends: Array,
-) -> int:
+) -> Number:
     """Find the owners of all boxes that hold each event of a batch; how many events were done.
 
-    `columns` are attributes, twice, plus one where `raw` holds the bits of a float; `there` says which are there.
-    The owners go to `out`, one event after the other; `ends` has, per event, where they end and how many of them
-    are doubtful (have their bit in `doubtful`). An event whose owners do not fit is left for the next call.
+    `columns` are attributes, twice, plus one where `raw` holds the bits of a float; `there` says which are
+    there. The owners go to `out`, one event after the other; `ends` has, per event, where they end and how
+    many of them are doubtful (have their bit in `doubtful`). An event whose owners do not fit is left for
+    the next call.
     """
     written = U0
     room = np.uint64(len(out))
@@ -1310,8 +1343,8 @@ def match(
                             b = bucket(s.memory, s.memory[line + C_CUTS], cuts, value)
                         row = s.memory[line + C_ROWS] + (b << U3)
                         if (s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)) & U1:
-                            # Rows begin at multiples of eight: the lowest bit says that this one is inexact, the
-                            # next that the bucket has a neighbour on one side only.
+                            # Rows begin at multiples of eight: the lowest bit says that this one is inexact,
+                            # the next that the bucket has a neighbour on one side only.
                             doubt = U1
                             prefetch(s.memory, row + U8)
                             row |= U1 if b > U0 and b < cuts else U3
@@ -1339,9 +1372,19 @@ def match(
                 behind = s.ordinals[item + U1]
                 doubt = s.ordinals[item + U2]
                 alive = base + U8 + (s.memory[base] << U3)
-                w0, w1, w2, w3 = s.memory[alive], s.memory[alive + U1], s.memory[alive + U2], s.memory[alive + U3]
+                w0, w1, w2, w3 = (
+                    s.memory[alive],
+                    s.memory[alive + U1],
+                    s.memory[alive + U2],
+                    s.memory[alive + U3],
+                )
                 alive4 = alive + np.uint64(4)
-                w4, w5, w6, w7 = s.memory[alive4], s.memory[alive4 + U1], s.memory[alive4 + U2], s.memory[alive4 + U3]
+                w4, w5, w6, w7 = (
+                    s.memory[alive4],
+                    s.memory[alive4 + U1],
+                    s.memory[alive4 + U2],
+                    s.memory[alive4 + U3],
+                )
                 for i in range(item + U3, behind):
                     row = s.ordinals[i] & ~U3
                     w0 &= s.memory[row]
@@ -1366,7 +1409,13 @@ def match(
                         (w0 if k == U0 else w1 if k == U1 else w2 if k == U2 else w3)
                         if k < np.uint64(4)
                         else (
-                            w4 if k == np.uint64(4) else w5 if k == np.uint64(5) else w6 if k == np.uint64(6) else w7
+                            w4
+                            if k == np.uint64(4)
+                            else w5
+                            if k == np.uint64(5)
+                            else w6
+                            if k == np.uint64(6)
+                            else w7
                         )
                     )
                     if word == U0:

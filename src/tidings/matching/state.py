@@ -3,10 +3,11 @@
 Everything the kernels touch is in a few flat arrays, so that a match walks memory in order and calls nothing.
 This module names the columns and owns the memory; it knows neither filters nor events.
 
-A *box* is a conjunction of constraints; a constraint is an attribute and a closed interval of unsigned 64-bit
-ordinals. Boxes lie in *tiles* of at most 512. The tiles of one *group* (the boxes that are entered by the same
-attribute) are the leaves of one binary tree of splits, and are listed in the arena with their hulls: a run of least
-ordinals, a run of greatest ones, and a line each with the address of the block and the hull on two more attributes.
+A *box* is a conjunction of constraints; a constraint is an attribute and a closed interval of unsigned
+64-bit ordinals. Boxes lie in *tiles* of at most 512. The tiles of one *group* (the boxes that are entered by
+the same attribute) are the leaves of one binary tree of splits, and are listed in the arena with their
+hulls: a run of least ordinals, a run of greatest ones, and a line each with the address of the block and the
+hull on two more attributes.
 
 A tile's block in the arena, in lines of eight words (64 bytes):
 
@@ -15,14 +16,14 @@ A tile's block in the arena, in lines of eight words (64 bytes):
     alive                    one bit per slot
     loose                    slots with a constraint that no column holds
     owners, boxes            32 bits per slot each
-    per column               its cuts; a byte per place in the attribute's table, if it has one; a row of bits per
-                             bucket between cuts, and one for events that lack the attribute
+    per column               its cuts; a byte per place in the attribute's table, if it has one; a row of bits
+                             per bucket between cuts, and one for events that lack the attribute
 
-Where all cuts on an attribute are few (whole numbers, enumerations), a *table* lists them, an event's place in it is
-found once, and a column reads its bucket from a byte per place instead of searching its cuts.
+Where all cuts on an attribute are few (whole numbers, enumerations), a *table* lists them, an event's place
+in it is found once, and a column reads its bucket from a byte per place instead of searching its cuts.
 
-The memory is anonymous `mmap`: it grows by moving page tables instead of copying, it costs nothing before it is
-touched, and it starts on a page, so that lines are cache lines.
+The memory is anonymous `mmap`: it grows by moving page tables instead of copying, it costs nothing before it
+is touched, and it starts on a page, so that lines are cache lines.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ MAX_ORDINAL: Final = (1 << 64) - 1
 """The greatest ordinal; a constraint that is not bounded above ends here."""
 
 MAX_COLUMNS: Final = 16
-"""Attributes of a tile that have rows; boxes with others are loose (their survivors are checked one by one)."""
+"""Attributes of a tile that have rows; boxes with others are loose (their survivors are checked one by
+one)."""
 
 MAX_CUTS: Final = 126
 """Cuts per column: two words of inexact flags hold 127 buckets."""
@@ -93,7 +95,9 @@ O_SORT = 18688  # up to 2 * TILE + 2 ends
 O_CUTS = 20864  # chosen cuts, MAX_CUTS + 2 per column
 O_UNION = 22912  # bounds of a new table, up to MAX_BOUNDS + 2 * TILE + 2
 O_TODO = 24448  # the tiles whose rows are on their way
-O_HITS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64  # where the owners found in those tiles are, up to AHEAD * TILE
+O_HITS = (
+    O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
+)  # where the owners found in those tiles are, up to AHEAD * TILE
 ORDINAL_ROWS = O_HITS + AHEAD * TILE
 
 MAX_LOCAL: Final = 64
@@ -116,8 +120,8 @@ def _size_classes() -> Array:
 SIZE_CLASSES: Final = _size_classes()
 """Block sizes in lines, four to the octave and two above 64.
 
-Tiles pass through all sizes as they fill. With fewer sizes a block wastes more, but what one tile leaves fits the
-next: at 10,000 filters that is the smaller loss.
+Tiles pass through all sizes as they fill. With fewer sizes a block wastes more, but what one tile leaves
+fits the next: at 10,000 filters that is the smaller loss.
 """
 
 

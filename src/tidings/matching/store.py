@@ -1,10 +1,10 @@
 """Boxes in arrays: taking them in, letting them go, and finding those that hold an event.
 
 The store hands out places in the arrays of `state` and keeps what came and went since the last look in short
-lists, so that a change costs a few appends. `settle` writes the lists to the arrays, all at once, and lets the
-kernels move a bounded number of boxes into tiles. Boxes that are in no tile yet stand in a queue and are tried one
-by one, so results never depend on how far that has come. Without kernels every box stays in the queue, and numpy
-looks through all of them.
+lists, so that a change costs a few appends. `settle` writes the lists to the arrays, all at once, and lets
+the kernels move a bounded number of boxes into tiles. Boxes that are in no tile yet stand in a queue and are
+tried one by one, so results never depend on how far that has come. Without kernels every box stays in the
+queue, and numpy looks through all of them.
 """
 
 from __future__ import annotations
@@ -315,7 +315,9 @@ class Store:
     def match(
         self, kernels: ModuleType, columns: Array, raw: Array, there: Array, room: int
     ) -> list[tuple[Array, int]]:
-        """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are doubtful."""
+        """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are
+        doubtful.
+        """
         count = raw.shape[1]
         found: list[tuple[Array, int]] = []
         ends = np.empty((count, 2), dtype=np.int64)
