@@ -42,13 +42,17 @@ from tidings.matching.state import (
     B_OWNER,
     B_SLOT,
     B_TILE,
+    BUILD,
     CENTRE,
     D_COUNT,
     D_NEXT,
     D_OFFSET,
     D_USES,
+    DONE,
     GREATEST,
+    GROW,
     H_BITS,
+    H_BUDGET,
     H_BUMP,
     H_CLASSES,
     H_EPOCH,
@@ -56,11 +60,14 @@ from tidings.matching.state import (
     H_FREE_TABLE,
     H_FREE_TILE,
     H_LOOKED,
+    H_MOVED,
     H_NODES,
+    H_OTHER,
     H_QUEUE_END,
     H_QUEUE_START,
     H_TABLES,
     H_TEND,
+    H_TILE,
     H_TILES,
     LEAF,
     LEAST,
@@ -68,6 +75,7 @@ from tidings.matching.state import (
     MAX_COLUMNS,
     MAX_CUTS,
     MAX_LOCAL,
+    MERGE,
     N_ATTRIBUTE,
     N_BOUND,
     N_KIND,
@@ -98,6 +106,7 @@ from tidings.matching.state import (
     SIGNATURE,
     SIZE_CLASSES,
     SPARE_WORDS,
+    SPLIT,
     T_ATTRIBUTE,
     T_BASE,
     T_CAPACITY,
@@ -588,9 +597,13 @@ def choose_cuts(
     return chosen, distinct
 
 
-@part
+@kernel
 def build(s: State, tile: Number, count: Number) -> None:
-    """Make the tile anew from the boxes in scratch, with cuts and rows that fit them."""
+    """Make the tile anew from the boxes in scratch, or with -1 from its own, with cuts and rows that fit
+    them.
+    """
+    if count < 0:
+        count = gather(s, tile, I0)
     let_go(s, tile)
     columns = I0
     if count > BARE:
@@ -940,9 +953,13 @@ def side_cost(s: State, distinct: Number, side: Number, count: Number) -> Number
     return count * chance * (1.5 + reads)
 
 
-@part
-def split(s: State, tile: Number) -> None:
-    """Divide a full tile in two by the split that is guessed to save most."""
+@kernel
+def split(s: State, tile: Number) -> Number:
+    """Divide a full tile in two by the split that is guessed to save most; how many boxes it keeps.
+
+    Those are left in scratch, the ones of the new tile (H_OTHER, H_MOVED) in `ordinals`; both wait for
+    `build`.
+    """
     count = gather(s, tile, I0)
     distinct = survey(s, count)
     best_cost = 1e300
@@ -1044,69 +1061,69 @@ def split(s: State, tile: Number) -> None:
             s.scratch[S_BOXES + kept] = box
             kept += 1
         else:
-            s.scratch[S_OTHER + moved] = box
+            s.ordinals[O_TODO + moved] = np.uint64(box)
             moved += 1
-    # `build` uses the place of the other half for its own ends.
-    for i in range(moved):
-        s.ordinals[O_TODO + i] = np.uint64(s.scratch[S_OTHER + i])
-    build(s, tile, kept)
-    for i in range(moved):
-        s.scratch[S_BOXES + i] = np.int64(s.ordinals[O_TODO + i])
-    build(s, other_tile, moved)
+    s.head[H_OTHER] = other_tile
+    s.head[H_MOVED] = moved
+    return kept
 
 
 @part
-def put(s: State, box: Number) -> Number:
-    """Put a box into the tile that its constraints lead to; the effort, in boxes moved."""
+def entrance_of(s: State, box: Number) -> Number:
+    """The attribute by which a box is entered.
+
+    A narrow one; of those about as narrow the first, so that boxes that constrain the same attributes come
+    together.
+    """
     start = np.int64(s.boxes[box, B_OFFSET])
     stop = start + s.boxes[box, B_LENGTH]
     best = 2.0
     for c in range(start, stop):
         head = np.int64(s.constraint_attribute[c])
-        least, greatest = s.constraint_least[c], s.constraint_greatest[c]
-        attribute = head >> 1
-        if least <= greatest:
-            even = s.attributes[attribute, A_SEEN] & 1 == 0
-            if (even and least > U0) or greatest == ALL:
-                sample(s, attribute, least)
-            else:
-                sample(s, attribute, greatest)
         if head & 1 == 0:
-            best = min(best, share(s, attribute, least, greatest))
-    # Boxes enter by a narrow constraint; of those about as narrow by the first, so that boxes that constrain
-    # the same attributes come together.
-    entrance = I0
+            best = min(best, share(s, head >> 1, s.constraint_least[c], s.constraint_greatest[c]))
     for c in range(start, stop):
         head = np.int64(s.constraint_attribute[c])
-        if head & 1 == 0 and (entrance == 0 or head >> 1 < entrance):
+        if head & 1 == 0:
             if share(s, head >> 1, s.constraint_least[c], s.constraint_greatest[c]) <= ALIKE * best:
-                entrance = head >> 1
-    effort = 1
+                return head >> 1
+    return I0
+
+
+@part
+def put(s: State, box: Number) -> Number:
+    """Put a box into the tile that its constraints lead to; or what must be done first, with H_TILE."""
+    entrance = entrance_of(s, box)
     if s.attributes[entrance, A_COUNT] == 0:
         root = new_node(s)
         s.nodes[root, N_PARENT] = U0
         s.attributes[entrance, A_ROOT] = root
-        s.scratch[S_BOXES] = box
-        tile = new_tile(s, entrance, root)
-        build(s, tile, I1)
-        return effort
+        s.head[H_TILE] = new_tile(s, entrance, root)
+        return BUILD
     node = s.attributes[entrance, A_ROOT]
-    while True:
-        while s.nodes[node, N_KIND] != np.uint64(LEAF):
-            node = np.int64(s.nodes[node, N_LEFT] if goes_left(s, node, box) else s.nodes[node, N_RIGHT])
-        tile = np.int64(s.nodes[node, N_LEFT])
-        used, live = s.tiles[tile, T_COUNT], s.tiles[tile, T_LIVE]
-        if used == TILE and live * 8 > TILE * 7:
-            split(s, tile)
-            effort += 1000
-            continue
-        if used == s.tiles[tile, T_CAPACITY] or (
-            s.tiles[tile, T_FRESH] >= max(BARE, used // 3) and (used > BARE or s.tiles[tile, T_COLUMNS])
-        ):
-            build(s, tile, gather(s, tile, I0))
-            effort += live
-        insert(s, tile, box)
-        return effort
+    while s.nodes[node, N_KIND] != np.uint64(LEAF):
+        node = np.int64(s.nodes[node, N_LEFT] if goes_left(s, node, box) else s.nodes[node, N_RIGHT])
+    tile = np.int64(s.nodes[node, N_LEFT])
+    s.head[H_TILE] = tile
+    used, live = s.tiles[tile, T_COUNT], s.tiles[tile, T_LIVE]
+    if used == TILE and live * 8 > TILE * 7:
+        s.head[H_BUDGET] -= 1000
+        return SPLIT
+    if used == s.tiles[tile, T_CAPACITY] or (
+        s.tiles[tile, T_FRESH] >= max(BARE, used // 3) and (used > BARE or s.tiles[tile, T_COLUMNS])
+    ):
+        s.head[H_BUDGET] -= live
+        return BUILD
+    insert(s, tile, box)
+    start = np.int64(s.boxes[box, B_OFFSET])
+    for c in range(start, start + s.boxes[box, B_LENGTH]):
+        attribute = np.int64(s.constraint_attribute[c] >> 1)
+        least, greatest = s.constraint_least[c], s.constraint_greatest[c]
+        if least <= greatest:
+            even = s.attributes[attribute, A_SEEN] & 1 == 0
+            sample(s, attribute, least if (even and least > U0) or greatest == ALL else greatest)
+    s.head[H_BUDGET] -= 1
+    return DONE
 
 
 # --- what the index calls
@@ -1140,19 +1157,17 @@ def collapse(s: State, tile: Number) -> None:
 
 @part
 def tidy(s: State, tile: Number) -> Number:
-    """Make a tile anew that lost many boxes (with its neighbour if both are small), or got some; the effort.
+    """What should be done with a tile that lost many boxes, or got some; with H_TILE, and H_MOVED for MERGE.
 
     The ends of new boxes need not be among the cuts, and what survives in such buckets must be tried one by
     one.
     """
     live = s.tiles[tile, T_LIVE]
+    s.head[H_TILE] = tile
     if s.tiles[tile, T_ATTRIBUTE] < 0 or live == 0:
-        return I0
+        return DONE
     if s.tiles[tile, T_COUNT] < 2 * live + 16:
-        if live > BARE and s.tiles[tile, T_FRESH] * 64 >= live:
-            build(s, tile, gather(s, tile, I0))
-            return live
-        return I0
+        return BUILD if live > BARE and s.tiles[tile, T_FRESH] * 64 >= live else DONE
     node = s.tiles[tile, T_NODE]
     if s.nodes[node, N_PARENT] != U0:
         parent = np.int64(s.nodes[node, N_PARENT]) - 1
@@ -1165,18 +1180,18 @@ def tidy(s: State, tile: Number) -> Number:
                 count = gather(s, tile, I0)
                 count += gather(s, other, count)
                 collapse(s, other)
-                build(s, tile, count)
-                return count
-    build(s, tile, gather(s, tile, I0))
-    return live
+                s.head[H_MOVED] = count
+                return MERGE
+    return BUILD
 
 
 @kernel
-def advance(s: State, gone: Array, count: Number, budget: Number, polish: Number) -> Number:
+def advance(s: State, gone: Array, count: Number, polish: Number) -> Number:
     """Take the first `count` boxes in `gone` out, put those in the queue into tiles, look after some tiles.
 
-    The budget is in boxes moved; `polish` is how much of it may go into looking after tiles. Answers 0 when
-    the queue is empty, 1 when the budget is spent, 2 when the arena must grow first.
+    H_BUDGET says how many boxes may be moved, `polish` how many of them in tiles that are only looked after.
+    Answers what must be done before it is called again, or DONE. (That the caller does it keeps the kernels
+    apart: each would otherwise be compiled into all that need it.)
     """
     for i in range(count):
         box = np.int64(gone[i])
@@ -1191,35 +1206,36 @@ def advance(s: State, gone: Array, count: Number, budget: Number, polish: Number
         if s.tiles[tile, T_LIVE] == 0:
             collapse(s, tile)
     while s.head[H_QUEUE_START] < s.head[H_QUEUE_END]:
-        if budget <= 0:
-            return 1
+        if s.head[H_BUDGET] <= 0:
+            return DONE
         box = np.int64(s.queue[s.head[H_QUEUE_START]])
         if box >= 0:
             # The list of a group can be longer than the largest block: it counts too.
-            start = np.int64(s.boxes[box, B_OFFSET])
-            longest = s.attributes[0, A_CAPACITY]
-            for c in range(start, start + s.boxes[box, B_LENGTH]):
-                longest = max(longest, s.attributes[s.constraint_attribute[c] >> 1, A_CAPACITY])
+            longest = s.attributes[entrance_of(s, box), A_CAPACITY]
             if s.head[H_BUMP] + SPARE_WORDS + longest * 2 * ENTRY > len(s.memory):
-                return 2
-            budget -= put(s, box)
+                return GROW
+            wanted = put(s, box)
+            if wanted != DONE:
+                return wanted
         s.head[H_QUEUE_START] += 1
     s.head[H_QUEUE_START] = 0
     s.head[H_QUEUE_END] = 0
+    s.head[H_BUDGET] = min(s.head[H_BUDGET], polish)
     # Tiles are looked at in turn: those that lost many boxes shrink, those with many new ones get rows that
-    # fit them.
-    budget = min(budget, polish)
+    # fit.
     tiles = s.head[H_TILES]
-    looked = 0
-    while looked < tiles and budget > 0 and s.head[H_BUMP] + SPARE_WORDS <= len(s.memory):
+    while s.head[H_LOOKED] < tiles and s.head[H_BUDGET] > 0:
+        if s.head[H_BUMP] + SPARE_WORDS > len(s.memory):
+            return GROW
         tile = s.head[H_TEND] % tiles
         s.head[H_TEND] = tile + 1
-        looked += 1
-        budget -= 1
-        if s.tiles[tile, T_ATTRIBUTE] >= 0:
-            budget -= tidy(s, tile)
-    s.head[H_LOOKED] += looked
-    return 0
+        s.head[H_LOOKED] += 1
+        s.head[H_BUDGET] -= 1
+        wanted = tidy(s, tile)
+        if wanted != DONE:
+            s.head[H_BUDGET] -= s.tiles[tile, T_LIVE]
+            return wanted
+    return DONE
 
 
 @part

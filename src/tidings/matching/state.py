@@ -69,8 +69,11 @@ ANY_ATTRIBUTE: Final = 0
 (B_OFFSET, B_LENGTH, B_OWNER, B_NEXT, B_TILE, B_SLOT) = range(6)
 # counters
 (H_BUMP, H_TILES, H_FREE_TILE, H_NODES, H_FREE_NODE) = range(5)
-(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS, H_TABLES, H_FREE_TABLE, H_LOOKED) = range(5, 13)
-H_CLASSES: Final = 16
+(H_QUEUE_START, H_QUEUE_END, H_EPOCH, H_TEND, H_BITS, H_TABLES, H_FREE_TABLE) = range(5, 12)
+(H_LOOKED, H_BUDGET, H_TILE, H_OTHER, H_MOVED) = range(12, 17)
+# what the kernel `advance` asks for
+(DONE, GROW, BUILD, SPLIT, MERGE) = range(5)
+H_CLASSES: Final = 32
 """The first of the heads of the arena's free lists."""
 
 AHEAD: Final = 16

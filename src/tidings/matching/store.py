@@ -23,22 +23,32 @@ from tidings.matching.state import (
     B_OWNER,
     B_SLOT,
     B_TILE,
+    BUILD,
+    DONE,
     H_BITS,
+    H_BUDGET,
     H_BUMP,
     H_EPOCH,
     H_FREE_NODE,
     H_FREE_TABLE,
     H_FREE_TILE,
     H_LOOKED,
+    H_MOVED,
     H_NODES,
+    H_OTHER,
     H_QUEUE_END,
     H_QUEUE_START,
     H_TABLES,
+    H_TILE,
     H_TILES,
+    MERGE,
+    O_TODO,
     ORDINAL_ROWS,
+    S_BOXES,
     S_CANDIDATES,
     SAMPLES,
     SPARE_WORDS,
+    SPLIT,
     Array,
     Memory,
     State,
@@ -212,25 +222,42 @@ class Store:
 
     def _advance(self, kernels: ModuleType, gone: Array, effort: int, polish: int) -> None:
         head = self._head.array
-        # What one call can make, at the worst: a tile per box, two nodes each, a table per column and tile.
+        # What can be made, at the worst: a tile per box, two nodes each; and a table per column of a tile at
+        # a time.
         boxes = min(int(head[H_QUEUE_END] - head[H_QUEUE_START]), effort) + effort // 512 + 16
         count = len(gone)
+        head[H_BUDGET] = effort
         while True:
             tiles = int(head[H_TILES]) + boxes
             self._need(
                 (self._tiles, tiles),
                 (self._nodes, int(head[H_NODES]) + 2 * boxes),
-                (self._tables, int(head[H_TABLES]) + effort + 64),
-                (self._places, int(head[H_TABLES]) + effort + 64),
+                (self._tables, int(head[H_TABLES]) + 64),
+                (self._places, int(head[H_TABLES]) + 64),
                 # An event may enter every tile.
                 (self._scratch, S_CANDIDATES + tiles + 64),
                 (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
             )
-            if kernels.advance(self.state, gone, count, effort, polish) != NO_ROOM:
+            state = self.state
+            wanted = kernels.advance(state, gone, count, polish)
+            if wanted == DONE:
                 return
             count = 0
-            self._need((self._memory, 2 * len(self._memory.array)))
-            head = self._head.array
+            head = state.head
+            tile = int(head[H_TILE])
+            if wanted == BUILD:
+                kernels.build(state, tile, -1)
+            elif wanted == MERGE:
+                kernels.build(state, tile, int(head[H_MOVED]))
+            elif wanted == SPLIT:
+                kernels.build(state, tile, kernels.split(state, tile))
+                moved = int(head[H_MOVED])
+                state.scratch[S_BOXES : S_BOXES + moved] = state.ordinals[O_TODO : O_TODO + moved]
+                kernels.build(state, int(head[H_OTHER]), moved)
+            else:
+                del state, head
+                self._need((self._memory, 2 * len(self._memory.array)))
+                head = self._head.array
 
     def _free(self, gone: Array) -> None:
         """Let the places of boxes that went be taken by others."""
@@ -415,12 +442,11 @@ class Store:
             64,
         )
         self.work(kernels, STEP)
+        kernels.build(self.state, 0, -1)
+        kernels.split(self.state, 0)
         self.remove(0)
         self.settle(kernels)
 
-
-NO_ROOM = 2
-"""What the kernel `place` says when the arena must grow first."""
 
 _SIGN = np.uint64(1 << 63)
 _ALL = np.uint64((1 << 64) - 1)
