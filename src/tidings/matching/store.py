@@ -109,6 +109,8 @@ class Store:
         self._leasts: list[int] = []
         self._greatests: list[int] = []
         self._gone: list[int] = []
+        # Whether the kernels have nothing left to do.
+        self._calm = False
 
     def _state(self) -> State:
         return State(
@@ -200,6 +202,8 @@ class Store:
         """Write what came and went to the arrays, and let the kernels move some boxes."""
         if self.fresh or self._gone:
             self._head.array[H_LOOKED] = 0
+        elif kernels is None or self._calm:
+            return
         if self.fresh:
             self._write()
         gone = np.array(self._gone, dtype=np.int32)
@@ -210,9 +214,10 @@ class Store:
                 boxes[gone, B_OWNER] = -1
                 self._shorten_queue()
                 self._free(gone)
-        elif len(gone) or self._head.array[H_QUEUE_END] or not self.settled:
+        else:
             self._advance(kernels, gone, effort, polish)
             self._free(gone)
+        self._calm = kernels is not None and self.settled
 
     @property
     def settled(self) -> bool:
