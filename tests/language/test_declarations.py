@@ -151,11 +151,29 @@ def test_items_of_a_key_and_missing_options_have_a_line() -> None:
     ]
 
 
+def test_a_bad_field_hides_no_other_fault() -> None:
+    faults = refused(
+        """\
+name = "a"
+kind = "gatherd"
+key = ["zz", "x"]
+tell_now = "y >"
+ends_when = "x = 1"
+[fields]
+x = { type = "int", domain = [5, 0] }
+y = { type = "int" }
+"""
+    )
+    assert [line for line, _ in faults] == [2, 3, 4, 7]
+    assert "zz" in faults[1][1]
+    assert "tell_now" in faults[2][1]
+
+
 def test_a_filter_points_at_its_character() -> None:
     (only,) = refused("ends_when = \"severity = 'high'\"\n" + EXAMPLE)
     assert only[0] == 1
     assert only[1].startswith("ends_when: ")
-    assert "(character " in only[1]
+    assert "(at character 12)" in only[1]
 
 
 # Each text gives option `x` a place; the lines are those of the places named.

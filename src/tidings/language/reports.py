@@ -25,7 +25,7 @@ from tidings.language.payloads import INT_MAX, INT_MIN, Encoding
 from tidings.language.topics import Topic, UnknownFields
 
 EXACT_MAX = 2.0**53
-"""Up to here every whole number is a double, so a writer that knows only doubles still says what it means."""
+"""Below this a double stands for one whole number; 2**53 + 1 is read as 2**53 already."""
 
 Fields = Mapping[str, object]
 """The filled fields of a report or an event, nested."""
@@ -203,7 +203,7 @@ def _int(value: object) -> int:
     if type(value) is int:
         if INT_MIN <= value <= INT_MAX:
             return value
-    elif isinstance(value, float) and value.is_integer() and -EXACT_MAX <= value <= EXACT_MAX:
+    elif isinstance(value, float) and value.is_integer() and -EXACT_MAX < value < EXACT_MAX:
         return int(value)
     raise ValueError(f"{shown(value)} is not an int of 64 bits")
 

@@ -44,6 +44,7 @@ def read_fields(table: Mapping[str, object], pattern: Pattern | None, faults: Fa
                 ("name",), f"name: the level '+{level}' and the field {folded[level.casefold()]!r} {_CASE}"
             )
         elif own is None:
+            folded[level.casefold()] = level
             fields[(level,)] = Field((level,), Type.STRING)
     return fields | declared
 

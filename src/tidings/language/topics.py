@@ -10,6 +10,7 @@ together.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -222,14 +223,16 @@ def examine(mapping: Mapping[str, object]) -> Topic | list[Fault]:
 
     found = len(faults)
     fields = read_fields(given.get("fields", {}), pattern, faults)
-    # To check a key or a filter against fields that could not be read would only repeat what is said already.
+    unread = {str(name) for fault in faults[found:] for name in fault.where[1:]}
     readable = {name for name in OPTIONS if name in given or name not in mapping}
-    fields_known = len(faults) == found and {"name", "fields"} <= readable
+    # Without a readable name the fields of its levels are not known, and a field that is missing may be one.
+    fields_known = {"name", "fields"} <= readable
     gathering = None
-    if kind is Kind.GATHERED:
-        if not fields and fields_known:
+    if kind is Kind.GATHERED or (kind is None and any(OPTIONS[name].gathered for name in given)):
+        if not fields and not unread and fields_known:
             faults.add((), "fields are missing; a gathered topic declares them under [fields]")
-        gathering = _read_gathering(given, readable, fields if fields_known and fields else None, faults)
+        declared = Declared(fields, unread) if fields_known and (fields or unread) else None
+        gathering = _read_gathering(given, readable, declared, faults)
     typed = kind is Kind.GATHERED or bool(mapping.get("fields"))
     unknown_fields = given.get("unknown_fields", UnknownFields.REFUSE if typed else UnknownFields.KEEP)
     if kind is Kind.GATHERED and unknown_fields is UnknownFields.KEEP:
@@ -357,8 +360,22 @@ _ALSO_CALLED = {"tm": "merge_after", "tr": "redundant_for", "w": "window", "topi
 # Reading what depends on more than one option.
 
 
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The fields that keys and filters are checked against."""
+
+    fields: Mapping[Path, Field]
+    """Those that could be read."""
+
+    unread: set[str]
+    """Names in those that could not. What mentions one is not checked: it would only repeat what is said."""
+
+    def mentions_unread(self, text: object) -> bool:
+        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(text)) for name in self.unread)
+
+
 def _read_gathering(
-    given: Mapping[str, Any], readable: set[str], fields: Mapping[Path, Field] | None, faults: Faults
+    given: Mapping[str, Any], readable: set[str], declared: Declared | None, faults: Faults
 ) -> Gathering:
     merge_after_us = given.get("merge_after", MERGE_AFTER_US)
     redundant_for_us = given.get("redundant_for", REDUNDANT_FOR_US)
@@ -399,14 +416,14 @@ def _read_gathering(
         faults.add((), "key is missing; a gathered topic names what says which event a report is about")
     key: tuple[Item, ...] = ()
     asked: dict[str, Filter | None] = {"ends_when": None, "tell_now": None}
-    if fields is not None:
-        key = tuple(_read_items(given.get("key", []), fields, faults))
+    if declared is not None:
+        key = tuple(_read_items(given.get("key", []), declared, faults))
         for name in asked:
-            if name in given:
+            if name in given and not declared.mentions_unread(given[name]):
                 try:
-                    asked[name] = filters.parse(given[name], fields)
+                    asked[name] = filters.parse(given[name], declared.fields)
                 except FilterError as error:
-                    faults.add((name,), f"{name}: {error.reason} (character {error.start + 1})")
+                    faults.add((name,), f"{name}: {error.reason}")
     return Gathering(
         key=key,
         merge_after_us=merge_after_us,
@@ -423,9 +440,12 @@ def _read_gathering(
     )
 
 
-def _read_items(written: list[object], fields: Mapping[Path, Field], faults: Faults) -> Iterator[Item]:
+def _read_items(written: list[object], declared: Declared, faults: Faults) -> Iterator[Item]:
     seen: set[str] = set()
+    fields = declared.fields
     for at, text in enumerate(written):
+        if declared.mentions_unread(text):
+            continue
         try:
             item = parse_item(_read_string(text), fields)
         except ValueError as error:
