@@ -35,7 +35,7 @@ class FilterError(InputError):
     """
 
     def __init__(self, reason: str, text: str = "", start: int = 0, end: int | None = None) -> None:
-        self.reason = reason
+        self.reason = reason = "".join(c if c.isprintable() else "�" for c in reason)
         """What is wrong and what was expected, in one line."""
         self.text = text
         """The filter as it was given; empty when it is too long to be shown."""
@@ -53,7 +53,8 @@ class FilterError(InputError):
         line = self.text[line_start : line_end if line_end >= 0 else len(self.text)]
         # Long lines are cut around the place, so that the caret stays in sight.
         cut = max(0, self.start - line_start - 60)
-        shown = line[cut : cut + 120]
+        # One column for each character, or the caret would be elsewhere.
+        shown = "".join(c if c.isprintable() else " " for c in line[cut : cut + 120])
         at = self.start - line_start - cut
         width = max(1, min(self.end - self.start, len(shown) - at))
         return f"{self.reason}\n  {shown}\n  {' ' * at}{'^' * width}"

@@ -172,6 +172,16 @@ def test_covers_by_value(a: str, unknown_a: Unknown, b: str, unknown_b: Unknown,
     assert covers((parse(a, WORLD), unknown_a), (parse(b, WORLD), unknown_b)) is covered
 
 
+def test_filters_of_other_types_are_compared_with_care() -> None:
+    whole, any_number = parse("i <= 3", WORLD), parse("i < 4")
+    fraction = parse("i < 4", {("i",): Field(("i",), Type.FLOAT)})
+    assert whole != fraction
+    assert not covers((whole, WAIT), (any_number, WAIT)), "3.5 is below 4"
+    assert not covers((whole, WAIT), (fraction, WAIT))
+    assert covers((any_number, WAIT), (whole, WAIT))
+    assert merge(whole, any_number) is None
+
+
 def test_merge_joins_what_touches() -> None:
     merged = merge(parse("i BETWEEN 1 AND 3 AND b", WORLD), parse("i BETWEEN 4 AND 7 AND b", WORLD))
     assert merged is not None

@@ -27,8 +27,11 @@ def covers(a: Asked, b: Asked) -> bool:
     >>> covers((parse("severity >= 3"), wait), (parse("severity = 4 AND fire"), wait))
     True
     """
+    narrow = b[0].boxes(b[1])
+    if narrow and not _comparable(a[0], b[0]):
+        return False
     wide = a[0].boxes(a[1])
-    return all(any(_inside(box, cover) for cover in wide) for box in b[0].boxes(b[1]))
+    return all(any(_inside(box, cover) for cover in wide) for box in narrow)
 
 
 def overlaps(a: Asked, b: Asked) -> bool:
@@ -37,11 +40,21 @@ def overlaps(a: Asked, b: Asked) -> bool:
 
 
 def merge(a: Filter, b: Filter) -> Filter | None:
-    """The filter that takes what a or b takes and nothing else; None where it would be beyond the limits."""
+    """The filter that takes what a or b takes and nothing else.
+
+    None where it would be beyond the limits, or where the two take a field for different types.
+    """
+    if not _comparable(a, b) or not _comparable(b, a):
+        return None
     try:
         return either(a, b)
     except FilterTooCostly:
         return None
+
+
+def _comparable(a: Filter, b: Filter) -> bool:
+    """Whether a knows all values that a field has in b: those of its own type only, where it declares one."""
+    return all(type_ is None or b.types.get(path, type_) is type_ for path, type_ in a.types.items())
 
 
 def _inside(box: Box, cover: Box) -> bool:

@@ -181,7 +181,7 @@ INTS = Axis("int", -(2**63), 2**63 - 1, _after_whole)
 DOUBLES = Axis("float", -math.nextafter(math.inf, 0), math.nextafter(math.inf, 0), _after_double)
 """The values of a declared float: the finite 64-bit ones."""
 
-NUMBERS = Axis("number", None, None, _after_number)
+NUMBERS = Axis("number", DOUBLES.least, DOUBLES.greatest, _after_number)
 """The numbers of an undeclared field: whole ones and floats, compared exactly."""
 
 STRINGS = Axis("string", "", None, _after_string)

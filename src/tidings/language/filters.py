@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidings.errors import FilterTooCostly
-from tidings.language.fields import Field, Path
+from tidings.language.fields import Field, Path, Type
 from tidings.language.grammar import read
 from tidings.language.limits import DEFAULT, Limits
 from tidings.language.normal import Conjunction, normal
@@ -62,11 +62,12 @@ class Filter:
     def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:
         """Whether a subscriber gets the event."""
         verdict = self.tree.verdict(event)
-        return unknown is Unknown.ASSUME if verdict is None else verdict
+        # By name, so that "assume" will do as well as Unknown.ASSUME.
+        return Unknown(unknown) is Unknown.ASSUME if verdict is None else verdict
 
     def boxes(self, unknown: Unknown) -> tuple[Box, ...]:
         """The events that match, as a union of boxes; none where nothing can match."""
-        return self._waiting if unknown is Unknown.WAIT else self._assuming
+        return self._waiting if Unknown(unknown) is Unknown.WAIT else self._assuming
 
     @cached_property
     def _waiting(self) -> tuple[Box, ...]:
@@ -84,7 +85,12 @@ class Filter:
     @cached_property
     def paths(self) -> tuple[Path, ...]:
         """The fields that it looks at, sorted."""
-        return tuple(sorted({term.field.path for term in terms(self.tree)}))
+        return tuple(sorted(self.types))
+
+    @cached_property
+    def types(self) -> dict[Path, Type | None]:
+        """The declared types of these fields; None for one that is not declared."""
+        return {term.field.path: term.field.type for term in terms(self.tree)}
 
     @cached_property
     def cost(self) -> Cost:
@@ -133,6 +139,11 @@ def _filter(source: str, tree: Node, limits: Limits) -> Filter:
         raise FilterTooCostly(
             f"in normal form the filter has {made.cost.constraints} terms; the limit is {limits.terms}; "
             "split it into several subscriptions"
+        )
+    if made.cost.points > limits.points:
+        raise FilterTooCostly(
+            f"in normal form the filter has {made.cost.points} bounds and values; "
+            f"the limit is {limits.points}; split it into several subscriptions"
         )
     # Only a filter of many parts can be longer in normal form than the limit; the others need no text yet.
     if len(made.disjuncts) * max(len(source), 64) > limits.text // 4 and len(made.text) > limits.text:

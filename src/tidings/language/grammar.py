@@ -1,14 +1,13 @@
 """Filter text to tree, by sqlglot's Spark dialect, keeping only what the filter language has.
 
-sqlglot reads all of Spark SQL and forgives much. What is let through here is a short list; the rest is
-refused by name, with its place. The rules for literals are those under which Spark, given the same text, says
-the same of every row; where Spark's rule would surprise, the text is refused (docs/design/0004-filters.md has
-the list and the reasons).
+sqlglot reads all of Spark SQL. What is let through here, and in `tokens` before it, is a short list; the rest
+is refused by name, with its place. The rules for literals are those under which Spark, given the same text,
+says the same of every row; where Spark's rule would surprise, the text is refused
+(docs/design/0004-filters.md has the list and the reasons).
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,18 +17,18 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.errors import ParseError
+from sqlglot.tokenizer_core import Token
 
 from tidings.errors import FilterError, FilterTooCostly
 from tidings.language import timestamps
-from tidings.language.cuts import EXACT_INT_MAX
-from tidings.language.fields import IDENTIFIER, Field, Path, Type, path_text
+from tidings.language.cuts import DOUBLES, EXACT_INT_MAX, INTS
+from tidings.language.fields import Field, Path, Type, path_text
 from tidings.language.like import BadPattern
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS, Limits
-from tidings.language.regions import Kind
+from tidings.language.regions import TYPES, Kind
+from tidings.language.tokens import EXPECTED, refusal, tokens_of
 from tidings.language.tree import (
-    AXES,
     Always,
     And,
     Comparison,
@@ -43,8 +42,6 @@ from tidings.language.tree import (
     like_parts,
 )
 
-EXPECTED = "expected a comparison such as severity >= 3, BETWEEN, IN, LIKE or IS [NOT] NULL"
-
 RELATIONS: dict[type[exp.Expr], tuple[str, str]] = {
     exp.EQ: ("=", "="),
     exp.NEQ: ("<>", "<>"),
@@ -56,31 +53,18 @@ RELATIONS: dict[type[exp.Expr], tuple[str, str]] = {
 """Each relation, and the same seen from the other side."""
 
 REFUSED: dict[type[exp.Expr], str] = {
-    exp.RegexpLike: "regular expressions are not part of the language; use LIKE",
-    exp.ILike: "ILIKE is not part of the language; use LIKE",
-    exp.NullSafeEQ: "<=> is not part of the language; write = together with IS NULL",
-    exp.NullSafeNEQ: "IS DISTINCT FROM is not part of the language; write <> together with IS NULL",
-    exp.Alias: "a name after a finished condition; join conditions with AND or OR",
-    exp.Case: "CASE is not part of the language; use AND and OR",
-    exp.Bracket: "brackets are not part of the language; nested fields are written with dots: place.city",
-    exp.Placeholder: "parameters are not part of the language; write the value itself",
-    exp.Parameter: "parameters are not part of the language; write the value itself",
-    exp.Subquery: "a filter looks at one event; queries are not part of the language",
-    exp.Select: "a filter looks at one event; queries are not part of the language",
-    exp.Block: "a filter is one condition; `;` is not part of the language",
-    exp.Cast: "casts and typed literals other than TIMESTAMP '…' and DATE '…' are not part of the language",
-    exp.Func: "functions are not part of the language; a field with such a name is written in `backticks`",
+    **dict.fromkeys(RELATIONS, "comparisons do not chain; join them with AND"),
     exp.Binary: "arithmetic is not part of the language; compare a field with a literal",
-    exp.RawString: "raw strings are not part of the language; write the string in plain quotes",
-    exp.HexString: "hexadecimal literals are not part of the language; write the number in decimal",
 }
 """What people try, with the way out; anything else is refused as not part of the language."""
 
-ESCAPES = frozenset("\\'\"ntr%_")
-"""The backslash escapes on which Spark and sqlglot agree and that anyone needs."""
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?(Z|[+-]\d\d:\d\d)?)?)?", re.ASCII)
+"""The forms of a time that Spark reads as we do.
 
-TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", re.ASCII)
-"""The forms of a time that Spark reads as we do; it drops digits beyond the sixth, where a payload rounds."""
+It drops digits beyond the sixth, where a payload rounds, and knows no offset without seconds.
+"""
+
+GREATEST_DOUBLE = Decimal(DOUBLES.greatest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,96 +98,19 @@ class _Reader:
         self.patterns = 0
 
     def read(self) -> Node:
-        tokens = self._tokens()
+        tokens = tokens_of(self.text, self.limits)
         try:
-            parsed = Spark().parser().parse(tokens, self.text)
+            # As a condition, not as a statement, where a first word may be a command.
+            (parsed,) = Spark().parser().parse_into(exp.Condition, tokens, self.text)
         except ParseError as error:
             raise self._refusal_at(*self._place_of(error, tokens), self._expected(error)) from None
         except RecursionError:
             raise FilterTooCostly(
                 f"the filter is nested too deeply; the limit is {self.limits.depth}", self.text
             ) from None
-        if len(parsed) != 1 or parsed[0] is None:
-            raise self._refusal_at(0, len(self.text), f"a filter is one condition; {EXPECTED}")
-        return self._node(parsed[0])
-
-    # What can be seen from the tokens alone, before the parser spends time on them.
-
-    def _tokens(self) -> list[Token]:
-        place = re.search("[\0\ud800-\udfff]", self.text)
-        if place:
-            raise self._refusal_at(
-                place.start(), place.end(), "a NUL or half of a surrogate pair; neither can be in a filter"
-            )
-        try:
-            tokens: list[Token] = Spark().tokenize(self.text)
-        except TokenError:
-            start, quote = self._open_quote()
-            raise self._refusal_at(start, len(self.text), f"this {quote} is never closed") from None
-        if not tokens:
-            raise FilterError(f"the filter is empty; {EXPECTED}", self.text)
-        depth = nots = 0
-        before: Token | None = None
-        for token in tokens:
-            if token.comments:
-                raise self._refusal_at(token.start, token.end + 1, "comments are not part of the language")
-            if token.token_type is TokenType.L_PAREN:
-                depth += 1 + nots
-                nots = 0
-            elif token.token_type is TokenType.R_PAREN:
-                depth -= 1
-                nots = 0
-            elif token.token_type is TokenType.NOT:
-                nots += 1
-            else:
-                nots = 0
-            if depth + nots > self.limits.depth:
-                raise FilterTooCostly(
-                    f"the filter is nested too deeply here; the limit is {self.limits.depth}",
-                    self.text,
-                    token.start,
-                    token.end + 1,
-                )
-            if token.token_type is TokenType.STRING:
-                self._check_string(token, before)
-            before = token
-        return tokens
-
-    def _check_string(self, token: Token, before: Token | None) -> None:
-        if before is not None and before.token_type is TokenType.STRING:
-            raise self._refusal_at(
-                before.start,
-                token.end + 1,
-                "two strings side by side; a quote within a string is written \\'",
-            )
-        written = self.text[token.start : token.end + 1]
-        at = written.find("\\")
-        while at >= 0:
-            if written[at + 1] not in ESCAPES:
-                start = token.start + at
-                raise self._refusal_at(
-                    start,
-                    start + 2,
-                    "in a string, \\ stands before one of \\ ' \" n t r % _; write \\\\ for \\",
-                )
-            at = written.find("\\", at + 2)
-
-    def _open_quote(self) -> tuple[int, str]:
-        """Where the quote or comment that is never closed begins."""
-        quote, start, at = "", 0, 0
-        while at < len(self.text):
-            c = self.text[at]
-            if quote:
-                if c == "\\" and quote != "`":
-                    at += 1
-                elif c == quote:
-                    quote = ""
-            elif c in "'\"`":
-                quote, start = c, at
-            elif self.text.startswith("/*", at):
-                return at, "comment"
-            at += 1
-        return (start, quote) if quote else (0, "text")
+        if parsed is None:
+            raise self._refusal_at(0, len(self.text), f"this is not a condition; {EXPECTED}")
+        return self._node(parsed)
 
     # From sqlglot's tree to ours.
 
@@ -237,7 +144,7 @@ class _Reader:
         field = self._field(node)
         if field.type not in (None, Type.BOOL):
             raise self._refusal(
-                node, f"{path_text(field.path)} is {_a(field.type)}, not a condition; {EXPECTED}"
+                node, f"{_shown(field.path)} is {_a(field.type)}, not a condition; {EXPECTED}"
             )
         return Comparison(field, "=", Kind.BOOL, True)
 
@@ -261,8 +168,6 @@ class _Reader:
         return Comparison(field, relation, kind, value)
 
     def _between(self, node: exp.Between) -> Node:
-        if node.args.get("symmetric"):
-            raise self._refusal(node, "BETWEEN SYMMETRIC is not part of the language; order the bounds")
         if not _is_field(_plain(node.this)):
             raise self._refusal(node.this, "BETWEEN is asked of a field")
         column = _plain(node.this)
@@ -311,8 +216,10 @@ class _Reader:
             if not isinstance(given, exp.Literal) or not given.is_string or len(given.this) != 1:
                 raise self._refusal(given, "ESCAPE takes one character in quotes")
             escape = given.this
-            if escape in "%_":
-                raise self._refusal(given, "% and _ are what is escaped; choose another character")
+            if escape in "%_" or escape > "\uffff":
+                raise self._refusal(
+                    given, "% and _ are what is escaped, and Spark takes what is beyond U+FFFF for two"
+                )
         if not isinstance(like, exp.Like):
             raise self._refusal(node)
         column, pattern = _plain(like.this), _plain(like.expression)
@@ -322,7 +229,7 @@ class _Reader:
             raise self._refusal(pattern, "LIKE takes one pattern in quotes")
         field = self._field(column)
         if field.type not in (None, Type.STRING):
-            raise self._refusal(column, f"{path_text(field.path)} is {_a(field.type)}; LIKE is for strings")
+            raise self._refusal(column, f"{_shown(field.path)} is {_a(field.type)}; LIKE is for strings")
         self.patterns += 1
         if self.patterns > self.limits.patterns:
             raise FilterTooCostly(
@@ -357,11 +264,6 @@ class _Reader:
         names = _names(node)
         if names is None:
             raise self._refusal(node)
-        for name in names:
-            if not name.args.get("quoted") and not IDENTIFIER.fullmatch(name.this):
-                raise self._refusal(
-                    name, f"a name such as {name.this} is written in backticks: `{name.this}`"
-                )
         path = tuple(name.this for name in names)
         if len(path) > self.limits.path:
             raise FilterTooCostly(
@@ -379,17 +281,17 @@ class _Reader:
             if not null_only:
                 raise self._refusal(
                     node,
-                    f"{path_text(path)} holds a list (conflict = union); only IS [NOT] NULL can be asked",
+                    f"{_shown(path)} holds a list (conflict = union); only IS [NOT] NULL can be asked",
                 )
             return Operand(path, None)
         return Operand(path, field.type)
 
     def _undeclared(self, path: Path, fields: Mapping[Path, Field]) -> str:
-        members = [path_text(known) for known in fields if known[: len(path)] == path]
+        members = [_shown(known) for known in fields if known[: len(path)] == path]
         if members:
-            return f"{path_text(path)} is an object; its fields: {', '.join(members[:8])}"
-        asked = path_text(path)
-        declared = [path_text(known) for known in fields]
+            return f"{_shown(path)} is an object; its fields: {', '.join(members[:8])}"
+        asked = _shown(path)
+        declared = [_shown(known) for known in fields]
         # Names are case sensitive, which is worth a guess of its own: difflib finds SEVERITY unlike severity.
         near = [name for name in declared if name.lower() == asked.lower()]
         near += [name for name in get_close_matches(asked, declared, n=3, cutoff=0.5) if name not in near]
@@ -407,11 +309,11 @@ class _Reader:
         kind, value = self._value(node)
         if field.type is Type.TIMESTAMP and kind is Kind.STRING and plain_time:
             kind, value = Kind.TIMESTAMP, self._time(node, value)
-        if field.type is not None and kind is not AXES[field.type][0]:
+        if field.type is not None and kind is not TYPES[field.type]:
             way_out = ", written TIMESTAMP '2026-11-01 00:00:00'" if field.type is Type.TIMESTAMP else ""
             raise self._refusal(
                 node,
-                f"{path_text(field.path)} is {_a(field.type)}; expected {_a(field.type)} literal{way_out}",
+                f"{_shown(field.path)} is {_a(field.type)}; expected {_a(field.type)} literal{way_out}",
             )
         if isinstance(value, Number):
             return kind, self._fitting(field, node, value)
@@ -448,10 +350,10 @@ class _Reader:
         if not re.fullmatch(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,4})?", written, re.ASCII):
             raise self._refusal(node, "a number is written 12, 1.5 or 1.5e3")
         if exponent:
-            value = float(written)
-            if math.isinf(value) or (value == 0 and float(mantissa) != 0) or len(mantissa) > 40:
+            exact = Decimal(written)
+            if exact > GREATEST_DOUBLE or (float(written) == 0 and exact != 0) or len(mantissa) > 40:
                 raise self._refusal(node, "a number with exponent must be one that a 64-bit float holds")
-            return Number(sign * Decimal(written), True)
+            return Number(sign * exact, True)
         if len(whole.lstrip("0")) > WHOLE_DIGITS or len(fraction) > FRACTION_DIGITS:
             raise self._refusal(
                 node,
@@ -463,20 +365,23 @@ class _Reader:
         """A number for the axis of its field, or a refusal where Spark would compare something else."""
         exact = number.exact
         whole = exact == exact.to_integral_value()
+        # `or` makes a negative zero positive; the two are equal.
+        double = float(exact) or 0.0
+        if field.type is Type.FLOAT:
+            return double
+        if not number.double and not INTS.least <= exact <= INTS.greatest:
+            # Spark then knows the answer for every int, and gives it for a missing one too.
+            way_out = "" if field.type is Type.INT else "; write it with an exponent, as 1e19"
+            raise self._refusal(node, f"no int of 64 bits reaches this number{way_out}")
         if field.type is Type.INT:
             if number.double and abs(exact) >= EXACT_INT_MAX:
                 # Spark compares as DOUBLE then, where neighbouring large ints are equal.
                 raise self._refusal(node, "on an int field, write a number of this size without exponent")
             return int(exact) if whole else exact
-        # `or` makes a negative zero positive; the two are equal.
-        double = float(exact) or 0.0
-        if field.type is Type.FLOAT:
-            return double
         if number.double:
             if EXACT_INT_MAX <= abs(double) <= 2.0**63:
-                raise self._refusal(
-                    node, "on a field that is not declared, write a number of this size without exponent"
-                )
+                reason = "on a field that is not declared, write a number of this size without exponent"
+                raise self._refusal(node, reason)
             return double
         if Decimal(double) != exact and (whole or Decimal(repr(double)) != exact):
             raise self._refusal(
@@ -502,15 +407,13 @@ class _Reader:
     # Refusals and their places.
 
     def _refusal(self, node: exp.Expr, reason: str | None = None) -> FilterError:
-        if isinstance(node, exp.Alias):
-            return self._refusal_at(*self._span(node.args["alias"]), REFUSED[exp.Alias])
         if reason is None:
             known = [why for kind, why in REFUSED.items() if isinstance(node, kind)]
             reason = known[0] if known else f"this is not part of the language; {EXPECTED}"
         return self._refusal_at(*self._span(node), reason)
 
     def _refusal_at(self, start: int, end: int, reason: str) -> FilterError:
-        return FilterError(f"{reason} (at character {start + 1})", self.text, start, end)
+        return refusal(self.text, start, end, reason)
 
     def _span(self, node: exp.Expr) -> tuple[int, int]:
         """Where a node stands: from the first to the last of its names and literals."""
@@ -538,6 +441,12 @@ class _Reader:
         if description.startswith("Expecting"):
             return f"{description[0].lower()}{description[1:]}"
         return f"the filter cannot be read here; {EXPECTED}"
+
+
+def _shown(path: Path) -> str:
+    """A field in a reason, which must stay short enough for a SUBACK."""
+    text = path_text(path)
+    return text if len(text) <= 64 else f"{text[:63]}…"
 
 
 def _a(kind: Type | None) -> str:

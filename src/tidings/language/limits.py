@@ -18,6 +18,9 @@ class Limits:
     text: int = 16_384
     """Characters, as written and in normal form."""
 
+    tokens: int = 4_096
+    """Words, names, literals and signs."""
+
     depth: int = 16
     """Parentheses and NOTs within each other. The parser recurses about twenty frames for each."""
 
@@ -26,6 +29,9 @@ class Limits:
 
     disjuncts: int = 64
     """Conjunctions in the normal form, at any step on the way to it."""
+
+    points: int = 4_096
+    """Bounds and listed values in the normal form."""
 
     terms: int = 1_024
     """Constraints on fields in the normal form, over all its conjunctions."""

@@ -8,8 +8,10 @@ unless all values, the missing one included, say so; `regions` keeps the books.
 
 from __future__ import annotations
 
-from functools import reduce
+from collections import Counter
+from collections.abc import Callable, Sequence
 from operator import itemgetter, or_
+from typing import TypeVar
 
 from tidings.errors import FilterTooCostly
 from tidings.language.fields import Path
@@ -20,6 +22,9 @@ from tidings.language.wording import conjunction_text
 
 Conjunction = tuple[tuple[Path, Constraint], ...]
 """One constraint per field; by path. The empty one is true of every event."""
+
+
+Part = TypeVar("Part")
 
 
 def normal(node: Node, limits: Limits) -> tuple[Conjunction, ...]:
@@ -77,15 +82,29 @@ def _too_many(limits: Limits) -> FilterTooCostly:
 
 def _all_of(parts: list[Conjunction]) -> list[Conjunction]:
     """Conjunctions as one; none if that is false of every event."""
-    merged: dict[Path, Constraint] = {}
+    gathered: dict[Path, list[Constraint | None]] = {}
     for part in parts:
-        for path, there in part:
-            here = merged.get(path)
-            both = there if here is None else here & there
-            if both is None:
-                return []
-            merged[path] = both
-    return [tuple(sorted(merged.items(), key=itemgetter(0)))]
+        for path, held in part:
+            gathered.setdefault(path, []).append(held)
+    merged: list[tuple[Path, Constraint]] = []
+    for path, constraints in sorted(gathered.items(), key=itemgetter(0)):
+        both = _in_pairs(constraints, _both)
+        if both is None:
+            return []
+        merged.append((path, both))
+    return [tuple(merged)]
+
+
+def _both(a: Constraint | None, b: Constraint | None) -> Constraint | None:
+    return None if a is None or b is None else a & b
+
+
+def _in_pairs(parts: Sequence[Part], join: Callable[[Part, Part], Part]) -> Part:
+    """All parts as one; in pairs, because joining a thousand one by one would take a million steps."""
+    while len(parts) > 1:
+        halves = zip(parts[::2], parts[1::2], strict=False)
+        parts = [*(join(a, b) for a, b in halves), *parts[len(parts) - len(parts) % 2 :]]
+    return parts[0]
 
 
 def _joined(found: list[Conjunction]) -> list[Conjunction]:
@@ -94,7 +113,9 @@ def _joined(found: list[Conjunction]) -> list[Conjunction]:
     changed = len(found) > 1
     while changed:
         changed = False
-        for path in sorted({path for one in found for path, _ in one}):
+        # Only what several of them constrain can be joined, and the rest may be many fields.
+        counts = Counter(path for one in found for path, _ in one)
+        for path in sorted(path for path, count in counts.items() if count > 1):
             joined = _joined_on(path, found)
             if len(joined) < len(found):
                 found, changed = joined, True
@@ -120,11 +141,8 @@ def _union(path: Path, group: list[Conjunction]) -> Conjunction:
     first = dict(group[0])
     here = first[path]
     kind = here.sets[0][0]
-    parts = [dict(one)[path].sets[0][1].cuts for one in group]
-    while len(parts) > 1:
-        # In pairs, because joining a thousand values one by one would take a million steps.
-        parts = [reduce(or_, parts[at : at + 2]) for at in range(0, len(parts), 2)]
-    joined = tidied(here.null, {kind: Values(parts[0])}, here.declared)
+    cuts = _in_pairs([dict(one)[path].sets[0][1].cuts for one in group], or_)
+    joined = tidied(here.null, {kind: Values(cuts)}, here.declared)
     assert joined is not None, "a union holds what its parts hold"
     first[path] = joined
     return tuple(sorted(first.items(), key=itemgetter(0)))

@@ -25,7 +25,7 @@ from enum import IntEnum, StrEnum
 from functools import lru_cache
 
 from tidings.language.cuts import EVERYTHING, NOTHING, Cuts
-from tidings.language.fields import Path
+from tidings.language.fields import Path, Type
 from tidings.language.like import Like
 from tidings.language.timestamps import micros
 
@@ -55,6 +55,15 @@ KINDS: dict[type, Kind] = {
     float: Kind.NUMBER,
     str: Kind.STRING,
     datetime: Kind.TIMESTAMP,
+}
+
+
+TYPES: dict[Type, Kind] = {
+    Type.BOOL: Kind.BOOL,
+    Type.INT: Kind.NUMBER,
+    Type.FLOAT: Kind.NUMBER,
+    Type.STRING: Kind.STRING,
+    Type.TIMESTAMP: Kind.TIMESTAMP,
 }
 
 
@@ -171,8 +180,8 @@ class Constraint:
     sets: tuple[tuple[Kind, Values], ...]
     """The values that the terms of each kind of literal leave; by kind."""
 
-    declared: Kind | None
-    """The kind of the field's values where its topic declares it."""
+    declared: Type | None
+    """The field's type where its topic declares it."""
 
     def __and__(self, other: Constraint) -> Constraint | None:
         """Both; None if that is false of every value."""
@@ -188,15 +197,16 @@ class Constraint:
         return _region(self, unknown)
 
 
-def tidied(null: bool | None, sets: Mapping[Kind, Values], declared: Kind | None) -> Constraint | None:
+def tidied(null: bool | None, sets: Mapping[Kind, Values], declared: Type | None) -> Constraint | None:
     """A constraint in its one form; None if it is false of every value."""
+    kind = Kind.NUMBER if declared is None else TYPES[declared]
     if null is True and sets:
         # A missing value is UNKNOWN, any other FALSE, whatever the sets are.
-        return Constraint(True, ((declared if declared is not None else Kind.NUMBER, NONE),), declared)
+        return Constraint(True, ((kind, NONE),), declared)
     if null is False and declared is not None and sets:
-        if sets[declared].cuts.empty:
+        if sets[kind].cuts.empty:
             return None
-        if sets[declared] == ALL:
+        if sets[kind] == ALL:
             return Constraint(False, (), declared)
     return Constraint(null, tuple(sorted(sets.items(), key=lambda item: item[0])), declared)
 
@@ -208,7 +218,7 @@ def _region(constraint: Constraint, unknown: Unknown) -> Region:
         return Region(unknown is Unknown.ASSUME or not sets, False)
     if declared is not None:
         # The field holds values of its own kind and no others, so there is nothing else to let through.
-        sets = sets or ((declared, ALL),)
+        sets = sets or ((TYPES[declared], ALL),)
         missing = unknown is Unknown.ASSUME and null is None
         return Region(True, True) if missing and sets[0][1] == ALL else Region(missing, False, sets)
     if unknown is Unknown.ASSUME:

@@ -34,12 +34,12 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
 }
 
-AXES: dict[Type, tuple[Kind, Axis]] = {
-    Type.BOOL: (Kind.BOOL, BOOLS),
-    Type.INT: (Kind.NUMBER, INTS),
-    Type.FLOAT: (Kind.NUMBER, DOUBLES),
-    Type.STRING: (Kind.STRING, STRINGS),
-    Type.TIMESTAMP: (Kind.TIMESTAMP, TIMES),
+AXES: dict[Type, Axis] = {
+    Type.BOOL: BOOLS,
+    Type.INT: INTS,
+    Type.FLOAT: DOUBLES,
+    Type.STRING: STRINGS,
+    Type.TIMESTAMP: TIMES,
 }
 
 UNDECLARED: dict[Kind, Axis] = {
@@ -62,11 +62,7 @@ class Operand:
 
     def axis(self, kind: Kind) -> Axis:
         """The axis on which a literal of a kind is compared with this field."""
-        return UNDECLARED[kind] if self.type is None else AXES[self.type][1]
-
-    @property
-    def declared(self) -> Kind | None:
-        return None if self.type is None else AXES[self.type][0]
+        return UNDECLARED[kind] if self.type is None else AXES[self.type]
 
     def value(self, event: Event, kind: Kind) -> Any:
         """The field's value, ready to be compared with literals of a kind; None if it cannot be."""
@@ -241,7 +237,7 @@ def terms(node: Node) -> Iterator[Term]:
 
 def constraint(term: Term, negated: bool) -> Constraint:
     """A term, or its negation, as a constraint on its field."""
-    declared = term.field.declared
+    declared = term.field.type
     if isinstance(term, Missing):
         return Constraint(not negated, (), declared)
     kind = Kind.STRING if isinstance(term, Pattern) else term.kind

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.dialects.spark import Spark
 
-from tidings.language.cuts import EXACT_INT_MAX, Cuts, past_prefix, prefixed
+from tidings.language.cuts import EXACT_INT_MAX, INTS, Cuts, past_prefix, prefixed
 from tidings.language.fields import IDENTIFIER, Path, path_text
 from tidings.language.like import pieces, prefix, spelled
-from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS
+from tidings.language.limits import FRACTION_DIGITS
 from tidings.language.regions import Constraint, Kind, Values
 from tidings.language.timestamps import from_micros
 from tidings.language.tree import Comparison, Membership, Missing, Pattern, Term
@@ -126,7 +126,8 @@ def _is_point(kind: Kind, low: Any, high: Any) -> bool:
         return False
     if isinstance(high, int):
         return bool(low == high - 1)
-    return bool(high == math.nextafter(low, math.inf))
+    # Of an undeclared field, a whole number between large floats can be alone; no literal says it.
+    return float(low) == low and bool(high == math.nextafter(low, math.inf))
 
 
 def _points_text(name: str, kind: Kind, points: list[Any], one: str, many: str) -> str:
@@ -192,7 +193,7 @@ def number_text(value: int | float | Decimal) -> str:
     >>> number_text(5.0), number_text(0.1), number_text(1e300)
     ('5', '0.1', '1e+300')
     """
-    if abs(value) < 10**WHOLE_DIGITS and value == int(value):
+    if INTS.least <= value <= INTS.greatest and value == int(value):
         return str(int(value))
     text = str(value) if isinstance(value, Decimal) else repr(float(value))
     if "e" not in text and len(text.partition(".")[2]) > FRACTION_DIGITS:
