@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tidings.cli import app
@@ -34,7 +36,7 @@ def files(tmp_path: Path) -> dict[str, str]:
         "subscriptions": '{"id": "b", "where": "severity >= 3"}\n'
         '{"id": 10, "where": "fire"}\n'
         '{"id": 9, "where": "fire", "unknown": "assume"}\n'
-        '\n{"id": "a", "where": "TRUE", "note": "mine"}\n',
+        '\n{"id": "a", "where": "TRUE", "note": "mine", "uid": 7, "ids": 8}\n',
         "events": '{"id": "x", "place": "Omonia", "severity": 3}\n'
         '{"id": 2, "place": "Syntagma", "fire": false}\n',
     }
@@ -101,6 +103,7 @@ def test_match_types_events_by_their_topic(files: dict[str, str]) -> None:
         ('{"id": "b", "where": "TRUE"}', "given before"),
         ('{"id": "z", "where": "TRUE", "unknown": "maybe"}', '"wait" or "assume"'),
         ('{"id": "z", "where": "TRUE", "unkown": "assume"}', "is it 'unknown'"),
+        ('{"id": "z", "Where": "TRUE"}', "is it 'where'"),
         ('{"id": 123456789012345678901234567890, "where": "TRUE"}', "too large"),
     ],
 )
@@ -267,13 +270,30 @@ def test_topic_check_shows_what_a_declaration_says(files: dict[str, str]) -> Non
     assert said["fields"]["severity"]["type"] == "int"
 
 
-def test_the_examples_of_the_help_work() -> None:
-    examples = Path(__file__).parent.parent.parent / "examples"
-    result = run(
-        "match",
-        *("--subscriptions", str(examples / "subscriptions.jsonl")),
-        *("--events", str(examples / "events.jsonl")),
-        *("--topic", str(examples / "traffic-athens.toml")),
-    )
+def commands() -> list[tuple[str, ...]]:
+    group = get_command(app)
+    found: list[tuple[str, ...]] = [()]
+    for name, command in sorted(group.commands.items()):  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [(name, *rest) for rest in ([(), *((each,) for each in sorted(inner))] if inner else [()])]
+    return found
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_help_teaches_by_an_example_that_works(
+    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parent.parent.parent)
+    told = run(*command, "--help")
+    assert told.exit_code == 0
+    assert "docs/glossary.md" in told.stdout
+    lines = [line.strip() for line in told.stdout.splitlines()]
+    if "Try it:" not in lines:
+        assert len(command) == 1, "a group leaves the example to its commands"
+        return
+    example = " ".join(lines[lines.index("Try it:") + 1 :]).partition("╭")[0].replace("\\ ", "")
+    name, *arguments = shlex.split(example)
+    assert name == "tidings"
+    result = run(*arguments)
     assert result.exit_code == 0, result.stderr
-    assert answers(result)[3] == {"event": 4, "matches": ["brigade", "brigade-early", "night-desk", "press"]}
+    assert result.stdout

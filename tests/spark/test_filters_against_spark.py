@@ -205,8 +205,8 @@ def test_every_keyword_is_a_name_here_if_it_is_one_in_spark(spark: SparkSession)
     refused = {*words} - {text.split()[0] for text in texts}
     assert refused == {"and", "between", "current_path", "false", "like", "not", "null", "or", "true"}
     names = [text.split()[0] for text in texts]
-    events: list[dict[str, object]] = [{}]
-    events += [{name: n for name in names} for n in range(3)]
+    numbers: list[object] = [None, 0, 1, 2]
+    events = [dict.fromkeys(names, n) for n in numbers]
     frame = spark.createDataFrame(
         [(at, *(event.get(name) for name in names)) for at, event in enumerate(events)],
         schema=", ".join(["`the row` INT", *(f"`{name}` BIGINT" for name in names)]),

@@ -24,7 +24,6 @@ EPILOG = (
 
 app = typer.Typer(
     name="tidings",
-    help="Content-based publish/subscribe for events that people and machines report imperfectly.",
     epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -32,8 +31,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("match", epilog=EPILOG)(match_command.match)
-app.add_typer(filter_command.app, name="filter", epilog=EPILOG)
-app.add_typer(topic_command.app, name="topic", epilog=EPILOG)
+filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
+filters.command("explain", epilog=EPILOG)(filter_command.explain)
+filters.command("covers", epilog=EPILOG)(filter_command.covers)
+app.add_typer(filters, name="filter", epilog=EPILOG)
+topics = typer.Typer(help="Topic declarations: check one, and see what it says.", no_args_is_help=True)
+topics.command("check", epilog=EPILOG)(topic_command.check)
+app.add_typer(topics, name="topic", epilog=EPILOG)
 
 
 def _version(asked: bool) -> None:
@@ -48,7 +52,12 @@ def tidings(
         False, "--version", help="Show the version and leave.", callback=_version, is_eager=True
     ),
 ) -> None:
-    """Content-based publish/subscribe for events that people and machines report imperfectly."""
+    """Content-based publish/subscribe for events that people and machines report imperfectly.
+
+    Try it:
+
+        tidings filter explain "severity >= 3 AND road IN ('A1', 'A2')"
+    """
 
 
 def main() -> None:
@@ -57,4 +66,5 @@ def main() -> None:
         installation.check()
         app()
     except TidingsError as error:
-        sys.exit(f"tidings: {error}")
+        typer.echo(f"tidings: {error}", err=True)
+        sys.exit(2)

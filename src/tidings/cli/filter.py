@@ -19,8 +19,6 @@ from tidings.language.wording import conjunction_text, term_text
 if TYPE_CHECKING:
     from rich.tree import Tree
 
-app = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
-
 Declaration = Annotated[
     str | None,
     typer.Option("--topic", metavar="DECL", help="Check names and types against this topic declaration."),
@@ -28,7 +26,6 @@ Declaration = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")]
 
 
-@app.command("explain")
 def explain(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The filter, in quotes.")],
     topic: Declaration = None,
@@ -90,7 +87,6 @@ def explain(
     console.print(Text.assemble(("fields needed: ", "bold"), needed or "none"))
 
 
-@app.command("covers")
 def covers(
     a: Annotated[str, typer.Argument(metavar="A", help="The filter that may be the wider one.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The filter that may be within it.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ import typer
 from tidings.cli.lines import Lines
 from tidings.cli.topic import topic_of
 from tidings.errors import FilterError, PayloadError
+from tidings.language.faults import shown
 from tidings.language.filters import Filter, Unknown, parse
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
@@ -69,7 +71,7 @@ def match(
         ),
     ] = Unknown.WAIT,
 ) -> None:
-    """Say for each event which subscriptions get it.
+    r"""Say for each event which subscriptions get it.
 
     One JSON line per event comes out, in the order of the events, such as
     `{"event": 7, "matches": ["ambulance", "press"]}`. Ids are strings or whole numbers; matches are sorted,
@@ -80,7 +82,7 @@ def match(
 
     Try it:
 
-        tidings match --subscriptions examples/subscriptions.jsonl
+        tidings match --subscriptions examples/subscriptions.jsonl \
             --events examples/events.jsonl --topic examples/traffic-athens.toml
     """
     if subscriptions == events == "-":
@@ -93,8 +95,14 @@ def match(
         for number, subscription in enumerate(known):
             index.add(number, subscription.filter, subscription.unknown)
         progress.give_way()
-        _answer(progress.watch("events", given), given, declared, index, known)
-    raise typer.Exit(1 if wanted.bad or given.bad else 0)
+        compiling = _answer(progress.watch("events", given), given, declared, index, known)
+        progress.say(f"{len(known):,} subscriptions; the index answered by {index.engine}")
+    code = 1 if wanted.bad or given.bad else 0
+    if compiling:
+        # Nobody should wait for code that is not needed any more, and a thread amid it cannot be stopped.
+        sys.stdout.flush()
+        os._exit(code)
+    raise typer.Exit(code)
 
 
 def _subscriptions(
@@ -107,13 +115,13 @@ def _subscriptions(
     found: dict[Id, Subscription] = {}
     for number, line in objects:
         try:
+            _check_keys(line)
             id_ = _id(line)
             if id_ in found:
-                raise PayloadError(f"id {id_!r} has been given before; ids must differ")
-            _check_keys(line)
+                raise PayloadError(f"id {shown(id_)} has been given before; ids must differ")
             found[id_] = Subscription(id_, understood(_where(line)), _unknown(line, unknown))
         except FilterError as error:
-            lines.refuse(number, f"id {id_!r}: {error}")
+            lines.refuse(number, f"id {shown(id_)}: {error}")
         except PayloadError as error:
             lines.refuse(number, str(error))
     return sorted(found.values(), key=lambda one: (isinstance(one.id, str), one.id))
@@ -125,8 +133,8 @@ def _answer(
     topic: Topic | None,
     index: Index,
     known: list[Subscription],
-) -> None:
-    """Match events and write an answer for each."""
+) -> bool:
+    """Match events and write an answer for each; says whether a thread is still compiling."""
     names = [msgspec.json.encode(one.id) for one in known]
     # Whoever pipes events in may be waiting for each answer.
     size = BATCH if lines.size is not None else 1
@@ -134,13 +142,13 @@ def _answer(
     shape = None if topic is None else Shape(topic)
     # The id is a field like any other, but for a topic that declares no such field.
     named = topic is None or ("id",) in topic.fields
-    matched, compiling = 0, False
+    matched = 0
+    compiling = threading.Thread(target=compile_kernels, name="compile", daemon=True)
 
     def flush() -> None:
-        nonlocal matched, compiling
-        if not compiling and matched * len(known) > COMPILE_FROM:
-            compiling = True
-            threading.Thread(target=compile_kernels, name="compile").start()
+        nonlocal matched
+        if compiling.ident is None and _left(lines, matched) * len(known) > COMPILE_FROM:
+            compiling.start()
         for (id_, _), ids in zip(waiting, index.match_batch([fields for _, fields in waiting]), strict=True):
             found = b",".join([names[int(number)] for number in ids])
             sys.stdout.buffer.write(b'{"event":%b,"matches":[%b]}\n' % (msgspec.json.encode(id_), found))
@@ -162,6 +170,12 @@ def _answer(
         if len(waiting) >= size:
             flush()
     flush()
+    return compiling.is_alive()
+
+
+def _left(lines: Lines, matched: int) -> float:
+    """How many events are still to come, by the bytes; of a pipe, as many again as came already."""
+    return matched if lines.size is None else matched * (lines.size - lines.done) / max(1, lines.done)
 
 
 def _id(line: Mapping[str, object]) -> Id:
@@ -169,14 +183,14 @@ def _id(line: Mapping[str, object]) -> Id:
         raise PayloadError('the line has no "id"; give it a string or a whole number')
     id_ = line["id"]
     if isinstance(id_, bool) or not isinstance(id_, int | str):
-        raise PayloadError(f"id {id_!r} is neither a string nor a whole number")
+        raise PayloadError(f"id {shown(id_)} is neither a string nor a whole number")
     return id_
 
 
 def _where(line: Mapping[str, object]) -> str:
     where = line.get("where")
     if not isinstance(where, str):
-        said = 'has no "where"' if "where" not in line else f"has a where that is no string: {where!r}"
+        said = 'has no "where"' if "where" not in line else f"has a where that is no string: {shown(where)}"
         raise PayloadError(f'the line {said}; write the filter as a string, "TRUE" for all events')
     return where
 
@@ -184,16 +198,15 @@ def _where(line: Mapping[str, object]) -> str:
 def _unknown(line: Mapping[str, object], default: Unknown) -> Unknown:
     said = line.get("unknown", default)
     if said not in list(Unknown):
-        raise PayloadError(f'unknown is {said!r}; write "wait" or "assume"')
+        raise PayloadError(f'unknown is {shown(said)}; write "wait" or "assume"')
     return Unknown(str(said))
 
 
 def _check_keys(line: Mapping[str, object]) -> None:
-    """Other keys are the user's own, but one that looks like ours would change the answer in silence."""
+    """Other keys are the user's own, but a slip for one of ours would change the answer in silence."""
+    absent = [key for key in SUBSCRIPTION_KEYS if key not in line]
     for key in line:
-        if key not in SUBSCRIPTION_KEYS and (
-            near := get_close_matches(key.lower(), SUBSCRIPTION_KEYS, n=1, cutoff=0.8)
-        ):
+        if key not in SUBSCRIPTION_KEYS and (near := get_close_matches(key.lower(), absent, n=1, cutoff=0.8)):
             raise PayloadError(f"the line has a key {key!r}; is it {near[0]!r}?")
 
 
@@ -229,6 +242,12 @@ class _Progress:
         if self._console.is_terminal:
             self._bars.start()
         return self
+
+    def say(self, text: str) -> None:
+        """A last line, where somebody looks."""
+        if self._console.is_terminal:
+            self._bars.stop()
+            self._console.print(text, highlight=False)
 
     def give_way(self) -> None:
         """Stop where answers go to the same terminal, which would run into the bars."""

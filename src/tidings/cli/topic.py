@@ -12,8 +12,6 @@ from tidings.language.declarations import read_topic
 from tidings.language.fields import path_text
 from tidings.language.topics import Topic
 
-app = typer.Typer(help="Topic declarations: check one, and see what it says.", no_args_is_help=True)
-
 
 def topic_of(name: str | None) -> Topic | None:
     """The declaration that a command was given; a wrong one ends the command with everything wrong in it."""
@@ -26,7 +24,6 @@ def topic_of(name: str | None) -> Topic | None:
         raise typer.Exit(2) from None
 
 
-@app.command("check")
 def check(
     declaration: Annotated[str, typer.Argument(metavar="DECL", help="A topic declaration, a TOML file.")],
     as_json: Annotated[
