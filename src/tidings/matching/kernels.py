@@ -2,7 +2,7 @@
 
 Importing this module imports numba; `tidings.matching.compiling` alone does so. The arrays and their columns
 are those of `state`. All ordinals, and all indices on the hot path, are unsigned: numba then leaves out the
-test for negative indices, which is worth a third of a match.
+test for negative indices, which the study in issue 3 found to be worth 1.4 to 3 times.
 
 A match has four steps. The groups of the attributes that the event has list their tiles with the interval
 that the tile's boxes span on that attribute: a branch-free pass keeps those that hold the event's ordinal.

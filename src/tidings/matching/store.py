@@ -58,7 +58,7 @@ SETTLE_AFTER = 256
 """Changes after which the store settles by itself: the arrays are then written in one go."""
 
 STEP = 4096
-"""Effort that one settling may spend on tiles, in boxes moved; about two milliseconds."""
+"""Effort that one settling may spend on tiles, in boxes moved."""
 
 
 POLISH = 512
