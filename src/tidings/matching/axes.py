@@ -31,6 +31,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import product, repeat
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -346,11 +347,42 @@ Row = tuple[int, Sequence[Any], bool, Sequence[int] | None]
 (None: all)."""
 
 
+SHAPES_MAX: Final = 64
+"""Kinds of events that are remembered; a network has few, a stranger may send many."""
+
+NUMBER_TYPES: Final = frozenset({int, float})
+
+
+class Shape:
+    """Events of the same names, where filters ask nothing of these but numbers: arrays to be filled anew."""
+
+    __slots__ = ("columns", "floats", "raw", "take", "there")
+
+    def __init__(self, names: Sequence[str], attributes: Sequence[int]) -> None:
+        self.take = itemgetter(*names)
+        """The values of an event, in the order of the columns."""
+        self.columns = np.array(attributes, dtype=np.int64) * 2 + 1
+        self.raw = np.empty((len(names), 1), dtype=np.uint64)
+        self.floats = self.raw.view(np.float64).reshape(-1)
+        self.there = np.ones((len(names), 1), dtype=np.uint8)
+
+    def fill(self, event: Mapping[str, object]) -> bool:
+        """Take an event in; no if it has other values than numbers, or some that floats do not hold."""
+        values = self.take(event)
+        if not NUMBER_TYPES.issuperset(map(type, values)):
+            return False
+        if max(values) >= EXACT_INT_MAX or min(values) <= -EXACT_INT_MAX:
+            return False
+        self.floats[:] = values
+        return True
+
+
 class Attributes:
     """The attributes and strings that filters use, and what an event is in their terms."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Field] = {}
+        self._shapes: dict[tuple[str, ...], Shape | None] = {}
         self._numbers: dict[tuple[Path, int], int] = {}
         self._keys: list[tuple[Path, int] | None] = [None]
         self._uses: list[int] = [1]
@@ -402,6 +434,7 @@ class Attributes:
             self._keys.append((path, axis))
             self._uses.append(0)
         self._numbers[path, axis] = attribute
+        self._shapes.clear()
         fields = self.fields
         for name in path[:-1]:
             field = fields.setdefault(name, Field())
@@ -441,6 +474,7 @@ class Attributes:
         if self._uses[attribute]:
             return False
         del self._numbers[key]
+        self._shapes.clear()
         self._keys[attribute] = None
         self._free.append(attribute)
         chain: list[tuple[dict[str, Field], str]] = []
@@ -458,6 +492,23 @@ class Attributes:
         return True
 
     # Events.
+
+    def shape(self, names: tuple[str, ...]) -> Shape | None:
+        """The shape of events of these names; None if numbers are not all that is asked of them."""
+        try:
+            return self._shapes[names]
+        except KeyError:
+            pass
+        asked = [name for name in names if name in self.fields]
+        plain = all(self.fields[name].plain and self.fields[name].number >= 0 for name in asked)
+        # One name alone would be taken as a value, not as a tuple of one.
+        shape = (
+            Shape(asked, [self.fields[name].number for name in asked]) if plain and len(asked) > 1 else None
+        )
+        if len(self._shapes) >= SHAPES_MAX:
+            self._shapes.clear()
+        self._shapes[names] = shape
+        return shape
 
     def encode(
         self,

@@ -55,10 +55,13 @@ class Index(Matcher):
         self._one_float = self._one_raw.view(np.float64)
         self._one_columns = np.empty(64, dtype=np.int64)
         self._one_there = np.ones((64, 1), dtype=np.uint8)
+        self._one_end = np.empty((1, 2), dtype=np.int64)
+        self._one_out = np.empty(1024, dtype=np.int64)
 
     # Filters.
 
     def add(self, id: Id, filter: Filter, unknown: Unknown = Unknown.WAIT) -> None:  # noqa: A002
+        unknown = Unknown(unknown)
         self._admit(id)
         boxes, exact = self._attributes.admit(filter.boxes(unknown))
         owner = id if isinstance(id, int) else self._new_owner(id)
@@ -120,6 +123,15 @@ class Index(Matcher):
         store = self._store
         kernels = self._kernels
         store.settle(kernels)
+        if kernels is not None:
+            shape = self._attributes.shape(tuple(event))
+            if shape is not None and shape.fill(event):
+                ends, out = self._one_end, self._one_out
+                if kernels.match(
+                    store.state, shape.columns, shape.raw, shape.there, 0, 1, store.doubtful.array, out, ends
+                ):
+                    end, doubts = ends.item(0), ends.item(1)
+                    return self._answer(event, out[:end].copy(), doubts)
         heads: list[int] = []
         floats: list[float] = []
         others: list[int] = []

@@ -24,6 +24,7 @@ class Scan(Matcher):
         self._filters: dict[Id, tuple[Filter, Unknown]] = {}
 
     def add(self, id: Id, filter: Filter, unknown: Unknown = Unknown.WAIT) -> None:  # noqa: A002
+        unknown = Unknown(unknown)
         self._admit(id)
         self._filters[id] = (filter, unknown)
 
