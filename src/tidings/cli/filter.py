@@ -27,7 +27,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="The answer as one JSON obj
 
 
 def explain(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The filter, in quotes.")],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="TEXT", help="The filter, in quotes; behind -- if it begins with a minus sign."
+        ),
+    ],
     topic: Declaration = None,
     as_json: AsJson = False,
 ) -> None:

@@ -73,7 +73,13 @@ def text(at: datetime) -> str:
 
 
 def micros(at: datetime) -> int:
-    """Microseconds from the beginning of 1970 to `at`, exactly."""
+    """Microseconds from the beginning of 1970 to `at`, exactly; without a zone it is taken as UTC.
+
+    >>> micros(datetime(1970, 1, 1, 0, 0, 1))
+    1000000
+    """
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
     return (at - _EPOCH) // _MICROSECOND
 
 
