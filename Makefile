@@ -20,10 +20,10 @@ all: ## set up: a virtual environment in .venv with everything, Spark and Java i
 	@$(MAKE) --no-print-directory prepare SAY=--say-path
 
 prepare:
-	@command -v $(PYTHON) >/dev/null || { \
+	@command -v "$(PYTHON)" >/dev/null || { \
 		echo "make: no Python found ($(PYTHON)); Tidings needs 3.11 or newer." >&2; \
 		echo "      On Debian and Ubuntu: apt install python3 python3-venv" >&2; exit 1; }
-	@$(PYTHON) tools/prepare.py $(SAY)
+	@"$(PYTHON)" tools/prepare.py $(SAY)
 
 test: lint types ## check everything that takes minutes: ruff, mypy, pytest
 	$(BIN)/python -m pytest -m "not slow"
