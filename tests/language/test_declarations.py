@@ -73,7 +73,7 @@ name = "traffic/+1st/#"
 kind = "gathered"
 Tm = "4s"
 version = 0
-keep = true
+keep = "0s"
 key = [
   "place",   # this one is fine
   "plaice",
@@ -116,7 +116,7 @@ def test_everything_that_is_wrong_is_said_at_once_with_its_line() -> None:
         (2, "name: the level '+1st' has a name that is not an identifier;"),
         (4, "there is no option 'Tm'; did you mean merge_after?"),
         (5, "version: 0 is not a whole number from 1 up"),
-        (6, "keep: true does not say how long; write '7d' or 'forever', o"),
+        (6, "keep: '0s' does not say how long; write '7d' or 'forever', o"),
         (12, "merge_after (2h) is longer than redundant_for (1h); an event"),
         (14, "window: 600 has no unit; write a number and a unit (us, ms, "),
         (15, "stays_open: 'ever' is not one of 'merged', 'reported'"),

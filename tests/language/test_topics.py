@@ -311,7 +311,6 @@ def test_fields_are_not_too_deep() -> None:
         ({"tell_first": "later"}, "tell_first: 'later' is not one of 'merge_after', 'now'"),
         ({"every_min": "-1s"}, "every_min: '-1s' is not a duration"),
         ({"complete": True}, "complete: true is not one of 'event', 'report'"),
-        ({"keep": True}, "keep: true does not say how long; write '7d' or 'forever'"),
         ({"keep": "0s"}, "keep: '0s' does not say how long"),
         ({"keep": 7}, "keep: 7 has no unit"),
         ({"keep_reports": True}, "keep_reports = true means as long as keep, which is missing"),
@@ -342,6 +341,11 @@ def test_a_bad_option_is_told_why(changes: dict[str, Any], reason: str) -> None:
 def test_a_union_cannot_be_in_the_key() -> None:
     fields = {"place": {"type": "string", "conflict": "union"}}
     assert "a key needs one" in problem(athens(key=["lower(place)"], fields=fields))
+
+
+def test_keep_may_be_yes_or_no() -> None:
+    assert Topic.from_mapping(athens(keep=True)).keep_us == FOREVER
+    assert Topic.from_mapping(athens(keep=False)).keep_us is None
 
 
 def test_keep_reports_may_follow_keep() -> None:

@@ -225,8 +225,8 @@ def examine(mapping: Mapping[str, object]) -> Topic | list[Fault]:
     fields = read_fields(given.get("fields", {}), pattern, faults)
     unread = {str(name) for fault in faults[found:] for name in fault.where[1:]}
     readable = {name for name in OPTIONS if name in given or name not in mapping}
-    # Without a readable name the fields of its levels are not known, and a field that is missing may be one.
-    fields_known = {"name", "fields"} <= readable
+    # Of a name that cannot be read the levels are not known, and a field that is missing may be one of them.
+    fields_known = "fields" in readable and ("name" in readable or "+" not in str(mapping.get("name")))
     gathering = None
     if kind is Kind.GATHERED or (kind is None and any(OPTIONS[name].gathered for name in given)):
         if not fields and not unread and fields_known:
@@ -280,16 +280,18 @@ def _read_window(value: object) -> int | None:
     return None if value == "none" else durations.parse(value)
 
 
-def _read_keep(value: object) -> float:
-    if value == "forever":
+def _read_keep(value: object) -> float | None:
+    if value == "forever" or value is True:
         return FOREVER
-    keep_us = 0 if isinstance(value, bool) else durations.parse(value)
+    if value is False:
+        return None
+    keep_us = durations.parse(value)
     if keep_us == 0:
         raise ValueError(f"{shown(value)} does not say how long; write '7d' or 'forever', or leave it out")
     return keep_us
 
 
-def _read_keep_reports(value: object) -> float | bool:
+def _read_keep_reports(value: object) -> float | bool | None:
     return value if isinstance(value, bool) else _read_keep(value)
 
 
