@@ -16,7 +16,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError
 from sqlglot.tokenizer_core import Token
 
@@ -27,7 +26,7 @@ from tidings.language.fields import Field, Path, Type, path_text
 from tidings.language.like import BadPattern
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS, Limits
 from tidings.language.regions import TYPES, Kind
-from tidings.language.tokens import EXPECTED, refusal, tokens_of
+from tidings.language.tokens import EXPECTED, SPARK, refusal, tokens_of
 from tidings.language.tree import (
     Always,
     And,
@@ -101,7 +100,7 @@ class _Reader:
         tokens = tokens_of(self.text, self.limits)
         try:
             # As a condition, not as a statement, where a first word may be a command.
-            (parsed,) = Spark().parser().parse_into(exp.Condition, tokens, self.text)
+            (parsed,) = SPARK.parser().parse_into(exp.Condition, tokens, self.text)
         except ParseError as error:
             raise self._refusal_at(*self._place_of(error, tokens), self._expected(error)) from None
         except RecursionError:

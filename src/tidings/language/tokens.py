@@ -20,6 +20,8 @@ from tidings.errors import FilterError, FilterTooCostly
 from tidings.language.fields import IDENTIFIER
 from tidings.language.limits import Limits
 
+SPARK = Spark()
+
 EXPECTED = "expected a comparison such as severity >= 3, BETWEEN, IN, LIKE or IS [NOT] NULL"
 
 WORDS = frozenset(
@@ -114,12 +116,12 @@ def tokens_of(text: str, limits: Limits) -> list[Token]:
 
 
 def _tokenized(text: str) -> list[Token]:
-    tokens: list[Token] = Spark().tokenize(text)
+    tokens: list[Token] = SPARK.tokenize(text)
     if tokens and tokens[0].token_type in Spark.Tokenizer.COMMANDS:
         # A first word such as SHOW makes one string of the rest; behind a parenthesis it is a word.
         tokens = [
             Token(token.token_type, token.text, token.line, token.col, token.start - 1, token.end - 1)
-            for token in Spark().tokenize(f"({text}")[1:]
+            for token in SPARK.tokenize(f"({text}")[1:]
         ]
     return tokens
 
