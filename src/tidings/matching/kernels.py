@@ -6,7 +6,7 @@ test for negative indices, which the study in issue 3 found to be worth 1.4 to 3
 
 A match has four steps. The groups of the attributes that the event has list their tiles with the interval
 that the tile's boxes span on that attribute: a branch-free pass keeps those that hold the event's ordinal.
-Then the hull of each remaining tile is tried on its other attributes, and the rows that it needs are asked
+Then the hulls of each remaining tile on two other attributes are tried, and the rows that it needs are asked
 for ahead of use. Then the rows are ANDed. Survivors set a bit per owner, which makes the result sorted and
 free of doubles.
 
@@ -91,6 +91,7 @@ from tidings.matching.state import (
     O_SORT,
     O_TODO,
     O_UNION,
+    O_WORDS,
     S_BOXES,
     S_CANDIDATES,
     S_COLUMN,
@@ -126,6 +127,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Numba's own types leave out some of the options, and are not everywhere.
 _njit: Any = numba.njit
 _insert_function: Any = cgutils.get_or_insert_function
+_alloca: Any = cgutils.alloca_once
 
 Number = Any
 """Numba infers how wide a number is, and whether it has a sign; no type of Python says that."""
@@ -146,20 +148,22 @@ def part(function: F) -> F:
     return made
 
 
-U0, U1, U2, U3, U6, U8, U63 = (np.uint64(n) for n in (0, 1, 2, 3, 6, 8, 63))
-U16, U32 = np.uint64(16), np.uint64(32)
+U0, U1, U2, U3, U4, U6, U7, U8, U63 = (np.uint64(n) for n in (0, 1, 2, 3, 4, 6, 7, 8, 63))
+U16, U24, U32, U64 = (np.uint64(n) for n in (16, 24, 32, 64))
 I0, I1 = np.int64(0), np.int64(1)
 LOW32 = np.uint64(0xFFFFFFFF)
 LOW16 = np.uint64(0xFFFF)
+LOW8 = np.uint64(0xFF)
 ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
 SIGN = np.uint64(1 << 63)
 
 # Words of a column's line.
-C_HEAD, C_LEAST, C_GREATEST, C_CUTS, C_ROWS, C_INEXACT = (np.uint64(n) for n in range(6))
-C_TABLE = np.uint64(7)
-# Flags of a column, in the head above 32 bits of attribute and 16 of the number of cuts.
-ALL_CONSTRAIN = np.uint64(1 << 48)
-ALL_NEED = np.uint64(2 << 48)
+C_ROWS, C_INEXACT, C_AMONG = np.uint64(1), np.uint64(2), np.uint64(4)
+# The head has 32 bits of attribute, eight for the number of cuts, a flag, and above these one more than the
+# number of its table, 0 for none.
+ALL_NEED = np.uint64(1 << 40)
+TABLE_SHIFT = np.uint64(48)
+MAX_TABLES = (1 << 16) - 1
 # Words per tile in the list of its group: least, greatest, and a line with the address of the block and the
 # hull on up to two more attributes that all boxes of the tile need: (attribute, least, greatest) each,
 # attribute 0 for none.
@@ -177,6 +181,8 @@ MIXED = 2.0
 EXACT_COLUMNS = 5
 # Rows per box: two lines are 128 bytes, what the promise of 300 bytes per filter leaves.
 LINES_PER_BOX_HALVES = 4
+# Tables of an attribute besides the newest that do not keep it from getting another.
+OLD_TABLES = 2
 # Two neighbouring tiles with no more boxes than this become one.
 MERGE_BELOW = 288
 
@@ -197,10 +203,10 @@ def _prefetch(_typing: Any, array: Any, _index: Any) -> Any:
 
 
 def _lowest(_typing: Any, _word: Any) -> Any:
-    """The place of the lowest bit that is set."""
+    """The place of the lowest bit that is set; 64 if none is."""
 
     def write(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.IntType(1)(1))
+        return builder.cttz(arguments[0], ir.IntType(1)(0))
 
     return types.uint64(types.uint64), write
 
@@ -214,7 +220,38 @@ def _population(_typing: Any, _word: Any) -> Any:
     return types.uint64(types.uint64), write
 
 
-# One instruction each, which numba has no name for.
+def _meet(_typing: Any, memory: Any, ordinals: Any, _alive: Any, _start: Any, _stop: Any, _to: Any) -> Any:
+    """AND the line memory[alive] with those that ordinals[start:stop] tell, but for their low three bits.
+
+    The result is left at ordinals[to]; answers which of its eight words are not 0.
+    """
+
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lines, list_, alive, start, stop, to = arguments
+        data = context.make_array(signature.args[0])(context, builder, lines).data
+        listed = context.make_array(signature.args[1])(context, builder, list_).data
+        word = ir.IntType(64)
+        line = ir.VectorType(word, 8)
+
+        def read(at: Any) -> Any:
+            return builder.load(builder.bitcast(builder.gep(data, [at]), line.as_pointer()), align=64)
+
+        kept = _alloca(builder, line)
+        builder.store(read(alive), kept)
+        with cgutils.for_range_slice(builder, start, stop, word(1), intp=word) as (at, _):
+            row = builder.and_(builder.load(builder.gep(listed, [at])), word(-8))
+            builder.store(builder.and_(builder.load(kept), read(row)), kept)
+        result = builder.load(kept)
+        builder.store(result, builder.bitcast(builder.gep(listed, [to]), line.as_pointer()), align=8)
+        some = builder.icmp_unsigned("!=", result, ir.Constant(line, [0] * 8))
+        return builder.zext(builder.bitcast(some, ir.IntType(8)), word)
+
+    index = types.uint64
+    return index(memory, ordinals, index, index, index, index), write
+
+
+# What numba has no name for: one instruction each, and one short loop.
+meet: Any = intrinsic(_meet)
 prefetch: Any = intrinsic(_prefetch)
 lowest: Any = intrinsic(_lowest)
 population: Any = intrinsic(_population)
@@ -424,7 +461,7 @@ def let_go(s: State, tile: Number) -> None:
     base = s.tiles[tile, T_BASE]
     for j in range(s.tiles[tile, T_COLUMNS]):
         line = base + 8 + 8 * j
-        table = np.int64(s.memory[line + 7]) - 1
+        table = np.int64(s.memory[line] >> TABLE_SHIFT) - 1
         if table < 0:
             continue
         s.tables[table, D_USES] -= 1
@@ -470,8 +507,13 @@ def table_for(s: State, attribute: Number, ends: Number) -> Number:
     known = I0
     if table >= 0 and s.attributes[attribute, A_TABLE_SEEN] <= seen:
         known = s.tables[table, D_COUNT]
-        # Not too often: columns that use the old one stay as they are, and events look in both.
-        if seen < s.attributes[attribute, A_TABLE_SEEN] * 3 // 2:
+        # Not too many: columns that use an old one stay as they are, and events look in all.
+        older = table
+        others = 0
+        while s.tables[older, D_NEXT] > 0:
+            older = s.tables[older, D_NEXT] - 1
+            others += 1
+        if others >= OLD_TABLES and seen < s.attributes[attribute, A_TABLE_SEEN] * 3 // 2:
             return table
     start = s.tables[table, D_OFFSET] if table >= 0 else I0
     count = I0
@@ -641,6 +683,8 @@ def build(s: State, tile: Number, count: Number) -> None:
             cuts, ends = choose_cuts(s, s.scratch[S_SIDE + j], count, limit, place)
             s.scratch[S_COLUMN + j] = cuts
             table = table_for(s, s.scratch[S_LOCAL + s.scratch[S_SIDE + j]], ends)
+            if table >= MAX_TABLES:
+                table = -1
             for k in range(cuts):
                 if table >= 0 and not among(
                     s.memory, s.tables[table, D_OFFSET], s.tables[table, D_COUNT], s.ordinals[place + k]
@@ -656,8 +700,6 @@ def build(s: State, tile: Number, count: Number) -> None:
     for j in range(columns):
         cuts = s.scratch[S_COLUMN + j]
         lines += (cuts + 7) // 8 + cuts + 2
-        if s.scratch[S_TABLE + j] >= 0:
-            lines += (s.tables[s.scratch[S_TABLE + j], D_COUNT] + 64) // 64
     base = take(s, lines)
     for i in range(base, base + lines * 8):
         s.memory[i] = U0
@@ -716,33 +758,21 @@ def build(s: State, tile: Number, count: Number) -> None:
         line = base + 8 + 8 * j
         rows = data + (cuts + 7) // 8 * 8
         table = s.scratch[S_TABLE + j]
-        if table >= 0:
-            bounds = s.tables[table, D_OFFSET]
-            known = s.tables[table, D_COUNT]
-            passed = 0
-            for k in range(known + 1):
-                # The interval behind bound k - 1: how many cuts are not above it?
-                while (
-                    k > 0
-                    and passed < cuts
-                    and s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + passed] <= s.memory[bounds + k - 1]
-                ):
-                    passed += 1
-                s.memory[rows + (k >> 3)] |= np.uint64(passed) << np.uint64((k & 7) * 8)
-            rows += (known + 64) // 64 * 8
-        s.memory[line + 7] = np.uint64(table + 1)
         head = np.uint64(s.scratch[S_LOCAL + local]) | (np.uint64(cuts) << U32)
-        if s.scratch[S_USES + local] == count:
-            head |= ALL_CONSTRAIN
+        head |= np.uint64(table + 1) << TABLE_SHIFT
         if s.scratch[S_NEED + local] == count:
             head |= ALL_NEED
         s.memory[line] = head
-        s.memory[line + 1] = ALL
-        s.memory[line + 2] = U0
-        s.memory[line + 3] = np.uint64(data)
-        s.memory[line + 4] = np.uint64(rows)
+        s.memory[line + 1] = np.uint64(rows)
+        s.ordinals[O_HULL + 2 * j] = ALL
+        s.ordinals[O_HULL + 2 * j + 1] = U0
         for k in range(cuts):
-            s.memory[data + k] = s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + k]
+            cut = s.ordinals[O_CUTS + j * (MAX_CUTS + 2) + k]
+            s.memory[data + k] = cut
+            if table >= 0:
+                bounds, known = np.uint64(s.tables[table, D_OFFSET]), np.uint64(s.tables[table, D_COUNT])
+                bound = np.int64(bucket(s.memory, bounds, known, cut)) - 1
+                s.memory[line + 4 + (bound >> 6)] |= U1 << np.uint64(bound & 63)
         # Every slot begins as one that does not constrain this attribute: inside from the first bucket on.
         for w in range(8):
             s.memory[rows + w] = s.memory[alive + w]
@@ -761,27 +791,28 @@ def build(s: State, tile: Number, count: Number) -> None:
                 s.memory[base + np.int64(M_LOOSE)] = U1
                 continue
             line = base + 8 + 8 * j
-            cuts_at, rows = np.int64(s.memory[line + 3]), np.int64(s.memory[line + 4])
             cuts = s.scratch[S_COLUMN + j]
+            rows = np.int64(s.memory[line + 1])
+            cuts_at = rows - (cuts + 7) // 8 * 8
             least, greatest = s.ordinals[O_LEAST + c], s.ordinals[O_GREATEST + c]
             s.memory[rows + word] ^= bit
             if entry & 1 == 0:
                 s.memory[rows + (cuts + 1) * 8 + word] &= ~bit
             if least > greatest:
                 continue
-            s.memory[line + 1] = min(s.memory[line + 1], least)
-            s.memory[line + 2] = max(s.memory[line + 2], greatest)
+            s.ordinals[O_HULL + 2 * j] = min(s.ordinals[O_HULL + 2 * j], least)
+            s.ordinals[O_HULL + 2 * j + 1] = max(s.ordinals[O_HULL + 2 * j + 1], greatest)
             first = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), least))
             last = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), greatest))
             s.memory[rows + first * 8 + word] ^= bit
             if last < cuts:
                 s.memory[rows + (last + 1) * 8 + word] ^= bit
             if (s.memory[cuts_at + first - 1] if first else U0) != least:
-                s.memory[line + 5 + (first >> 6)] |= U1 << np.uint64(first & 63)
+                s.memory[line + 2 + (first >> 6)] |= U1 << np.uint64(first & 63)
             if greatest != (s.memory[cuts_at + last] - U1 if last < cuts else ALL):
-                s.memory[line + 5 + (last >> 6)] |= U1 << np.uint64(last & 63)
+                s.memory[line + 2 + (last >> 6)] |= U1 << np.uint64(last & 63)
     for j in range(columns):
-        rows = np.int64(s.memory[base + 8 + 8 * j + 4])
+        rows = np.int64(s.memory[base + 8 + 8 * j + 1])
         for k in range(rows + 8, rows + 8 * (s.scratch[S_COLUMN + j] + 1)):
             s.memory[k] ^= s.memory[k - 8]
     # The two narrowest hulls go to the list of the group: most tiles are then passed by without a look at
@@ -789,11 +820,12 @@ def build(s: State, tile: Number, count: Number) -> None:
     entry_line = s.attributes[attribute, A_LIST] + 2 * step + 8 * s.tiles[tile, T_PLACE]
     best, second = 2.0, 2.0
     for j in range(columns):
-        line = base + 8 + 8 * j
-        other = np.int64(s.memory[line] & LOW32)
-        if other == attribute or s.memory[line] & (ALL_CONSTRAIN | ALL_NEED) != (ALL_CONSTRAIN | ALL_NEED):
+        local = s.scratch[S_SIDE + j]
+        other = s.scratch[S_LOCAL + local]
+        if other == attribute or s.scratch[S_NEED + local] < count:
             continue
-        chance = share(s, other, s.memory[line + 1], s.memory[line + 2])
+        least, greatest = s.ordinals[O_HULL + 2 * j], s.ordinals[O_HULL + 2 * j + 1]
+        chance = share(s, other, least, greatest)
         if chance < best:
             for k in range(3):
                 s.memory[entry_line + 4 + k] = s.memory[entry_line + 1 + k]
@@ -805,8 +837,8 @@ def build(s: State, tile: Number, count: Number) -> None:
         else:
             continue
         s.memory[entry_line + at] = np.uint64(other)
-        s.memory[entry_line + at + 1] = s.memory[line + 1]
-        s.memory[entry_line + at + 2] = s.memory[line + 2]
+        s.memory[entry_line + at + 1] = least
+        s.memory[entry_line + at + 2] = greatest
 
 
 @part
@@ -834,14 +866,15 @@ def insert(s: State, tile: Number, box: Number) -> None:
     for j in range(columns):
         line = base + 8 + 8 * j
         head = s.memory[line]
-        cuts = np.int64((head >> U32) & LOW16)
-        cuts_at, rows = np.int64(s.memory[line + 3]), np.int64(s.memory[line + 4])
+        cuts = np.int64((head >> U32) & LOW8)
+        rows = np.int64(s.memory[line + 1])
+        cuts_at = rows - (cuts + 7) // 8 * 8
         mine = -1
         for c in range(start, stop):
             if np.int64(s.constraint_attribute[c] >> 1) == np.int64(head & LOW32):
                 mine = c
         if mine < 0:
-            s.memory[line] = head & ~(ALL_CONSTRAIN | ALL_NEED)
+            s.memory[line] = head & ~ALL_NEED
             for k in range(cuts + 2):
                 s.memory[rows + k * 8 + word] |= bit
             continue
@@ -852,16 +885,14 @@ def insert(s: State, tile: Number, box: Number) -> None:
         least, greatest = s.constraint_least[mine], s.constraint_greatest[mine]
         if least > greatest:
             continue
-        s.memory[line + 1] = min(s.memory[line + 1], least)
-        s.memory[line + 2] = max(s.memory[line + 2], greatest)
         first = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), least))
         last = np.int64(bucket(s.memory, np.uint64(cuts_at), np.uint64(cuts), greatest))
         for k in range(first, last + 1):
             s.memory[rows + k * 8 + word] |= bit
         if (s.memory[cuts_at + first - 1] if first else U0) != least:
-            s.memory[line + 5 + (first >> 6)] |= U1 << np.uint64(first & 63)
+            s.memory[line + 2 + (first >> 6)] |= U1 << np.uint64(first & 63)
         if greatest != (s.memory[cuts_at + last] - U1 if last < cuts else ALL):
-            s.memory[line + 5 + (last >> 6)] |= U1 << np.uint64(last & 63)
+            s.memory[line + 2 + (last >> 6)] |= U1 << np.uint64(last & 63)
     if held < stop - start:
         s.memory[alive + 8 + word] |= bit
         s.memory[base + np.int64(M_LOOSE)] = U1
@@ -1294,7 +1325,12 @@ def match(
                 while table >= 0:
                     known = np.uint64(s.tables[table, D_COUNT])
                     among_bounds = bucket(s.memory, np.uint64(s.tables[table, D_OFFSET]), known, value)
-                    s.places[table] = (np.uint64(epoch) << U8) | among_bounds
+                    for word_at in range(U4):
+                        # One bit for each bound that is not above the value.
+                        below = min(U64, max(among_bounds, word_at << U6) - (word_at << U6))
+                        s.places[(np.uint64(table) << U2) + word_at] = (
+                            ALL if below == U64 else (U1 << below) - U1
+                        )
                     table = s.tables[table, D_NEXT] - 1
             least = np.uint64(s.attributes[attribute, A_LIST])
             step = np.uint64(s.attributes[attribute, A_CAPACITY])
@@ -1330,6 +1366,7 @@ def match(
                     prefetch(s.memory, ahead)
                     prefetch(s.memory, ahead + U8)
                     prefetch(s.memory, ahead + U16)
+                    prefetch(s.memory, ahead + U24)
                 base = np.uint64(s.scratch[candidates + i])
                 count = s.memory[base]
                 doubt = U0
@@ -1340,35 +1377,33 @@ def match(
                 while line < behind:
                     head = s.memory[line]
                     attribute = head & LOW32
+                    cuts = (head >> U32) & LOW8
+                    row = s.memory[line + C_ROWS]
                     if s.stamp[attribute] == epoch:
-                        value = s.value[attribute]
-                        if head & ALL_CONSTRAIN and (
-                            value < s.memory[line + C_LEAST] or value > s.memory[line + C_GREATEST]
-                        ):
-                            inside = False
-                            break
-                        cuts = (head >> U32) & LOW16
-                        table = s.memory[line + C_TABLE]
-                        place_in = s.places[table - U1] if table else U0
-                        if place_in >> U8 == np.uint64(epoch):
-                            place_in &= np.uint64(255)
-                            word_at = s.memory[line + C_CUTS] + ((cuts + np.uint64(7)) & ~np.uint64(7))
-                            b = s.memory[word_at + (place_in >> U3)] >> ((place_in & np.uint64(7)) << U3)
-                            b &= np.uint64(255)
+                        table = head >> TABLE_SHIFT
+                        if table:
+                            at_place = (table - U1) << U2
+                            among_cuts = line + C_AMONG
+                            b = (
+                                population(s.memory[among_cuts] & s.places[at_place])
+                                + population(s.memory[among_cuts + U1] & s.places[at_place + U1])
+                                + population(s.memory[among_cuts + U2] & s.places[at_place + U2])
+                                + population(s.memory[among_cuts + U3] & s.places[at_place + U3])
+                            )
                         else:
-                            b = bucket(s.memory, s.memory[line + C_CUTS], cuts, value)
-                        row = s.memory[line + C_ROWS] + (b << U3)
-                        if (s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)) & U1:
-                            # Rows begin at multiples of eight: the lowest bit says that this one is inexact,
-                            # the next that the bucket has a neighbour on one side only.
-                            doubt = U1
-                            prefetch(s.memory, row + U8)
-                            row |= U1 if b > U0 and b < cuts else U3
+                            b = bucket(s.memory, row - ((cuts + U7) & ~U7), cuts, s.value[attribute])
+                        row += b << U3
+                        # Rows begin at multiples of eight: the lowest bit says that this one is inexact, the
+                        # next that the bucket has a neighbour on one side only.
+                        inexact = (s.memory[line + C_INEXACT + (b >> U6)] >> (b & U63)) & U1
+                        prefetch(s.memory, row + (inexact << U3))
+                        doubt |= inexact
+                        row |= inexact | ((inexact & (np.uint64(b == U0) | np.uint64(b == cuts))) << U1)
                     else:
                         if head & ALL_NEED:
                             inside = False
                             break
-                        row = s.memory[line + C_ROWS] + ((((head >> U32) & LOW16) + U1) << U3)
+                        row += (cuts + U1) << U3
                     prefetch(s.memory, row)
                     s.ordinals[slot] = row
                     slot += U1
@@ -1388,58 +1423,19 @@ def match(
                 behind = s.ordinals[item + U1]
                 doubt = s.ordinals[item + U2]
                 alive = base + U8 + (s.memory[base] << U3)
-                w0, w1, w2, w3 = (
-                    s.memory[alive],
-                    s.memory[alive + U1],
-                    s.memory[alive + U2],
-                    s.memory[alive + U3],
-                )
-                alive4 = alive + np.uint64(4)
-                w4, w5, w6, w7 = (
-                    s.memory[alive4],
-                    s.memory[alive4 + U1],
-                    s.memory[alive4 + U2],
-                    s.memory[alive4 + U3],
-                )
-                for i in range(item + U3, behind):
-                    row = s.ordinals[i] & ~U3
-                    w0 &= s.memory[row]
-                    w1 &= s.memory[row + U1]
-                    w2 &= s.memory[row + U2]
-                    w3 &= s.memory[row + U3]
-                    row4 = row + np.uint64(4)
-                    w4 &= s.memory[row4]
-                    w5 &= s.memory[row4 + U1]
-                    w6 &= s.memory[row4 + U2]
-                    w7 &= s.memory[row4 + U3]
                 rows_at = item + U3
                 item = behind
-                if (w0 | w1 | w2 | w3 | w4 | w5 | w6 | w7) == U0:
+                words = meet(s.memory, s.ordinals, alive, rows_at, behind, np.uint64(O_WORDS))
+                if words == U0:
                     continue
                 owners = (alive + U16) << U1
-                capacity = s.memory[base + M_CAPACITY]
-                loose = s.memory[base + M_LOOSE]
-                for k in range(U0, U8):
-                    # Which word: numba keeps the eight in registers, and has no array there.
-                    word = (
-                        (w0 if k == U0 else w1 if k == U1 else w2 if k == U2 else w3)
-                        if k < np.uint64(4)
-                        else (
-                            w4
-                            if k == np.uint64(4)
-                            else w5
-                            if k == np.uint64(5)
-                            else w6
-                            if k == np.uint64(6)
-                            else w7
-                        )
-                    )
-                    if word == U0:
-                        continue
-                    check = U0
-                    if loose:
+                if doubt | s.memory[base + M_LOOSE]:
+                    capacity = s.memory[base + M_CAPACITY]
+                    left = words
+                    while left:
+                        k = lowest(left)
+                        left &= left - U1
                         check = s.memory[alive + U8 + k]
-                    if doubt:
                         # A slot in both neighbours of an inexact bucket holds all of the bucket.
                         for i in range(rows_at, behind):
                             row = s.ordinals[i]
@@ -1447,20 +1443,37 @@ def match(
                                 check = ALL
                             elif row & U1:
                                 check |= ~(s.memory[row - U1 - U8 + k] & s.memory[row - U1 + U8 + k])
-                    check &= word
+                        word = s.ordinals[np.uint64(O_WORDS) + k]
+                        check &= word
+                        first = owners + capacity + (k << U6)
+                        while check:
+                            place_of = lowest(check)
+                            check &= check - U1
+                            if not holds(s, np.int64(s.memory32[first + place_of]), epoch):
+                                word &= ~(U1 << place_of)
+                        s.ordinals[np.uint64(O_WORDS) + k] = word
+                while words:
+                    # Owners lie far apart: ask for all of them first, read them after the other tiles. Most
+                    # words have one or two: both are written without asking, and what is too much is
+                    # overwritten. A branch that cannot be foretold would cost more.
+                    k = lowest(words)
+                    words &= words - U1
+                    word = s.ordinals[np.uint64(O_WORDS) + k]
                     first = owners + (k << U6)
-                    while check != U0:
-                        place_of = lowest(check)
-                        check &= check - U1
-                        if not holds(s, np.int64(s.memory32[first + capacity + place_of]), epoch):
-                            word &= ~(U1 << place_of)
-                    while word != U0:
-                        # Owners lie far apart: ask for all of them first, read them after the other tiles.
+                    upto_hit = hits + population(word)
+                    while True:
                         owner_at = first + lowest(word)
                         word &= word - U1
                         prefetch(s.memory, owner_at >> U1)
                         s.ordinals[hits] = owner_at
-                        hits += U1
+                        owner_at = first + lowest(word)
+                        word &= word - U1
+                        prefetch(s.memory, owner_at >> U1)
+                        s.ordinals[hits + U1] = owner_at
+                        hits += U2
+                        if hits >= upto_hit:
+                            break
+                    hits = upto_hit
             for i in range(np.uint64(O_HITS), hits):
                 found(s, np.uint64(s.memory32[s.ordinals[i]]))
         # Boxes that are not yet in a tile are tried one by one.
@@ -1469,14 +1482,14 @@ def match(
             if box >= 0 and holds(s, box, epoch):
                 found(s, np.uint64(s.boxes[box, B_OWNER]))
         # 4. The owners, in order.
-        if written + np.uint64(s.head[H_BITS]) > room:
+        if written + np.uint64(s.head[H_BITS]) + U2 > room:
             total = U0
             for i in range(last_summary):
                 words = s.summary[i]
                 while words != U0:
                     total += population(s.bits[(i << U6) + lowest(words)])
                     words &= words - U1
-            if written + total > room:
+            if written + total + U2 > room:
                 for i in range(last_summary):
                     words = s.summary[i]
                     while words != U0:
@@ -1498,10 +1511,17 @@ def match(
                 s.bits[at_word] = U0
                 doubts += population(word & doubtful[at_word])
                 first = at_word << U6
-                while word != U0:
+                upto_word = written + population(word)
+                while True:
+                    # Two at a time, as above.
                     out[written] = np.int64(first + lowest(word))
-                    written += U1
                     word &= word - U1
+                    out[written + U1] = np.int64(first + lowest(word))
+                    word &= word - U1
+                    written += U2
+                    if written >= upto_word:
+                        break
+                written = upto_word
         ends[e, 0] = np.int64(written)
         ends[e, 1] = np.int64(doubts)
     return stop - start

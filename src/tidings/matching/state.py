@@ -12,15 +12,17 @@ hull on two more attributes.
 A tile's block in the arena, in lines of eight words (64 bytes):
 
     meta                     number of columns, capacity, tile, whether any slot is loose
-    one line per column      attribute, hull, address of cuts and rows, which buckets are inexact
+    one line per column      attribute, address of the rows, which buckets are inexact, which bounds of the
+                             attribute's table are cuts
     alive                    one bit per slot
     loose                    slots with a constraint that no column holds
     owners, boxes            32 bits per slot each
-    per column               its cuts; a byte per place in the attribute's table, if it has one; a row of bits
-                             per bucket between cuts, and one for events that lack the attribute
+    per column               its cuts; a row of bits per bucket between cuts, and one for events that lack the
+                             attribute
 
 Where all cuts on an attribute are few (whole numbers, enumerations), a *table* lists them, an event's place
-in it is found once, and a column reads its bucket from a byte per place instead of searching its cuts.
+in it is found once, and a column counts which of the bounds up to there are its cuts instead of searching
+them: everything it takes is in the column's line.
 
 The memory is anonymous `mmap`: it grows by moving page tables instead of copying, it costs nothing before it
 is touched, and it starts on a page, so that lines are cache lines.
@@ -50,8 +52,8 @@ one)."""
 MAX_CUTS: Final = 126
 """Cuts per column: two words of inexact flags hold 127 buckets."""
 
-MAX_BOUNDS: Final = 250
-"""Bounds in a table: which of the intervals between them an ordinal lies in is one byte."""
+MAX_BOUNDS: Final = 256
+"""Bounds in a table: which of them are cuts of a column is four words."""
 
 ANY_ATTRIBUTE: Final = 0
 """The attribute that every event has: boxes without a required constraint are entered by it."""
@@ -101,7 +103,8 @@ O_TODO = 24448  # the tiles whose rows are on their way
 O_HITS = (
     O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
 )  # where the owners found in those tiles are, up to AHEAD * TILE
-ORDINAL_ROWS = O_HITS + AHEAD * TILE
+O_WORDS = O_HITS + AHEAD * TILE + 8  # the eight words of a row
+ORDINAL_ROWS = O_WORDS + 8
 
 MAX_LOCAL: Final = 64
 """Attributes of a tile that a split looks at."""
@@ -148,7 +151,7 @@ class State(NamedTuple):
     value: Array  # uint64 per attribute: the present event's ordinal
     stamp: Array  # int64 per attribute: the event that `value` belongs to
     tables: Array  # int64, D_*
-    places: Array  # uint64 per table: the present event, and where its ordinal lies among the bounds
+    places: Array  # four uint64 per table: which bounds are not above the present event's ordinal
     bits: Array  # uint64: one bit per owner
     summary: Array  # uint64: one bit per word of `bits`
     queue: Array  # int32: boxes that are not yet in a tile

@@ -74,7 +74,7 @@ class Store:
         self._nodes = Memory(np.uint64, 64, 6)
         self._attributes = Memory(np.int64, 64, 8)
         self._tables = Memory(np.int64, 64, 4)
-        self._places = Memory(np.uint64, 64)
+        self._places = Memory(np.uint64, 4 * 64)
         self._samples = Memory(np.uint64, 64, SAMPLES)
         self._boxes = Memory(np.int32, 1024, 6)
         self._constraint_attribute = Memory(np.uint32, 1024)
@@ -238,7 +238,7 @@ class Store:
                 (self._tiles, tiles),
                 (self._nodes, int(head[H_NODES]) + 2 * boxes),
                 (self._tables, int(head[H_TABLES]) + 64),
-                (self._places, int(head[H_TABLES]) + 64),
+                (self._places, 4 * (int(head[H_TABLES]) + 64)),
                 # An event may enter every tile.
                 (self._scratch, S_CANDIDATES + tiles + 64),
                 (self._memory, int(head[H_BUMP]) + 2 * SPARE_WORDS),
@@ -365,7 +365,7 @@ class Store:
                 at = end
             if len(found) < count:
                 # The next event alone may need more than there was.
-                room = max(room, 2 * int(ends[len(found), 0]))
+                room = max(room, 2 * int(ends[len(found), 0]) + 64)
         return found
 
     def scan(self, columns: Array, raw: Array, there: Array, event: int) -> tuple[Array, int]:
@@ -422,7 +422,7 @@ class Store:
             (self._value, attributes),
             (self._stamp, attributes),
             (self._tables, head[H_TABLES]),
-            (self._places, head[H_TABLES]),
+            (self._places, 4 * head[H_TABLES]),
             (self._bits, owners >> 6),
             (self._summary, owners >> 12),
             (self._queue, head[H_QUEUE_END]),
