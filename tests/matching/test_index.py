@@ -263,6 +263,31 @@ def test_memory_is_given_back_to_those_who_come_next() -> None:
     assert max(sizes[2:]) < 1.25 * sizes[1]
 
 
+def test_gaps_between_tiles_are_closed_and_nobody_notices() -> None:
+    index, scan = Index(), Scan()
+    filters = ranges(11, 3000)
+    for id, filter in enumerate(filters):  # noqa: A001
+        index.add(id, filter)
+        scan.add(id, filter)
+    index.match({})
+    grown = index.bytes_used
+    while index.work():
+        pass
+    assert index.bytes_used < grown
+    for round in range(3):  # noqa: A001
+        for event in points(round, 20):
+            assert plain(index.match(event)) == plain(scan.match(event))
+        # Tiles go on growing, shrinking and splitting where they now are.
+        for id in range(round, 3000, 3):  # noqa: A001
+            index.remove(id)
+            scan.remove(id)
+        for id, filter in enumerate(ranges(12 + round, 1500), 3000 + 1500 * round):  # noqa: A001
+            index.add(id, filter)
+            scan.add(id, filter)
+        while index.work():
+            pass
+
+
 def test_many_filters_on_long_prefixes_are_not_asked_one_by_one() -> None:
     index = Index()
     for at in range(2000):

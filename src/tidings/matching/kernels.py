@@ -49,6 +49,7 @@ from tidings.matching.state import (
     D_OFFSET,
     D_USES,
     DONE,
+    ENTRY,
     GREATEST,
     GROW,
     H_BITS,
@@ -164,10 +165,6 @@ C_ROWS, C_INEXACT, C_AMONG = np.uint64(1), np.uint64(2), np.uint64(4)
 ALL_NEED = np.uint64(1 << 40)
 TABLE_SHIFT = np.uint64(48)
 MAX_TABLES = (1 << 16) - 1
-# Words per tile in the list of its group: least, greatest, and a line with the address of the block and the
-# hull on up to two more attributes that all boxes of the tile need: (attribute, least, greatest) each,
-# attribute 0 for none.
-ENTRY = 10
 # Words of the meta line.
 M_COLUMNS, M_CAPACITY, M_TILE, M_LOOSE = (np.uint64(n) for n in range(4))
 

@@ -75,6 +75,11 @@ ANY_ATTRIBUTE: Final = 0
 (H_LOOKED, H_BUDGET, H_TILE, H_OTHER, H_MOVED) = range(12, 17)
 # what the kernel `advance` asks for
 (DONE, GROW, BUILD, SPLIT, MERGE) = range(5)
+ENTRY: Final = 10
+"""Words per tile in the list of its group: least, greatest, and a line with the address of the block and the
+hull on up to two more attributes that all boxes of the tile need: (attribute, least, greatest) each,
+attribute 0 for none."""
+
 H_CLASSES: Final = 32
 """The first of the heads of the arena's free lists."""
 
@@ -99,12 +104,10 @@ O_HULL = 18432  # least left, greatest left, least right, greatest right for 64 
 O_SORT = 18688  # up to 2 * TILE + 2 ends
 O_CUTS = 20864  # chosen cuts, MAX_CUTS + 2 per column
 O_UNION = 22912  # bounds of a new table, up to MAX_BOUNDS + 2 * TILE + 2
-O_TODO = 24448  # the tiles whose rows are on their way
-O_HITS = (
-    O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64
-)  # where the owners found in those tiles are, up to AHEAD * TILE
-O_WORDS = O_HITS + AHEAD * TILE + 8  # the eight words of a row
-ORDINAL_ROWS = O_WORDS + 8
+O_TODO = 24448  # the tiles whose rows are on their way; or the boxes that a split moves, up to TILE
+O_WORDS = O_TODO + AHEAD * (MAX_COLUMNS + 3) + 64  # the eight words of a row
+O_HITS = 0  # where the owners found in those tiles are, up to AHEAD * TILE: no tile is made during a match
+ORDINAL_ROWS = O_TODO + TILE
 
 MAX_LOCAL: Final = 64
 """Attributes of a tile that a split looks at."""
@@ -119,15 +122,15 @@ SPARE_WORDS: Final = 1 << 17
 def _size_classes() -> Array:
     sizes = [*range(1, 9), *range(10, 17, 2), *range(20, 33, 4), *range(40, 65, 8)]
     while sizes[-1] < 1 << 22:
-        sizes += [sizes[-1] * 3 // 2, sizes[-1] * 2]
+        sizes += [sizes[-1] * quarters // 4 for quarters in (5, 6, 7, 8)]
     return np.array(sizes, dtype=np.int64)
 
 
 SIZE_CLASSES: Final = _size_classes()
-"""Block sizes in lines, four to the octave and two above 64.
+"""Block sizes in lines, four to the octave.
 
-Tiles pass through all sizes as they fill. With fewer sizes a block wastes more, but what one tile leaves
-fits the next: at 10,000 filters that is the smaller loss.
+Tiles pass through all sizes as they fill. With fewer sizes what one tile leaves fits the next sooner, but
+each block wastes more, and `Store.work` closes gaps.
 """
 
 

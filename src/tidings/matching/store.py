@@ -17,6 +17,8 @@ import numpy as np
 
 from tidings.matching.axes import Constraint
 from tidings.matching.state import (
+    A_CAPACITY,
+    A_LIST,
     A_SEEN,
     B_LENGTH,
     B_OFFSET,
@@ -24,10 +26,15 @@ from tidings.matching.state import (
     B_SLOT,
     B_TILE,
     BUILD,
+    D_COUNT,
+    D_NEXT,
+    D_OFFSET,
     DONE,
+    ENTRY,
     H_BITS,
     H_BUDGET,
     H_BUMP,
+    H_CLASSES,
     H_EPOCH,
     H_FREE_NODE,
     H_FREE_TABLE,
@@ -47,8 +54,14 @@ from tidings.matching.state import (
     S_BOXES,
     S_CANDIDATES,
     SAMPLES,
+    SIZE_CLASSES,
     SPARE_WORDS,
     SPLIT,
+    T_ATTRIBUTE,
+    T_BASE,
+    T_COLUMNS,
+    T_LINES,
+    T_PLACE,
     Array,
     Memory,
     State,
@@ -63,6 +76,13 @@ STEP = 4096
 
 POLISH = 512
 """How much of it may go into looking after tiles: about two of them."""
+
+
+CLOSE_GAPS_BELOW = 1 << 19
+"""Words of the arena up to which it is moved at once, in a millisecond or two."""
+
+FIRST_BLOCK = 8
+"""Where blocks begin in the arena: 0 is none."""
 
 
 class Store:
@@ -94,7 +114,7 @@ class Store:
         self.first = Memory(np.int32, 1024)
         self.state = self._state()
         head = self.state.head
-        head[H_BUMP] = 8
+        head[H_BUMP] = FIRST_BLOCK
         head[H_FREE_TILE] = head[H_FREE_NODE] = head[H_FREE_TABLE] = -1
         self._box_count = 0
         self._constraint_count = 0
@@ -340,7 +360,65 @@ class Store:
     def work(self, kernels: ModuleType, budget: int) -> bool:
         """Move boxes into tiles and look after tiles; whether there is more to do."""
         self.settle(kernels, budget, budget)
-        return not self.settled
+        if not self.settled:
+            return True
+        self._close_gaps()
+        return False
+
+    def _close_gaps(self) -> None:
+        """Move the blocks of the arena together, where gaps are a fifth of it and all of it is soon moved.
+
+        A growing tile leaves smaller blocks behind. Among many tiles the next one takes them; among a few
+        tens they would weigh as much as the tiles.
+        """
+        head, memory = self._head.array, self._memory.array
+        bump = int(head[H_BUMP])
+        if bump > CLOSE_GAPS_BELOW:
+            return
+        tiles, tables = self._tiles.array[: head[H_TILES]], self._tables.array[: head[H_TABLES]]
+        attributes = self._attributes.array
+        kept = np.flatnonzero(tiles[:, T_LINES])
+        listed = np.flatnonzero(attributes[:, A_CAPACITY])
+        known = self._live_tables()
+        starts = np.concatenate((tiles[kept, T_BASE], attributes[listed, A_LIST], tables[known, D_OFFSET]))
+        lines = np.concatenate(
+            (
+                tiles[kept, T_LINES],
+                attributes[listed, A_CAPACITY] * ENTRY // 8,
+                (tables[known, D_COUNT] + 7) // 8,
+            )
+        )
+        sizes = 8 * SIZE_CLASSES[np.searchsorted(SIZE_CLASSES, lines)]
+        if 5 * int(sizes.sum()) > 4 * bump:
+            return
+        order = np.argsort(starts)
+        places = np.empty(len(order), dtype=np.int64)
+        places[order] = FIRST_BLOCK + np.concatenate(([0], np.cumsum(sizes[order])[:-1]))
+        for start, place, words in zip(
+            starts[order].tolist(), places[order].tolist(), (8 * lines[order]).tolist(), strict=True
+        ):
+            memory[place : place + words] = memory[start : start + words]
+        # What points into a block: its own columns, and where it is listed.
+        attributes[listed, A_LIST] = places[len(kept) : len(kept) + len(listed)]
+        tables[known, D_OFFSET] = places[len(kept) + len(listed) :]
+        tiles[kept, T_BASE] = places[: len(kept)]
+        group = attributes[tiles[kept, T_ATTRIBUTE]]
+        memory[group[:, A_LIST] + 2 * group[:, A_CAPACITY] + 8 * tiles[kept, T_PLACE]] = places[: len(kept)]
+        moved = (places - starts)[: len(kept)].tolist()
+        for place, by, columns in zip(places.tolist(), moved, tiles[kept, T_COLUMNS].tolist(), strict=False):
+            rows = memory[place + 9 : place + 9 + 8 * columns : 8]
+            rows += np.uint64(by % (1 << 64))
+        head[H_CLASSES : H_CLASSES + len(SIZE_CLASSES)] = 0
+        head[H_BUMP] = FIRST_BLOCK + int(sizes.sum())
+
+    def _live_tables(self) -> list[int]:
+        """All tables but those on the free list."""
+        free = set()
+        table = int(self._head.array[H_FREE_TABLE])
+        while table >= 0:
+            free.add(table)
+            table = int(self._tables.array[table, D_NEXT])
+        return [table for table in range(int(self._head.array[H_TABLES])) if table not in free]
 
     # Questions.
 
