@@ -78,8 +78,11 @@ POLISH = 512
 """How much of it may go into looking after tiles: about two of them."""
 
 
-CLOSE_GAPS_BELOW = 1 << 19
-"""Words of the arena up to which it is moved at once, in a millisecond or two."""
+MOVABLE_WORDS = 1 << 21
+"""Words of the arena up to which it is moved at once, in a few milliseconds."""
+
+MOVABLE_BLOCKS = 1024
+"""Blocks up to which it is: many small ones take longer than few large ones."""
 
 FIRST_BLOCK = 8
 """Where blocks begin in the arena: 0 is none."""
@@ -372,11 +375,11 @@ class Store:
         tens they would weigh as much as the tiles.
         """
         head, memory = self._head.array, self._memory.array
+        attributes = self._attributes.array
         bump = int(head[H_BUMP])
-        if bump > CLOSE_GAPS_BELOW:
+        if bump > MOVABLE_WORDS or head[H_TILES] + head[H_TABLES] + len(attributes) > MOVABLE_BLOCKS:
             return
         tiles, tables = self._tiles.array[: head[H_TILES]], self._tables.array[: head[H_TABLES]]
-        attributes = self._attributes.array
         kept = np.flatnonzero(tiles[:, T_LINES])
         listed = np.flatnonzero(attributes[:, A_CAPACITY])
         known = self._live_tables()
