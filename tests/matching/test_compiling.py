@@ -41,10 +41,10 @@ print(index.engine, index.match({"x": 2}).tolist(), index.work())
 
 def test_the_folder_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiling.cache_folder().parent == tmp_path / "tidings" / "numba"
+    assert compiling.kernels_folder().parent == tmp_path / "tidings" / "numba"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert compiling.cache_folder().parent == tmp_path / ".cache" / "tidings" / "numba"
+    assert compiling.kernels_folder().parent == tmp_path / ".cache" / "tidings" / "numba"
 
 
 def test_a_folder_that_cannot_be_made_is_done_without(

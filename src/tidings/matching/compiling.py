@@ -7,12 +7,14 @@ that cannot be written, it is compiled anew each time.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tidings import installation
+from tidings.errors import SetupError
 
 caching = True
 """Whether the kernels are to be kept; decided before they are imported."""
@@ -25,7 +27,7 @@ def compiled() -> ModuleType | None:
     return _compiled
 
 
-def cache_folder() -> Path:
+def kernels_folder() -> Path:
     """Where compiled code is kept: a folder for each version of the sources.
 
     Numba looks only at the date and size of the file that a function is in, and would keep code that was
@@ -35,9 +37,7 @@ def cache_folder() -> Path:
     version = sha256(b"".join((here / name).read_bytes() for name in ("state.py", "kernels.py"))).hexdigest()[
         :16
     ]
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG rule: a relative path is ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "tidings" / "numba" / version
+    return installation.cache_folder() / "numba" / version
 
 
 def compile_kernels() -> None:
@@ -71,9 +71,9 @@ def compile_kernels() -> None:
 def _writable_folder() -> Path | None:
     """The cache folder, made if need be; None if there can be none."""
     try:
-        folder = cache_folder()
+        folder = kernels_folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except (OSError, RuntimeError):
+    except (OSError, SetupError):
         return None

@@ -126,12 +126,14 @@ class Index(Matcher):
         if kernels is not None:
             shape = self._attributes.shape(tuple(event))
             if shape is not None and shape.fill(event):
-                ends, out = self._one_end, self._one_out
-                if kernels.match(
-                    store.state, shape.columns, shape.raw, shape.there, 0, 1, store.doubtful.array, out, ends
+                ends, out, doubtful = self._one_end, self._one_out, store.doubtful.array
+                while not kernels.match(
+                    store.state, shape.columns, shape.raw, shape.there, 0, 1, doubtful, out, ends
                 ):
-                    end, doubts = ends.item(0), ends.item(1)
-                    return self._answer(event, out[:end].copy(), doubts)
+                    # It then says how much room it needs; the next event is likely to need as much.
+                    out = self._one_out = np.empty(2 * ends.item(0) + 64, dtype=np.int64)
+                end, doubts = ends.item(0), ends.item(1)
+                return self._answer(event, out[:end].copy(), doubts)
         heads: list[int] = []
         floats: list[float] = []
         others: list[int] = []
