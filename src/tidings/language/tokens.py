@@ -214,22 +214,20 @@ def _check(text: str, token: Token, before: Token | None, after: Token | None) -
 
 def _check_name(text: str, token: Token, left: TokenType | None, right: TokenType | None) -> None:
     word = text[token.start : token.end + 1]
-    if word.startswith("`"):
-        quoted = True
-    else:
-        quoted = False
-        if left in ENDS or left is TokenType.IS or right in (TokenType.STRING, TokenType.NUMBER):
-            reason = WORD_REASONS.get(word.upper())
-            if reason is None and right is TokenType.STRING and left not in ENDS:
-                reason = "typed literals other than TIMESTAMP '…' and DATE '…' are not part of the language"
-            raise _of(text, token, reason or f"a name cannot stand here; {EXPECTED}, joined by AND or OR")
     if right is TokenType.L_PAREN:
         raise _of(text, token, "functions are not part of the language; compare a field with a literal")
-    if right is TokenType.IDENTIFIER and not quoted and word.upper() in WORD_REASONS:
-        raise _of(text, token, WORD_REASONS[word.upper()])
-    if not quoted and not IDENTIFIER.fullmatch(word):
+    if word.startswith("`"):
+        return
+    reason = WORD_REASONS.get(word.upper())
+    if left in ENDS or left is TokenType.IS or right in (TokenType.STRING, TokenType.NUMBER):
+        if reason is None and right is TokenType.STRING and left not in ENDS:
+            reason = "typed literals other than TIMESTAMP '…' and DATE '…' are not part of the language"
+        raise _of(text, token, reason or f"a name cannot stand here; {EXPECTED}, joined by AND or OR")
+    if right is TokenType.IDENTIFIER and reason is not None:
+        raise _of(text, token, reason)
+    if not IDENTIFIER.fullmatch(word):
         raise _of(text, token, f"a name such as {word[:40]} is written in backticks: `{word[:40]}`")
-    if not quoted and word.upper() == FUNCTION_WORD and left is not TokenType.DOT:
+    if word.upper() == FUNCTION_WORD and left is not TokenType.DOT:
         raise _of(text, token, f"Spark takes {word} for a function; a field of that name is written `{word}`")
 
 
