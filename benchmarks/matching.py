@@ -1,7 +1,7 @@
 """How fast the index finds, and how that compares, on four workloads and up to a million filters.
 
-    python benchmarks/matching.py                          everything; about half an hour
-    python benchmarks/matching.py --quick                  1k and 10k filters; about two minutes
+    python benchmarks/matching.py                          everything; about ten minutes
+    python benchmarks/matching.py --quick                  1k and 10k filters; about a minute
     python benchmarks/matching.py --sizes 100000 --workloads W1 W3 --json result.json
 
 Times are CPU time of this process, because machines are shared; single events are timed by the clock,

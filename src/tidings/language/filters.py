@@ -67,6 +67,9 @@ class Filter:
 
     def boxes(self, unknown: Unknown) -> tuple[Box, ...]:
         """The events that match, as a union of boxes; none where nothing can match."""
+        if unknown is Unknown.WAIT:
+            return self._waiting
+        # By name, so that "wait" will do as well as Unknown.WAIT.
         return self._waiting if Unknown(unknown) is Unknown.WAIT else self._assuming
 
     @cached_property

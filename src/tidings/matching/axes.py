@@ -30,6 +30,7 @@ import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from itertools import product, repeat
 from operator import itemgetter
 from typing import Any, Final
@@ -87,8 +88,7 @@ PREFIX_LENGTHS: Final = _grid()
 is then at most eight bytes longer than one of them, so that ORDER says the rest exactly."""
 
 
-# --- ordinals
-# ------------------------------------------------------------------------------------------------------
+# Ordinals.
 
 
 def floor_float(value: float) -> float:
@@ -100,8 +100,9 @@ def floor_float(value: float) -> float:
     return math.nextafter(near, -math.inf) if near > value else near
 
 
+@lru_cache(maxsize=65_536)
 def number_ordinal(value: float) -> int:
-    """A float's place among all floats."""
+    """A float's place among all floats. Bounds are mostly round numbers that others have, too."""
     bits: int = _WORD.unpack(_FLOAT.pack(value + 0.0))[0]
     return bits ^ (MAX_ORDINAL if bits & _SIGN else _SIGN)
 
@@ -115,8 +116,7 @@ def time_ordinal(at: int) -> int:
     return at + _SIGN
 
 
-# --- regions
-# ---------------------------------------------------------------------------------------------------------
+# Regions.
 
 
 def _plain(kind: Kind, low: Any, high: Any, absent: bool) -> tuple[Way, bool]:
@@ -246,13 +246,12 @@ def _simple(box: Box) -> tuple[list[tuple[Path, Term]], bool] | None:
         if region.null or region.other or len(region.sets) != 1:
             return None
         ((kind, values),) = region.sets
-        points = values.cuts.points
-        if values.likes or values.cuts.inside or not 1 <= len(points) <= 2:
+        cuts = values.cuts
+        ends = (None, *cuts.points) if cuts.inside else cuts.points
+        if values.likes or not 1 <= len(ends) <= 2:
             return None
-        high = points[1] if len(points) == 2 else None
-        way, fits = (
-            _strings(points[0], high, False) if kind is Kind.STRING else _plain(kind, points[0], high, False)
-        )
+        low, high = ends if len(ends) == 2 else (ends[0], None)
+        way, fits = _strings(low, high, False) if kind is Kind.STRING else _plain(kind, low, high, False)
         exact = exact and fits
         terms += [(path, term) for term in way]
     return (terms, exact) if len(terms) <= CONSTRAINTS_MAX else None
@@ -282,8 +281,7 @@ def ways_of(box: Box) -> tuple[list[list[tuple[Path, Term]]], bool]:
     return found, exact
 
 
-# --- attributes
-# -------------------------------------------------------------------------------------------------------
+# Attributes.
 
 
 class Field:

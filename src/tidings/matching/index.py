@@ -61,7 +61,8 @@ class Index(Matcher):
     # Filters.
 
     def add(self, id: Id, filter: Filter, unknown: Unknown = Unknown.WAIT) -> None:  # noqa: A002
-        unknown = Unknown(unknown)
+        if type(unknown) is not Unknown:
+            unknown = Unknown(unknown)
         self._admit(id)
         boxes, exact = self._attributes.admit(filter.boxes(unknown))
         owner = id if isinstance(id, int) else self._new_owner(id)

@@ -254,8 +254,7 @@ lowest: Any = intrinsic(_lowest)
 population: Any = intrinsic(_population)
 
 
-# --- the arena
-# ---------------------------------------------------------------------------------------------------
+# The arena.
 
 
 @part
@@ -290,8 +289,7 @@ def give_back(s: State, word: Number, lines: Number) -> None:
     s.head[H_CLASSES + kind] = word
 
 
-# --- small things
-# ------------------------------------------------------------------------------------------------
+# Small things.
 
 
 @part
@@ -367,8 +365,7 @@ def holds(s: State, box: Number, epoch: Number) -> Number:
     return True
 
 
-# --- groups, tiles and nodes
-# -------------------------------------------------------------------------------------
+# Groups, tiles and nodes.
 
 
 @part
@@ -1154,8 +1151,7 @@ def put(s: State, box: Number) -> Number:
     return DONE
 
 
-# --- what the index calls
-# ----------------------------------------------------------------------------------------
+# What the index calls.
 
 
 @part
