@@ -2,7 +2,7 @@
 
 Every limit bounds the cost of something a stranger can send: the time to parse, to normalise, to match, and
 the bytes that a broker keeps and forwards. They are far above what people write (the longest filter in our
-examples has 180 characters) and low enough that the worst filter is refused within milliseconds;
+examples has 180 characters) and low enough that the worst filter is refused within some tens of milliseconds;
 benchmarks/filters.py shows it.
 """
 
