@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
-import re
 import subprocess
 import sys
 from collections import namedtuple
@@ -122,17 +120,12 @@ def test_an_old_python_can_read_the_first_file_far_enough(root: Path) -> None:
     assert imported == ["import sys"]
 
 
-@pytest.mark.parametrize("name", ["python2.7", "python3.6", "python3.8", "python3.10"])
-def test_an_old_python_says_that_it_is_too_old(root: Path, name: str) -> None:
-    asked = subprocess.run(["sh", "-c", f"{name} -c 0"], capture_output=True, check=False)
-    if asked.returncode != 0:
-        pytest.skip(f"{name} is not on this machine")
+@pytest.mark.parametrize("version", [(2, 7), (3, 6), (3, 10)])
+def test_an_old_python_says_that_it_is_too_old(root: Path, version: tuple[int, int]) -> None:
+    """By a Python that gives itself out as old: old ones are on few machines; the syntax is tested above."""
+    program = f"import runpy, sys; sys.version_info = {version}; runpy.run_path('tools/prepare.py')"
     done = subprocess.run(
-        [name, root / "tools" / "prepare.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
+        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False
     )
     assert done.returncode == 1
-    assert re.search(r"is Python \d\.\d+, and Tidings needs 3\.11 or newer", done.stderr)
+    assert f"is Python {version[0]}.{version[1]}, and Tidings needs 3.11 or newer" in done.stderr
