@@ -201,10 +201,13 @@ class _Reader:
         kinds = {kind for kind, _ in read}
         if len(kinds) > 1:
             raise self._refusal(node, "the literals of an IN list are of one kind; use OR for several")
-        if field.type is Type.INT and len(listed) > 1:
-            for one in listed:
-                if self._number(_plain(one)).double:
-                    raise self._refusal(one, "in an IN list on an int field, write numbers without exponent")
+        if Kind.NUMBER in kinds and field.type is not Type.FLOAT and len(listed) > 1:
+            with_exponent = [one for one in listed if self._number(_plain(one)).double]
+            if with_exponent and (len(with_exponent) < len(listed) or field.type is Type.INT):
+                # One of them makes Spark compare the whole list as DOUBLE, where large ints are equal.
+                raise self._refusal(
+                    with_exponent[0], "beside others in an IN list, write numbers without exponent"
+                )
         return Membership(field, kinds.pop(), tuple(sorted({value for _, value in read})))
 
     def _like(self, node: exp.Expr) -> Node:

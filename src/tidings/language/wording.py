@@ -96,7 +96,7 @@ def _cuts_text(name: str, kind: Kind, cuts: Cuts) -> str:
         return f"{name} = {'FALSE' if cuts.inside else 'TRUE'}"
     gaps = list((~cuts).intervals())
     if cuts.inside and all(_is_point(kind, low, high) for low, high in gaps):
-        return _points_text(name, kind, [low for low, _ in gaps], "<>", "NOT IN")
+        return " AND ".join(_points_texts(name, kind, [low for low, _ in gaps], "<>", "NOT IN"))
     points: list[Any] = []
     ranges: list[str] = []
     for low, high in cuts.intervals():
@@ -104,7 +104,7 @@ def _cuts_text(name: str, kind: Kind, cuts: Cuts) -> str:
             points.append(low or "" if kind is Kind.STRING else low)
         else:
             ranges.append(_range_text(name, kind, low, high))
-    texts = [_points_text(name, kind, points, "=", "IN"), *ranges] if points else ranges
+    texts = [*_points_texts(name, kind, points, "=", "IN"), *ranges]
     return texts[0] if len(texts) == 1 else f"({' OR '.join(texts)})"
 
 
@@ -130,9 +130,16 @@ def _is_point(kind: Kind, low: Any, high: Any) -> bool:
     return float(low) == low and bool(high == math.nextafter(low, math.inf))
 
 
-def _points_text(name: str, kind: Kind, points: list[Any], one: str, many: str) -> str:
+def _points_texts(name: str, kind: Kind, points: list[Any], one: str, many: str) -> list[str]:
+    """Some values, as a list; numbers with an exponent in a list of their own, as the grammar wants them."""
     texts = [_literal_text(kind, point) for point in points]
-    return f"{name} {one} {texts[0]}" if len(texts) == 1 else f"{name} {many} ({', '.join(texts)})"
+    apart = [text for text in texts if kind is Kind.NUMBER and "e" in text]
+    groups = [[text for text in texts if text not in apart], apart]
+    return [
+        f"{name} {one} {group[0]}" if len(group) == 1 else f"{name} {many} ({', '.join(group)})"
+        for group in groups
+        if group
+    ]
 
 
 def _range_text(name: str, kind: Kind, low: Any, high: Any) -> str:
