@@ -1,0 +1,189 @@
+"""Subscriptions and advertisements as values: what is asked for, what will be published.
+
+A subscription is a topic filter and, with it, what it wants of the events there: a content filter, what that
+takes for UNKNOWN, a quality of service and how often a growing event is wanted. All five together decide
+whether one subscription makes another superfluous (`covers`). An advertisement is the same without the last
+three: where somebody will publish, and what at most. Who subscribes is not known here.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from tidings.errors import FilterError, SubscriptionError
+from tidings.language import names
+from tidings.language.covering import covers as where_covers
+from tidings.language.covering import merge as where_merge
+from tidings.language.covering import overlaps as where_overlaps
+from tidings.language.filters import Filter, parse
+from tidings.language.regions import Unknown
+
+QOS_MAX = 2
+"""MQTT's highest quality of service."""
+
+
+class Subscription(msgspec.Struct, frozen=True, array_like=True, order=True, cache_hash=True):
+    """What a subscriber, or a broker on behalf of those behind it, asks for."""
+
+    topic_filter: str
+    """MQTT topic filter."""
+
+    where: str = ""
+    """Content filter; empty for all."""
+
+    unknown: Unknown = Unknown.WAIT
+    """What a term over a missing field counts as."""
+
+    qos: int = 0
+    """Highest quality of service wanted."""
+
+    every_us: int = 0
+    """The least time between two versions of one growing event; 0 for all of them."""
+
+    @property
+    def filter(self) -> Filter | None:
+        """The content filter, read; None for all."""
+        return read_where(self.where) if self.where else None
+
+
+class Advertisement(msgspec.Struct, frozen=True, array_like=True, order=True, cache_hash=True):
+    """What will be published: topics, and of the events there at most those that a filter takes."""
+
+    topic_filter: str
+    """MQTT topic filter; every topic published to matches it."""
+
+    where: str = ""
+    """Content filter that every event published satisfies or may come to satisfy; empty for any."""
+
+    @property
+    def filter(self) -> Filter | None:
+        """The content filter, read; None for any."""
+        return read_where(self.where) if self.where else None
+
+
+@lru_cache(maxsize=16_384)
+def read_where(text: str) -> Filter:
+    """A content filter without declared types, remembered: one text comes over many links."""
+    return parse(text)
+
+
+def check(asked: Subscription | Advertisement) -> None:
+    """SubscriptionError or FilterError where what is asked cannot be understood."""
+    if fault := names.filter_fault(asked.topic_filter):
+        raise SubscriptionError(fault)
+    if isinstance(asked, Subscription):
+        if not 0 <= asked.qos <= QOS_MAX:
+            raise SubscriptionError(f"quality of service {asked.qos} is not 0, 1 or 2")
+        if asked.every_us < 0:
+            raise SubscriptionError(f"every = {asked.every_us} us is negative; give 0 for every version")
+    if asked.where:
+        read_where(asked.where)
+
+
+def covers(wide: Subscription, narrow: Subscription) -> bool:
+    """Whether whoever serves `wide` serves `narrow` too.
+
+    >>> covers(Subscription("a/#", qos=1), Subscription("a/b", "x > 3", qos=1))
+    True
+    >>> covers(Subscription("a/#", qos=0), Subscription("a/b", qos=1))
+    False
+    """
+    if wide.qos < narrow.qos or wide.every_us > narrow.every_us:
+        return False
+    if wide.topic_filter != narrow.topic_filter and not names.filter_covers(
+        wide.topic_filter, narrow.topic_filter
+    ):
+        return False
+    if not wide.where:
+        return True
+    if not narrow.where:
+        return False
+    if wide.where == narrow.where and wide.unknown is narrow.unknown:
+        return True
+    return _where_covers(wide.where, wide.unknown, narrow.where, narrow.unknown)
+
+
+@lru_cache(maxsize=65_536)
+def _where_covers(wide: str, wide_unknown: Unknown, narrow: str, narrow_unknown: Unknown) -> bool:
+    try:
+        return where_covers((read_where(wide), wide_unknown), (read_where(narrow), narrow_unknown))
+    except FilterError:
+        return False
+
+
+def merge(one: Subscription, other: Subscription) -> Subscription | None:
+    """The subscription that takes what either takes and nothing more, or None where there is none."""
+    if (one.topic_filter, one.unknown, one.qos, one.every_us) != (
+        other.topic_filter,
+        other.unknown,
+        other.qos,
+        other.every_us,
+    ):
+        return None
+    if not one.where or not other.where:
+        return one if not one.where else other
+    text = _where_merge(one.where, other.where)
+    if text is None:
+        return None
+    return Subscription(one.topic_filter, text, one.unknown, one.qos, one.every_us)
+
+
+@lru_cache(maxsize=65_536)
+def _where_merge(one: str, other: str) -> str | None:
+    try:
+        merged = where_merge(read_where(one), read_where(other))
+    except FilterError:
+        return None
+    return None if merged is None else merged.text
+
+
+def overlap(advertisement: Advertisement, subscription: Subscription) -> bool:
+    """Whether something that is advertised may be what is asked for."""
+    if not filters_meet(advertisement.topic_filter, subscription.topic_filter):
+        return False
+    if not advertisement.where or not subscription.where:
+        return True
+    # An advertised event may still grow, so a missing field counts for both sides.
+    return where_overlaps(
+        (read_where(advertisement.where), Unknown.ASSUME),
+        (read_where(subscription.where), subscription.unknown),
+    )
+
+
+def advertisement_covers(wide: Advertisement, narrow: Advertisement) -> bool:
+    """Whether all that `narrow` announces is announced by `wide`."""
+    if wide.topic_filter != narrow.topic_filter and not names.filter_covers(
+        wide.topic_filter, narrow.topic_filter
+    ):
+        return False
+    return not wide.where or (
+        bool(narrow.where) and _where_covers(wide.where, Unknown.ASSUME, narrow.where, Unknown.ASSUME)
+    )
+
+
+@lru_cache(maxsize=65_536)
+def filters_meet(one: str, other: str) -> bool:
+    """Whether some topic name matches both topic filters.
+
+    >>> filters_meet("a/+/c", "a/b/#"), filters_meet("a/b", "a/c")
+    (True, False)
+    """
+    return _levels_meet(one.split("/"), other.split("/"))
+
+
+def _levels_meet(one: list[str], other: list[str]) -> bool:
+    first, second = one[0], other[0]
+    if (first[:1] == "$" and second in ("+", "#")) or (second[:1] == "$" and first in ("+", "#")):
+        return False
+    for at in range(max(len(one), len(other))):
+        here = one[at] if at < len(one) else None
+        there = other[at] if at < len(other) else None
+        if here == "#" or there == "#":
+            return True  # "#" takes the levels above it too
+        if here is None or there is None:
+            return False
+        if here != there and "+" not in (here, there):
+            return False
+    return True

@@ -1,0 +1,279 @@
+"""What a driver tells a broker, and what a broker wants done.
+
+Things that happened are past participles, things to be done imperatives. All are plain values: tests compare
+them. A driver carries effects out in their order. `Write`, `Erase` and `Deliver` (to durable sessions) before
+a `Sync` become durable together, all or none, and then the driver tells `WritesSynced`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay.messages import Frame, Publication
+from tidings.records.record import Record
+
+
+class Happened(msgspec.Struct, frozen=True, gc=False):
+    """The base of what a driver tells."""
+
+
+class ConnectionMade(Happened, frozen=True):
+    connection: int
+    """Chosen by the driver; never used twice in one boot."""
+
+    address: str | None
+    """What was dialled; None if the other side dialled."""
+
+    nonce: bytes
+    """Fresh random bytes for the greeting."""
+
+    certified: str | None = None
+    """The broker id that the other side's certificate names, if there is one."""
+
+
+class DialFailed(Happened, frozen=True):
+    address: str
+    reason: str
+
+
+class FrameReceived(Happened, frozen=True):
+    connection: int
+    frame: Frame
+
+
+class ConnectionLost(Happened, frozen=True):
+    connection: int
+    reason: str
+
+
+class TimerFired(Happened, frozen=True):
+    """The time of `next_deadline` has come. Telling it early is harmless."""
+
+
+class WritesSynced(Happened, frozen=True):
+    token: int
+    """All syncs up to this one are on disk."""
+
+
+class NeighbourAdded(Happened, frozen=True):
+    address: str
+
+
+class NeighbourRemoved(Happened, frozen=True):
+    address: str
+
+
+class StopAsked(Happened, frozen=True):
+    """Take nothing new, pass on what is here, say goodbye."""
+
+    for_good: bool = False
+    """Whether this broker leaves the network for ever."""
+
+
+class SessionOpened(Happened, frozen=True):
+    session: str
+
+    durable: bool = False
+    """Its subscriptions survive a disconnection and a restart."""
+
+
+class SessionClosed(Happened, frozen=True):
+    """The client has gone. A durable session stays."""
+
+    session: str
+
+
+class SessionEnded(Happened, frozen=True):
+    """Nothing of this session is wanted any more."""
+
+    session: str
+
+
+class SubscriptionAsked(Happened, frozen=True):
+    session: str
+
+    name: str
+    """Unique within its session; asking again replaces it."""
+
+    subscription: Subscription
+
+
+class SubscriptionDropped(Happened, frozen=True):
+    session: str
+    name: str
+
+
+class AdvertisementAsked(Happened, frozen=True):
+    session: str
+    name: str
+    advertisement: Advertisement
+
+
+class AdvertisementDropped(Happened, frozen=True):
+    session: str
+    name: str
+
+
+class PublicationOffered(Happened, frozen=True):
+    session: str
+
+    token: int
+    """The client's own number for it, given back by `Accept`."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    content_type: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    retain: bool = False
+
+
+Event = (
+    ConnectionMade
+    | DialFailed
+    | FrameReceived
+    | ConnectionLost
+    | TimerFired
+    | WritesSynced
+    | NeighbourAdded
+    | NeighbourRemoved
+    | StopAsked
+    | SessionOpened
+    | SessionClosed
+    | SessionEnded
+    | SubscriptionAsked
+    | SubscriptionDropped
+    | AdvertisementAsked
+    | AdvertisementDropped
+    | PublicationOffered
+)
+
+
+class Wanted(msgspec.Struct, frozen=True, gc=False):
+    """The base of what a broker wants done."""
+
+
+class Send(Wanted, frozen=True):
+    connection: int
+    frame: Frame
+
+
+class Dial(Wanted, frozen=True):
+    address: str
+
+
+class HangUp(Wanted, frozen=True):
+    """Close a connection; no `ConnectionLost` need follow."""
+
+    connection: int
+    reason: str
+
+
+class Deliver(Wanted, frozen=True):
+    """Hand a publication to sessions here."""
+
+    publication: Publication
+
+    subscriptions: tuple[tuple[str, str], ...]
+    """(session, name of the subscription) of every match, sorted: one session may be there several times and
+    gets one message."""
+
+    hops: int
+
+
+class Grant(Wanted, frozen=True):
+    """The subscription is installed (SUBACK)."""
+
+    session: str
+    name: str
+
+    reason: str = ""
+    """"settling" if not every broker has confirmed yet."""
+
+
+class Deny(Wanted, frozen=True):
+    """The subscription or advertisement is refused; it is as if it had not been asked for."""
+
+    session: str
+    name: str
+    reason: str
+
+
+class Accept(Wanted, frozen=True):
+    """The publication is safe (PUBACK). Not given for QoS 0."""
+
+    session: str
+    token: int
+
+
+class Reject(Wanted, frozen=True):
+    """The publication is not taken."""
+
+    session: str
+    token: int
+    reason: str
+
+
+class Pause(Wanted, frozen=True):
+    """Read nothing more from publishers until `Resume`."""
+
+
+class Resume(Wanted, frozen=True):
+    pass
+
+
+class Write(Wanted, frozen=True):
+    key: str
+    value: bytes
+
+
+class Erase(Wanted, frozen=True):
+    key: str
+
+
+class Sync(Wanted, frozen=True):
+    token: int
+
+
+class SetTimer(Wanted, frozen=True):
+    """Tell `TimerFired` at this time; takes the place of the one before."""
+
+    at: float
+
+
+class Log(Wanted, frozen=True):
+    """For the operator."""
+
+    level: str
+    """"info", "warning" or "error"."""
+
+    text: str
+    about: tuple[tuple[str, str], ...] = ()
+
+
+class Stop(Wanted, frozen=True):
+    """The broker is done, or must not run: `reason` is empty after `StopAsked`."""
+
+    reason: str = ""
+
+
+Effect = (
+    Send
+    | Dial
+    | HangUp
+    | Deliver
+    | Grant
+    | Deny
+    | Accept
+    | Reject
+    | Pause
+    | Resume
+    | Write
+    | Erase
+    | Sync
+    | SetTimer
+    | Log
+    | Stop
+    | Record
+)

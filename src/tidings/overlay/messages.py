@@ -1,0 +1,318 @@
+"""What brokers say to each other.
+
+A frame carries many messages; every message of a link session has a number, and they count up from the
+frame's `first`. Greetings and farewells have none (`first` is 0). How frames become bytes is the business of
+`wire`. Fields are only ever added at the end, with a default: an older peer does not see them, and what it
+sends lacks them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.language.subscriptions import Advertisement, Subscription
+
+PROTOCOL_VERSIONS = (1, 2)
+"""The oldest and the newest protocol that this release speaks: its own and the one before.
+
+Version 1 has one message in a frame, version 2 any number."""
+
+Epoch = tuple[int, int]
+"""Of a tree: (boot of its root, count). A larger one is newer."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", gc=False):
+    """The base of all messages."""
+
+
+class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message of a client on its way; the same on every hop."""
+
+    origin: str
+    """The broker where it entered."""
+
+    incarnation: int
+    """Which life of that broker: a new one begins where its disk was lost."""
+
+    stream: str
+    """Root of the tree for which it was numbered."""
+
+    number: int
+    """Counts up within origin, incarnation and stream."""
+
+    topic: str
+    payload: bytes
+
+    qos: int = 0
+
+    at_us: int = 0
+    """When it entered, by the clock of its origin, microseconds since 1970."""
+
+    publisher: str = ""
+    """The session that published it."""
+
+    content_type: str = ""
+    """MQTT's content type; empty means JSON."""
+
+    properties: tuple[tuple[str, str], ...] = ()
+    """User properties, in order."""
+
+    retain: bool = False
+
+    @property
+    def id(self) -> str:
+        """Its identity as text, as in records."""
+        return f"{self.origin}:{self.incarnation}:{self.stream}:{self.number}"
+
+
+class Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is sent at once."""
+
+    first: int
+    """Number of the first message, 0 for messages that have none."""
+
+    ack: int
+    """Number of the last message received from the other side."""
+
+    messages: tuple[Message, ...] = ()
+    """Without any it is a heartbeat."""
+
+
+# Making and ending a connection.
+
+
+class Greet(Message, frozen=True, tag=1):
+    """The first word of both sides."""
+
+    versions: tuple[int, int]
+    """Oldest and newest protocol version spoken."""
+
+    broker: str
+    network: str
+
+    boot: int
+    """Counts the starts of this broker; larger is later."""
+
+    features: tuple[str, ...]
+    """Settings that must be the same on both sides, such as "advertisements"."""
+
+    nonce: bytes
+    """To be signed by the other side with the cluster token."""
+
+    session: tuple[int, ...]
+    """The link session that this side still holds; empty for none."""
+
+    received: int
+    """The last message of that session that it has received."""
+
+    proposal: int
+    """Its part of the name of a new session, should there be one."""
+
+
+class Welcome(Message, frozen=True, tag=2):
+    """The second word: the greeting is accepted."""
+
+    version: int
+    """The protocol version from here on."""
+
+    proof: bytes
+    """HMAC-SHA256 of the other side's nonce and this side's id, keyed with the cluster token, if there is one."""
+
+
+class Refuse(Message, frozen=True, tag=3):
+    """The greeting is not accepted; the connection is closed behind it."""
+
+    reason: str
+
+
+class Bye(Message, frozen=True, tag=4):
+    """This side stops on purpose: nothing will be resumed."""
+
+    for_good: bool
+    """Whether it will never come back, so that nothing need be held for it."""
+
+
+# Trees.
+
+
+class Distance(Message, frozen=True, tag=10):
+    """How far the sender is from a root."""
+
+    root: str
+
+    series: Epoch
+    """Given by the root; distances of one series only shrink."""
+
+    hops: int
+    """-1: the sender knows no way."""
+
+
+class Seek(Message, frozen=True, tag=11):
+    """Asks, towards the root, for distances of a newer series than this."""
+
+    root: str
+    series: Epoch
+
+
+class Grow(Message, frozen=True, tag=12):
+    """The tree of a root in a new epoch; the sender is in it, and is not a child of the receiver."""
+
+    root: str
+    epoch: Epoch
+
+    share: tuple[str, ...]
+    """The roots between which undeclared topics are divided in this epoch."""
+
+
+class Join(Message, frozen=True, tag=13):
+    """The sender is in the tree in this epoch as a child of the receiver."""
+
+    root: str
+    epoch: Epoch
+
+
+class Regrow(Message, frozen=True, tag=14):
+    """Asks, towards the root, for a newer epoch than this: it is broken, or a shorter way is known."""
+
+    root: str
+    epoch: Epoch
+
+
+class Roll(Message, frozen=True, tag=15):
+    """Who is behind the sender in the tree, and what they will publish."""
+
+    root: str
+    epoch: Epoch
+
+    members: tuple[tuple[str, int], ...]
+    """Broker and boot, sorted."""
+
+    left: tuple[str, ...]
+    """Brokers that have left for good."""
+
+    advertisements: tuple[Advertisement, ...]
+
+
+# Subscriptions.
+
+
+class Table(Message, frozen=True, tag=20):
+    """All that those behind the sender ask for, in this epoch; replaces what was known."""
+
+    root: str
+    epoch: Epoch
+    subscriptions: tuple[Subscription, ...]
+
+
+class Subscribe(Message, frozen=True, tag=21):
+    root: str
+    epoch: Epoch
+    subscription: Subscription
+
+
+class Unsubscribe(Message, frozen=True, tag=22):
+    root: str
+    epoch: Epoch
+    subscription: Subscription
+
+
+class Advertise(Message, frozen=True, tag=23):
+    root: str
+    epoch: Epoch
+    advertisement: Advertisement
+
+
+class Unadvertise(Message, frozen=True, tag=24):
+    root: str
+    epoch: Epoch
+    advertisement: Advertisement
+
+
+class Installed(Message, frozen=True, tag=25):
+    """The first `count` of Table, Subscribe, … in this epoch are known to all behind the sender."""
+
+    root: str
+    epoch: Epoch
+    count: int
+
+
+# Publications.
+
+
+class Publish(Message, frozen=True, tag=30):
+    """A publication, one hop further."""
+
+    root: str
+    """The tree it travels."""
+
+    epoch: Epoch
+
+    slot: int
+    """Counts up per link session and tree; `Done` refers to it."""
+
+    previous: int
+    """Number of the one sent before it, of the same origin and stream, down this link in this epoch."""
+
+    hops: int
+    """Links travelled, this one included."""
+
+    qos: int
+    """At most that of the publication: the highest that is asked for behind this link."""
+
+    publication: Publication
+
+
+class Done(Message, frozen=True, tag=31):
+    """What has become of publications: slots as a flat list of first, last, first, last, …"""
+
+    root: str
+
+    settled: tuple[int, ...]
+    """Acknowledged by everyone behind the sender who must have it."""
+
+    stale: tuple[int, ...]
+    """Not taken further, since the epoch has passed; to be sent again in the next."""
+
+
+class Keep(Message, frozen=True, tag=32):
+    """Asks a neighbour to keep a copy until `Forget`, and to send it should its origin be gone."""
+
+    publication: Publication
+
+
+class Kept(Message, frozen=True, tag=33):
+    stream: str
+    number: int
+    incarnation: int
+
+
+class Forget(Message, frozen=True, tag=34):
+    stream: str
+    incarnation: int
+    numbers: tuple[int, ...]
+
+
+AnyMessage = (
+    Greet
+    | Welcome
+    | Refuse
+    | Bye
+    | Distance
+    | Seek
+    | Grow
+    | Join
+    | Regrow
+    | Roll
+    | Table
+    | Subscribe
+    | Unsubscribe
+    | Advertise
+    | Unadvertise
+    | Installed
+    | Publish
+    | Done
+    | Keep
+    | Kept
+    | Forget
+)
+"""For decoders."""

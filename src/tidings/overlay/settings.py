@@ -1,0 +1,101 @@
+"""What can be set about a broker, with the defaults and their reasons.
+
+Durations are seconds, sizes bytes. `live` reads them from files and variables, `sim` from scenarios.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of one broker. Those marked network-wide must be the same at all of its brokers."""
+
+    network: str = "tidings"
+    """Network-wide. Brokers of another network are refused."""
+
+    token: str = ""
+    """Network-wide. The cluster token: a shared secret by which brokers know each other; empty for none."""
+
+    trees: int = 1
+    """Network-wide. How many trees undeclared topics share, 1 to 8."""
+
+    advertisements: bool = False
+    """Network-wide. Whether subscriptions go only where something is advertised."""
+
+    versions: tuple[int, int] = (1, 2)
+    """The oldest and the newest protocol version to speak."""
+
+    heartbeat_s: float = 2.0
+    """A link that has nothing to say says so this often."""
+
+    suspect_after_s: float = 6.0
+    """A link silent for so long is taken for lost: three heartbeats."""
+
+    greet_within_s: float = 5.0
+    """A connection that has not been greeted and welcomed by then is closed."""
+
+    resume_within_s: float = 1.0
+    """A lost connection that is back within this time is resumed, and no tree changes."""
+
+    redial_min_s: float = 0.1
+    """After the first failure; doubles from there, with jitter."""
+
+    redial_max_s: float = 5.0
+    """The longest pause between two attempts to connect."""
+
+    regrow_min_s: float = 0.02
+    """How long a root waits for more requests before it starts a new epoch; doubles if they go on."""
+
+    regrow_max_s: float = 1.0
+    """The longest such wait."""
+
+    settle_s: float = 1.0
+    """A subscription that is not confirmed everywhere by then is granted as "settling"."""
+
+    acks: str = "origin"
+    """"origin": a publication is acknowledged once it is on this broker's disk. "neighbour": and at a
+    second broker."""
+
+    absent_hold_s: float = 600.0
+    """How long publications are held for brokers that cannot be reached."""
+
+    absent_hold_bytes: int = 256 * MIB
+    """How much is held for them."""
+
+    overflow: str = "drop"
+    """Beyond that: "drop" the oldest (counted and logged) or "block": acknowledge no more."""
+
+    drain_within_s: float = 10.0
+    """How long a broker that stops waits for what it has sent to be acknowledged."""
+
+    link_window_bytes: int = 4 * MIB
+    """Publications under way on a link and tree, not yet acknowledged by those behind it."""
+
+    link_window_messages: int = 16_384
+    """The same in messages."""
+
+    link_unacked_bytes: int = MIB
+    """Data sent on a connection and not yet received: bounds what control messages may have to wait for."""
+
+    backlog_bytes: int = 16 * MIB
+    """Publications of clients here that wait for room on a link; beyond it, publishers are paused."""
+
+    message_bytes_max: int = 1_048_576
+    """The largest payload."""
+
+    session_subscriptions_max: int = 10_000
+    """Subscriptions of one session."""
+
+    link_subscriptions_max: int = 1_000_000
+    """Subscriptions that a neighbour may ask for on one tree."""
+
+    cover_effort: int = 64
+    """Subscriptions with which a new one is compared for covering and merging, at most, on one topic filter.
+    Covering saves messages; what is not compared is forwarded."""
+
+    topic_cache: int = 4096
+    """Topics whose matching topic filters are remembered."""

@@ -1,0 +1,90 @@
+"""A record: one thing that happened in a broker, in one row.
+
+Written by brokers, live or simulated, read by Spark, the console and the checkers. Times are integer
+microseconds since 1970 (in a simulation: since its start).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What a record tells."""
+
+    PUBLISHED = "published"
+    """A client published; `client` is the publisher's session."""
+
+    FORWARDED = "forwarded"
+    """Sent to neighbours: `receivers` are brokers, `link` the neighbour it came from."""
+
+    DELIVERED = "delivered"
+    """Handed to sessions here: `receivers` are sessions, `link` the neighbour it came from."""
+
+    SUPPRESSED = "suppressed"
+    """Not taken further; `reason` says why: a repeat, a stale epoch, a full queue, a gatherer's verdict."""
+
+    MERGED = "merged"
+    """A report that changed an event."""
+
+    TOLD = "told"
+    """A version of an event that left its seat."""
+
+    REQUESTED = "requested"
+    """History was asked for."""
+
+    STORED = "stored"
+    """A publication was written to disk for later."""
+
+    MOVED = "moved"
+    """A client or a store moved."""
+
+    SUBSCRIBED = "subscribed"
+    """A client's subscription was installed; `topic` is its topic filter, `reason` its content filter."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """A client's subscription was removed."""
+
+    LINK_UP = "link up"
+    """The link to `link` is usable; `reason` is "new" or "resumed"."""
+
+    LINK_DOWN = "link down"
+    """The link to `link` is not usable; `reason` says why."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One row. `broker`, `boot` and `n` together are unique."""
+
+    broker: str
+    boot: int
+    n: int
+    at: int
+    """Microseconds."""
+
+    kind: Kind
+    topic: str | None = None
+    message: str | None = None
+    """Identity of the publication, the same on every hop."""
+
+    bytes: int | None = None
+    """Of the payload."""
+
+    event: str | None = None
+    version: int | None = None
+    report: str | None = None
+    publisher: str | None = None
+    client: str | None = None
+    subscription: str | None = None
+    link: str | None = None
+    hops: int | None = None
+    latency_us: int | None = None
+    """Since it was published, by the clocks of its origin and of this broker."""
+
+    reason: str | None = None
+    receivers: tuple[str, ...] = ()
+    """All whom this one decision served."""
+
+    epoch: str | None = None
+    """Of the tree, as root:boot:count, for what was forwarded."""
