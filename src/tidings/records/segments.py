@@ -1,0 +1,231 @@
+"""Segments: the files that a broker's records are written to.
+
+A segment is a Parquet file that is closed by a rename, so that whoever reads the folder, while the network
+runs, sees whole files and nothing else. What is not yet closed is in memory, or in a file whose name begins
+with a dot, which our reader, Spark and Arrow pass over; a crash loses that much. `add` only appends to a
+list; columns are made when a segment is closed, on a thread if the owner gives one. There is no clock here:
+the owner calls `tick`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.records.record import Record
+from tidings.records.schema import table_of
+
+ROWS_MAX = 100_000
+"""Rows of one segment. Closing one of these takes about 0.2 s of a thread, and makes a file of 1 to 4 MB."""
+
+BYTES_MAX = 64 * 1024 * 1024
+"""About how much memory an open segment may take: a row of many receivers counts for what it is."""
+
+AGE_MAX_S = 10.0
+"""A segment is closed this long after its first record, so that readers are never far behind."""
+
+KEEP_BYTES = 1024 * 1024 * 1024
+"""How much one broker's closed segments may take on disk, before its oldest are removed."""
+
+WAITING_MAX = 4
+"""Segments that may wait for a slow disk; beyond these, records are dropped and counted, never memory."""
+
+ROW_BYTES = 400
+"""What a record takes in memory, without its receivers: measured on forwarded ones."""
+
+RECEIVER_BYTES = 70
+"""And what each receiver adds."""
+
+OPEN = ".open"
+CLOSED = ".parquet"
+
+_SAFE_LENGTH_MAX = 120
+_NAME = re.compile(r"(?P<safe>[^+]+)\+(?P<boot>[0-9]{20})\+(?P<number>[0-9]{10})\.parquet")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Segment:
+    """A closed segment, by its name. They sort by broker, boot and number."""
+
+    safe: str
+    """The broker's id as in the name of the file."""
+
+    boot: int
+    number: int
+
+    path: Path
+
+    @classmethod
+    def of(cls, path: Path) -> Segment | None:
+        """The segment that a file is; None if it is not one."""
+        if (name := _NAME.fullmatch(path.name)) is None:
+            return None
+        return cls(name["safe"], int(name["boot"]), int(name["number"]), path)
+
+
+def closed_segments(folder: Path) -> list[Segment]:
+    """All closed segments of a folder, in order; none where there is no folder."""
+    try:
+        return sorted(segment for path in folder.iterdir() if (segment := Segment.of(path)) is not None)
+    except FileNotFoundError:
+        return []
+
+
+def safe_name(broker: str) -> str:
+    """A broker's id as part of a file's name: small letters, digits, `-`, `_` and `.` stay, others are hex.
+
+    Different ids have different names, also where a file system takes `A` for `a`, and none is hidden.
+
+    >>> safe_name("athens-1"), safe_name("Athens/1"), safe_name(".x")
+    ('athens-1', '~41thens~2f1', '~2ex')
+    """
+    safe = "".join(
+        chr(byte) if re.match(r"[a-z0-9._-]", chr(byte)) else f"~{byte:02x}" for byte in broker.encode()
+    )
+    if safe[0] in "._":
+        safe = f"~{ord(safe[0]):02x}{safe[1:]}"
+    if len(safe) > _SAFE_LENGTH_MAX:
+        # Two tildes in a row come from nothing else.
+        safe = f"{safe[:64].rstrip('~')}~~{hashlib.sha256(broker.encode()).hexdigest()[:32]}"
+    return safe
+
+
+def _at_once(work: Callable[[], None]) -> object:
+    work()
+    return None
+
+
+class SegmentWriter:
+    """Writes the records of one boot of one broker into a folder, which it may share with other brokers.
+
+    `run` is what carries out the work of closing a segment: at once, or a thread's `submit`; one at a time,
+    in order. `on_fault` is told of a segment that could not be written, with the rows that are lost; without
+    it the error is raised where the work is carried out.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        broker: str,
+        boot: int,
+        *,
+        rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+        age_max_s: float = AGE_MAX_S,
+        keep_bytes: int = KEEP_BYTES,
+        run: Callable[[Callable[[], None]], object] = _at_once,
+        on_fault: Callable[[OSError, int], None] | None = None,
+    ) -> None:
+        self.rows_written = 0
+        """Rows in segments that were closed."""
+        self.rows_lost = 0
+        """Rows that could not be written, or for which there was no room."""
+        self._folder = folder
+        self._safe = safe_name(broker)
+        self._boot = boot
+        self._rows_max = rows_max
+        self._bytes_max = bytes_max
+        self._age_max_s = age_max_s
+        self._keep_bytes = keep_bytes
+        self._run = run
+        self._on_fault = on_fault
+        self._rows: list[Record] = []
+        self._bytes = 0
+        self._opened_at: float | None = None
+        self._waiting = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(f".{self._safe}+*{OPEN}"):
+            left.unlink(missing_ok=True)
+        mine = [one for one in closed_segments(folder) if one.safe == self._safe]
+        self._kept = [(one.path, one.path.stat().st_size) for one in mine]
+        self._next = 1 + max((one.number for one in mine if one.boot == boot), default=-1)
+
+    def add(self, record: Record) -> None:
+        """Take one record; closes the segment if that fills it."""
+        rows = self._rows
+        rows.append(record)
+        self._bytes += ROW_BYTES + RECEIVER_BYTES * len(record.receivers)
+        if len(rows) >= self._rows_max or self._bytes >= self._bytes_max:
+            self.close_segment()
+
+    def tick(self, now: float) -> None:
+        """Let time pass, in seconds of any clock: closes the segment if it has been open for long enough."""
+        if not self._rows:
+            self._opened_at = None
+        elif self._opened_at is None:
+            self._opened_at = now
+        elif now - self._opened_at >= self._age_max_s:
+            self.close_segment()
+
+    def close_segment(self) -> None:
+        """Close the open segment, if there is something in it, and begin another."""
+        rows = self._rows
+        self._rows, self._bytes, self._opened_at = [], 0, None
+        if not rows:
+            return
+        if self._waiting >= WAITING_MAX:
+            self.rows_lost += len(rows)
+            return
+        self._waiting += 1
+        name = f"{self._safe}+{self._boot:020d}+{self._next:010d}{CLOSED}"
+        self._next += 1
+        self._run(lambda: self._write(rows, name))
+
+    def close(self) -> None:
+        """Close what is open. The owner of a thread then waits for it."""
+        self.close_segment()
+
+    def _write(self, rows: list[Record], name: str) -> None:
+        """Make a whole file of some rows. Nothing here is touched by `add`, so it may run on a thread."""
+        path = self._folder / name
+        hidden = self._folder / f".{name}{OPEN}"
+        try:
+            size = self._write_hidden(rows, hidden)
+            hidden.rename(path)
+            _sync_folder(self._folder)
+        except OSError as error:
+            self.rows_lost += len(rows)
+            with contextlib.suppress(OSError):
+                hidden.unlink(missing_ok=True)
+            if self._on_fault is None:
+                raise
+            self._on_fault(error, len(rows))
+        else:
+            self.rows_written += len(rows)
+            self._kept.append((path, size))
+            self._remove_oldest()
+        finally:
+            self._waiting -= 1
+
+    def _write_hidden(self, rows: list[Record], hidden: Path) -> int:
+        import pyarrow.parquet as pq
+
+        table = table_of(rows)
+        with hidden.open("wb") as file:
+            # Spark, DuckDB and pandas all read zstd, which takes a third of what snappy takes here.
+            pq.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
+
+    def _remove_oldest(self) -> None:
+        total = sum(size for _, size in self._kept)
+        # The newest stays, whatever its size.
+        while total > self._keep_bytes and len(self._kept) > 1:
+            path, size = self._kept.pop(0)
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
