@@ -9,6 +9,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   ├── DeclarationError    a topic declaration; carries every problem at once, with its line
     │   ├── PayloadError        a report or an event that is not what its topic declares
     │   └── SubscriptionError   an id that is already there, or is not, or is of the wrong sort
+    ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
     └── SetupError              the machine's: Java, a package or a folder is not as we need it
         └── ForeignPackage      an unrelated package has put a module `tidings` in our place
 
@@ -97,6 +98,10 @@ class PayloadError(InputError):
 
 class SubscriptionError(InputError):
     """A subscription that cannot be added or removed as asked."""
+
+
+class PeerError(TidingsError):
+    """The other side of a connection does not keep to the protocol; nothing but that connection is lost."""
 
 
 class SetupError(TidingsError):

@@ -1,0 +1,253 @@
+"""Frames as bytes: four of length, big end first, then the frame in MessagePack.
+
+Two state machines without a socket. The encoder writes for the version that was agreed on: version 1 has one
+message in a frame, version 2 any number, and there frames that follow each other are written as one. The
+decoder takes bytes cut anywhere, and trusts none of them: lengths are bounded before anything is kept, types
+are checked, and whatever is wrong becomes one `PeerError` in `fault`, after which nothing more is read. What
+the messages mean is not known here, but for three words: `Welcome` tells the version and that the peer may
+send large frames, and a connection that begins with `Attach` is not a link.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from tidings.errors import PeerError
+from tidings.overlay.messages import AnyMessage, Frame, Message, Welcome
+from tidings.wire.attachment import AnyWord, Attach
+
+LENGTH_BYTES = 4
+"""Of the length in front of each frame."""
+
+FRAME_BYTES_MAX = 64 * 1024 * 1024
+"""The largest frame between brokers: a table of a million subscriptions of 60 bytes fits."""
+
+GREETING_BYTES_MAX = 64 * 1024
+"""The largest frame from a peer that has not agreed on a version yet: a greeting has some hundred."""
+
+ATTACHMENT_BYTES_MAX = 2 * 1024 * 1024
+"""The largest frame of an attached program: the largest payload, its properties, and the topic."""
+
+FRAME_MESSAGES_MAX = 1024
+"""Messages that are written as one frame, at most: larger frames gain nothing and arrive later."""
+
+VERSION_BATCHED = 2
+"""The first protocol version that has several messages in a frame."""
+
+
+class Speech(Enum):
+    """What may be said on a connection."""
+
+    OPENING = "opening"
+    """Nothing was said yet: a broker or a program may be there."""
+
+    LINK = "link"
+    """Messages between brokers."""
+
+    ATTACHMENT = "attachment"
+    """Words between a broker and a program."""
+
+    ANSWER = "answer"
+    """What a program hears: the broker's greeting, and words."""
+
+
+class _Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    first: int
+    ack: int
+    messages: tuple[AnyMessage | Attach, ...] = ()
+
+
+class _Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    first: int
+    ack: int
+    messages: tuple[AnyMessage, ...] = ()
+
+
+class _Attachment(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    first: int
+    ack: int
+    messages: tuple[AnyWord, ...] = ()
+
+
+class _Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    first: int
+    ack: int
+    messages: tuple[AnyMessage | AnyWord, ...] = ()
+
+
+_READERS: dict[
+    Speech, msgspec.msgpack.Decoder[_Opening | _Link | _Attachment | _Answer]
+] = {
+    Speech.OPENING: msgspec.msgpack.Decoder(_Opening),
+    Speech.LINK: msgspec.msgpack.Decoder(_Link),
+    Speech.ATTACHMENT: msgspec.msgpack.Decoder(_Attachment),
+    Speech.ANSWER: msgspec.msgpack.Decoder(_Answer),
+}  # fmt: skip
+
+_WRITER = msgspec.msgpack.Encoder()
+
+
+class Encoder:
+    """Gathers frames for one connection and gives them as bytes.
+
+    >>> encoder = Encoder()
+    >>> encoder.add(Frame(0, 7))
+    >>> encoder.take().hex(" ")
+    '00 00 00 04 93 00 07 90'
+    """
+
+    def __init__(self, version: int = 1, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.version = version
+        """The version in use; it changes behind the `Welcome` that names it."""
+        self.frames = 0
+        """Frames written so far."""
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = bytearray()
+        # The frame that may still grow: messages numbered from `_first`, if there are any.
+        self._first = 0
+        self._ack = 0
+        self._messages: list[Message] = []
+
+    def add(self, frame: Frame) -> None:
+        """Write this frame too, behind those before it."""
+        count = len(self._messages)
+        if count and (
+            not frame.messages
+            or (frame.first == self._first + count and count + len(frame.messages) <= FRAME_MESSAGES_MAX)
+        ):
+            self._messages += frame.messages
+            self._ack = frame.ack
+            return
+        self._close()
+        if frame.first and frame.messages and self.version >= VERSION_BATCHED:
+            self._first, self._ack = frame.first, frame.ack
+            self._messages += frame.messages
+        elif frame.first and self.version < VERSION_BATCHED:
+            for n, message in enumerate(frame.messages):
+                self._write(Frame(frame.first + n, frame.ack, (message,)))
+            if not frame.messages:
+                self._write(frame)
+        else:
+            self._write(frame)
+            for message in frame.messages:
+                if type(message) is Welcome:
+                    self.version = message.version
+
+    def take(self) -> bytearray:
+        """The bytes of all that was added since the last time. They are the caller's."""
+        self._close()
+        taken, self._buffer = self._buffer, bytearray()
+        return taken
+
+    def _close(self) -> None:
+        if self._messages:
+            self._write(Frame(self._first, self._ack, tuple(self._messages)))
+            self._messages.clear()
+
+    def _write(self, frame: Frame) -> None:
+        buffer = self._buffer
+        start = len(buffer)
+        _WRITER.encode_into(frame, buffer, start + LENGTH_BYTES)
+        length = len(buffer) - start - LENGTH_BYTES
+        if length > self._frame_bytes_max and len(frame.messages) > 1:
+            # Rare, since brokers bound what is under way: written again in halves.
+            del buffer[start:]
+            half = len(frame.messages) // 2
+            rest = frame.first + half if frame.first else 0
+            self._write(Frame(frame.first, frame.ack, frame.messages[:half]))
+            self._write(Frame(rest, frame.ack, frame.messages[half:]))
+            return
+        buffer[start : start + LENGTH_BYTES] = length.to_bytes(LENGTH_BYTES, "big")
+        self.frames += 1
+
+
+class Decoder:
+    """Finds frames in bytes that come in pieces.
+
+    >>> decoder = Decoder()
+    >>> decoder.feed(bytes.fromhex("00 00 00 04 93 00")), decoder.feed(bytes.fromhex("07 90"))
+    ([], [Frame(first=0, ack=7, messages=())])
+    >>> decoder.feed(b"GET / HTTP/1.1")
+    []
+    >>> print(decoder.fault)
+    a frame of 1195725856 bytes; 65536 are allowed here
+    """
+
+    def __init__(
+        self,
+        speech: Speech = Speech.OPENING,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        attachment_bytes_max: int = ATTACHMENT_BYTES_MAX,
+    ) -> None:
+        self.speech = speech
+        """What may be said; found out from the first word."""
+        self.fault: PeerError | None = None
+        """What the peer did wrong. The frames before it were sound and have been given."""
+        self._frame_bytes_max = frame_bytes_max
+        self._attachment_bytes_max = attachment_bytes_max
+        self._limit = attachment_bytes_max if speech is Speech.ANSWER else GREETING_BYTES_MAX
+        self._kept = bytearray()
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """The frames that are complete with these bytes."""
+        frames: list[Frame] = []
+        if self.fault is not None:
+            return frames
+        kept = self._kept
+        if kept:
+            kept += data
+            with memoryview(kept) as view:
+                end = self._read(view, frames)
+            del kept[:end]
+        else:
+            with memoryview(data) as view:
+                end = self._read(view, frames)
+                kept += view[end:]
+        return frames
+
+    def _read(self, view: memoryview, frames: list[Frame]) -> int:
+        """Reads what is complete; gives the place behind it. Behind a fault nothing is worth keeping."""
+        at, size = 0, len(view)
+        while size - at >= LENGTH_BYTES:
+            start = at + LENGTH_BYTES
+            length = int.from_bytes(view[at:start], "big")
+            if length > self._limit:
+                self.fault = PeerError(f"a frame of {length} bytes; {self._limit} are allowed here")
+                return size
+            if size < start + length:
+                break
+            at = start + length
+            frame = self._decode(view[start:at])
+            if frame is None:
+                return size
+            frames.append(frame)
+        return at
+
+    def _decode(self, data: memoryview) -> Frame | None:
+        try:
+            read = _READERS[self.speech].decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self.fault = PeerError(f"a frame that is not one: {error}")
+            return None
+        if read.first < 0 or read.ack < 0:
+            self.fault = PeerError(
+                f"a frame numbered {read.first} that acknowledges {read.ack}; neither is negative"
+            )
+            return None
+        if not read.first and read.messages:
+            self._follow(read.messages)
+        return Frame(read.first, read.ack, read.messages)
+
+    def _follow(self, messages: tuple[Message, ...]) -> None:
+        """Greetings change what may come next."""
+        if self.speech is Speech.OPENING:
+            if isinstance(messages[0], Attach):
+                self.speech = Speech.ATTACHMENT
+                self._limit = self._attachment_bytes_max
+            else:
+                self.speech = Speech.LINK
+        if self.speech is Speech.LINK and any(type(message) is Welcome for message in messages):
+            self._limit = self._frame_bytes_max

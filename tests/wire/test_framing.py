@@ -1,0 +1,286 @@
+"""Frames survive the way through bytes, however these are cut, and wrong bytes do no more than end it."""
+
+from __future__ import annotations
+
+import doctest
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay import messages as m
+from tidings.overlay.messages import Frame, Message
+from tidings.wire import attachment as a
+from tidings.wire import framing
+from tidings.wire.framing import (
+    FRAME_MESSAGES_MAX,
+    GREETING_BYTES_MAX,
+    LENGTH_BYTES,
+    Decoder,
+    Encoder,
+    Speech,
+)
+
+NUMBERS = st.integers(0, 2**62)
+EPOCHS = st.tuples(NUMBERS, NUMBERS)
+NAMES = st.text(max_size=8)
+SUBSCRIPTIONS = st.builds(Subscription, NAMES, NAMES, qos=st.integers(0, 2), every_us=NUMBERS)
+PUBLICATIONS = st.builds(m.Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.binary(max_size=64))
+
+NUMBERED = st.one_of(
+    st.builds(m.Distance, NAMES, EPOCHS, st.integers(-1, 300)),
+    st.builds(m.Roll, NAMES, EPOCHS, st.just((("b", 2),)), st.just(()), st.just((Advertisement("a/#"),))),
+    st.builds(m.Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
+    st.builds(m.Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
+    st.builds(m.Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),
+    st.builds(m.Done, NAMES, st.just((1, 3)), st.just(())),
+    st.builds(m.Keep, PUBLICATIONS),
+)
+
+GREETING = Frame(0, 0, (m.Greet((1, 2), "a", "tidings", 1, (), b"nonce", (), 0, 5),))
+PROPERTIES = st.lists(st.tuples(NAMES, NAMES), max_size=2).map(tuple)
+WORDS = st.one_of(
+    st.builds(a.Ask, NAMES, SUBSCRIPTIONS),
+    st.builds(a.Offer, NUMBERS, NAMES, st.binary(max_size=64), st.integers(0, 2), NAMES, PROPERTIES),
+    st.builds(a.Taken, st.lists(NUMBERS, max_size=3).map(tuple)),
+    st.builds(a.Delivered, NUMBERS, PUBLICATIONS, st.just(("x",)), NUMBERS, st.booleans()),
+)
+
+
+def welcome(version: int) -> Frame:
+    return Frame(0, 0, (m.Welcome(version, b""),))
+
+
+def encoded(*frames: Frame, version: int = 1) -> bytes:
+    encoder = Encoder(version)
+    for frame in frames:
+        encoder.add(frame)
+    return bytes(encoder.take())
+
+
+def numbered(frames: list[Frame]) -> list[tuple[int, Message]]:
+    """Every message that has a number, with it."""
+    return [(f.first + n, message) for f in frames if f.first for n, message in enumerate(f.messages)]
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Frame]:
+    """One side of a link: frames whose numbers count up, some without messages, some after a gap."""
+    number, frames = 1, [GREETING, welcome(draw(st.sampled_from([1, 2])))]
+    for group in draw(st.lists(st.lists(NUMBERED, max_size=4), max_size=6)):
+        number += draw(st.sampled_from([0, 0, 0, 7]))
+        frames.append(Frame(number, draw(NUMBERS), tuple(group)))
+        number += len(group)
+    return frames
+
+
+@st.composite
+def pieces(draw: st.DrawFn, data: bytes) -> list[bytes]:
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=8)))
+    return [data[i:j] for i, j in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def fed(parts: list[bytes], decoder: Decoder) -> list[Frame]:
+    return [frame for part in parts for frame in decoder.feed(part)]
+
+
+@given(st.data(), conversations())
+def test_what_is_said_arrives_however_the_bytes_are_cut(data: st.DataObject, said: list[Frame]) -> None:
+    decoder = Decoder()
+    heard = fed(data.draw(pieces(encoded(*said))), decoder)
+    assert decoder.fault is None
+    assert numbered(heard) == numbered(said)
+    assert heard[:2] == said[:2]
+    assert heard[-1].ack == said[-1].ack
+
+
+@given(conversations())
+def test_version_1_has_one_message_in_a_frame(said: list[Frame]) -> None:
+    said = [GREETING, welcome(1), *said[2:]]
+    heard = Decoder().feed(encoded(*said))
+    assert max(len(frame.messages) for frame in heard) == 1
+    assert numbered(heard) == numbered(said)
+
+
+@given(st.lists(NUMBERED, min_size=2, max_size=20))
+def test_version_2_writes_frames_that_follow_each_other_as_one(messages: list[Message]) -> None:
+    said = [Frame(10 + n, n, (message,)) for n, message in enumerate(messages)]
+    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    assert heard == [Frame(10, len(messages) - 1, tuple(messages))]
+
+
+def test_frames_do_not_grow_without_bound() -> None:
+    said = [Frame(n, 0, (m.Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
+    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    assert [len(frame.messages) for frame in heard] == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX, 1]
+
+
+def test_a_gap_in_the_numbers_is_not_written_over() -> None:
+    message = (m.Seek("r", (1, 1)),)
+    said = [Frame(1, 0, message), Frame(3, 0, message), Frame(4, 5, ()), Frame(4, 6, message)]
+    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    assert heard == [Frame(1, 0, message), Frame(3, 6, message * 2)]
+
+
+def test_the_version_changes_behind_the_welcome_that_names_it() -> None:
+    two = (m.Seek("r", (1, 1)), m.Seek("s", (1, 1)))
+    encoder = Encoder()
+    encoder.add(Frame(1, 0, two))
+    encoder.add(welcome(2))
+    encoder.add(Frame(3, 0, two))
+    heard = Decoder().feed(encoder.take())
+    assert [len(frame.messages) for frame in heard] == [1, 1, 1, 2]
+    assert encoder.frames == 4
+    assert encoder.take() == b""
+
+
+def test_what_is_too_large_for_one_frame_is_written_as_several() -> None:
+    large = tuple(m.Refuse(letter * 400) for letter in "abc")
+    encoder = Encoder(2, frame_bytes_max=1_000)
+    for frame in (Frame(1, 0, large), Frame(0, 0, large)):
+        encoder.add(frame)
+    heard = Decoder(Speech.LINK).feed(encoder.take())
+    assert [(f.first, len(f.messages)) for f in heard] == [(1, 1), (2, 2), (0, 1), (0, 2)]
+
+
+@given(st.data(), st.lists(WORDS, max_size=8))
+def test_words_of_a_program_arrive(data: st.DataObject, words: list[a.Word]) -> None:
+    decoder = Decoder()
+    said = [Frame(0, 0, (a.Attach("s", True, b"proof"),)), Frame(0, 0, tuple(words))]
+    assert fed(data.draw(pieces(encoded(*said))), decoder) == said
+    assert decoder.speech is Speech.ATTACHMENT
+
+
+def test_a_program_hears_the_greeting_of_the_broker_and_words() -> None:
+    said = [GREETING, Frame(0, 0, (a.Attached(False),))]
+    assert Decoder(Speech.ANSWER).feed(encoded(*said)) == said
+
+
+@given(st.data(), st.binary(max_size=200), st.sampled_from(Speech))
+def test_any_bytes_give_frames_or_one_fault(data: st.DataObject, junk: bytes, speech: Speech) -> None:
+    whole, cut = Decoder(speech), Decoder(speech)
+    assert whole.feed(junk) == fed(data.draw(pieces(junk)), cut)
+    assert str(whole.fault) == str(cut.fault)
+
+
+@given(st.data(), conversations(), st.sampled_from(Speech))
+def test_bytes_with_a_flipped_bit_give_frames_or_one_fault(
+    data: st.DataObject, said: list[Frame], speech: Speech
+) -> None:
+    changed = bytearray(encoded(*said))
+    at = data.draw(st.integers(0, len(changed) - 1))
+    changed[at] ^= 1 << data.draw(st.integers(0, 7))
+    whole, cut = Decoder(speech), Decoder(speech)
+    assert whole.feed(bytes(changed)) == fed(data.draw(pieces(bytes(changed))), cut)
+    assert str(whole.fault) == str(cut.fault)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(ANYTHING, st.sampled_from(Speech))
+def test_any_other_messagepack_is_a_fault_or_a_sound_frame(value: object, speech: Speech) -> None:
+    body = msgspec.msgpack.encode(value)
+    decoder = Decoder(speech)
+    for frame in decoder.feed(len(body).to_bytes(LENGTH_BYTES, "big") + body):
+        assert frame.first >= 0
+        assert frame.ack >= 0
+        assert all(isinstance(message, Message) for message in frame.messages)
+
+
+def body_of(value: object) -> bytes:
+    body = msgspec.msgpack.encode(value)
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (body_of([0, 0, [[250]]]), "a frame that is not one: Invalid value 250 - at `$[2][0][0]`"),
+        (body_of(["x", 0]), "a frame that is not one: Expected `int`, got `str` - at `$[0]`"),
+        (body_of([0]), "a frame that is not one: Expected `array` of at least length 2, got 1"),
+        (
+            body_of([-1, 0, []]),
+            "a frame numbered -1 that acknowledges 0; neither is negative",
+        ),
+        (b"\x00\x00\x00\x00", "a frame that is not one: Input data was truncated"),
+        (
+            (GREETING_BYTES_MAX + 1).to_bytes(LENGTH_BYTES, "big"),
+            "a frame of 65537 bytes; 65536 are allowed here",
+        ),
+    ],
+)
+def test_a_fault_says_what_was_wrong(wrong: bytes, said: str) -> None:
+    decoder = Decoder()
+    assert decoder.feed(encoded(GREETING) + wrong + encoded(GREETING)) == [GREETING]
+    assert str(decoder.fault) == said
+    assert decoder.feed(encoded(GREETING)) == []
+
+
+def test_a_text_that_is_none_is_a_fault() -> None:
+    wrong = encoded(Frame(0, 0, (m.Refuse("reason"),))).replace(b"reason", b"\xff" * 6)
+    decoder = Decoder()
+    assert decoder.feed(wrong) == []
+    assert decoder.fault is not None
+
+
+def test_very_deep_values_are_a_fault() -> None:
+    body = b"\x94\x00\x00\x90" + b"\x91" * 60_000 + b"\x90"
+    decoder = Decoder()
+    assert decoder.feed(len(body).to_bytes(LENGTH_BYTES, "big") + body) == []
+    assert decoder.fault is not None
+
+
+def test_a_large_frame_is_taken_only_from_a_peer_that_has_agreed() -> None:
+    table = Frame(1, 0, (m.Table("r", (1, 1), (Subscription("x" * GREETING_BYTES_MAX),)),))
+    before, behind = Decoder(), Decoder()
+    assert before.feed(encoded(GREETING, table)) == [GREETING]
+    assert before.fault is not None
+    assert behind.feed(encoded(GREETING, welcome(2), table)) == [GREETING, welcome(2), table]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (GREETING, Frame(0, 0, (a.Offer(1, "t", b""),))),
+        (Frame(0, 0, (a.Attach("s"),)), GREETING),
+    ],
+)
+def test_brokers_and_programs_keep_to_their_own_words(first: Frame, second: Frame) -> None:
+    decoder = Decoder()
+    assert decoder.feed(encoded(first, second)) == [first]
+    assert decoder.fault is not None
+
+
+def test_fields_added_by_a_later_release_are_passed_over() -> None:
+    body = msgspec.msgpack.encode([7, 3, [[3, "full", "new field", 12]], "another"])
+    heard = Decoder().feed(len(body).to_bytes(LENGTH_BYTES, "big") + body)
+    assert heard == [Frame(7, 3, (m.Refuse("full"),))]
+
+
+def test_every_message_and_word_has_a_tag_of_its_own() -> None:
+    kinds = [*m.AnyMessage.__args__, *a.AnyWord.__args__]
+    tags = [kind.__struct_config__.tag for kind in kinds]
+    assert len(tags) == len(set(tags))
+    assert {kind for kind in vars(m).values() if isinstance(kind, type) and issubclass(kind, Message)} == {
+        Message,
+        *m.AnyMessage.__args__,
+    }
+
+
+def test_the_proof_of_a_program_is_for_one_nonce_and_session() -> None:
+    proofs = {
+        a.proof(*given) for given in [("t", b"n", "s"), ("u", b"n", "s"), ("t", b"o", "s"), ("t", b"n", "r")]
+    }
+    assert len(proofs) == 4
+    assert a.proof("", b"n", "s") == b""
+
+
+def test_the_examples_in_the_module_hold() -> None:
+    assert doctest.testmod(framing).failed == 0
