@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidings.errors import DeclarationError
-from tidings.language.declarations import DECLARATION_BYTES_MAX, _Lines, parse_topic, read_topic
+from tidings.language.declarations import DECLARATION_BYTES_MAX, Lines, parse_topic, read_topic
 from tidings.language.faults import Where
 from tidings.language.fields import Type
 from tidings.language.topics import OPTIONS, Topic
@@ -202,7 +202,7 @@ def test_a_filter_points_at_its_character() -> None:
 )
 def test_places_have_lines(text: str, lines: dict[Where, int]) -> None:
     tomllib.loads(text)
-    scanned = _Lines(text)
+    scanned = Lines(text)
     assert {where: scanned.line(where) for where in lines} == lines
 
 

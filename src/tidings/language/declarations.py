@@ -10,6 +10,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from pathlib import Path as FilePath
+from typing import Any
 
 from tidings.errors import DeclarationError, Problem
 from tidings.language.faults import Where
@@ -21,9 +22,30 @@ DECLARATION_BYTES_MAX = 262_144
 KEY_NAMES_MAX = 32
 """Names in one dotted key: a field of the greatest depth, with what is around it, has 18."""
 
+_TOO_DEEP = "the values are nested too deeply to be read"
+
 
 def read_topic(path: str | FilePath) -> Topic:
     """The topic that a TOML file declares; DeclarationError holds everything that is wrong with it."""
+    return parse_topic(read_text(path), str(path))
+
+
+def parse_topic(text: str, source: str = "declaration") -> Topic:
+    """The topic that a TOML text declares; `source` names it in messages."""
+    mapping = parse_toml(text, source)
+    try:
+        topic = examine(mapping)
+        if isinstance(topic, Topic):
+            return topic
+        lines = Lines(text)
+    except RecursionError:
+        raise _refused(source, _TOO_DEEP) from None
+    problems = [Problem(fault.message, lines.line(fault.where)) for fault in topic]
+    raise DeclarationError(sorted(problems, key=lambda problem: problem.line or 0), source)
+
+
+def read_text(path: str | FilePath) -> str:
+    """The text of a TOML file, bounded; DeclarationError says why it cannot be read."""
     source = str(path)
     try:
         with FilePath(path).open("rb") as file:
@@ -38,31 +60,24 @@ def read_topic(path: str | FilePath) -> Topic:
         raise _refused(source, f"the file is larger than {DECLARATION_BYTES_MAX} bytes, the limit")
     try:
         # Editors on Windows put a byte order mark at the beginning.
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise _refused(source, "the file is not UTF-8 text; save it as UTF-8", line) from None
-    return parse_topic(text, source)
 
 
-def parse_topic(text: str, source: str = "declaration") -> Topic:
-    """The topic that a TOML text declares; `source` names it in messages."""
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """What a TOML text says, at a bounded cost; DeclarationError says where it is not TOML."""
     if len(text) > DECLARATION_BYTES_MAX:
         raise _refused(source, f"the text is longer than {DECLARATION_BYTES_MAX} characters, the limit")
     _refuse_long_keys(text, source)
     try:
-        mapping = tomllib.loads(text)
-        topic = examine(mapping)
-        if isinstance(topic, Topic):
-            return topic
-        lines = _Lines(text)
+        return tomllib.loads(text)
     except RecursionError:
-        raise _refused(source, "the values are nested too deeply to be read") from None
+        raise _refused(source, _TOO_DEEP) from None
     except ValueError as error:
         # TOMLDecodeError, or what Python says to a number of thousands of digits.
         raise _syntax_error(str(error), text, source) from None
-    problems = [Problem(fault.message, lines.line(fault.where)) for fault in topic]
-    raise DeclarationError(sorted(problems, key=lambda problem: problem.line or 0), source)
 
 
 def _refuse_long_keys(text: str, source: str) -> None:
@@ -105,7 +120,7 @@ _LONG_KEY = re.compile(r'(?<![\w"-])(?:[\w"-]++[ \t]*+\.[ \t]*+){' + str(KEY_NAM
 _SCALAR = re.compile(r"[^,\]}#\r\n]+")
 
 
-class _Lines:
+class Lines:
     """The line of each key and list element of a TOML text that tomllib has read."""
 
     def __init__(self, text: str) -> None:
