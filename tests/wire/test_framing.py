@@ -153,9 +153,12 @@ def test_words_of_a_program_arrive(data: st.DataObject, words: list[a.Word]) -> 
     assert decoder.speech is Speech.ATTACHMENT
 
 
-def test_a_program_hears_the_greeting_of_the_broker_and_words() -> None:
-    said = [GREETING, Frame(0, 0, (a.Attached(False),))]
-    assert Decoder(Speech.ANSWER).feed(encoded(*said)) == said
+def test_a_program_takes_frames_as_large_as_it_likes() -> None:
+    said = [Frame(0, 0, (a.Rejected(1, "x" * GREETING_BYTES_MAX),))]
+    assert Decoder(Speech.ATTACHMENT).feed(encoded(*said)) == said
+    small = Decoder(Speech.ATTACHMENT, attachment_bytes_max=1_000)
+    assert small.feed(encoded(*said)) == []
+    assert small.fault is not None
 
 
 @given(st.data(), st.binary(max_size=200), st.sampled_from(Speech))

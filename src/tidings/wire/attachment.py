@@ -19,7 +19,7 @@ class Word(Message, frozen=True):
 
 
 class Attach(Word, frozen=True, tag=100):
-    """The program's first word. The broker's nonce, to be signed, is in its `Greet`."""
+    """The program's first word, said again with a proof when the broker answers with `Challenge`."""
 
     session: str
     """Names the session in this broker; a second connection takes it from the first."""
@@ -29,6 +29,13 @@ class Attach(Word, frozen=True, tag=100):
 
     proof: bytes = b""
     """See `proof`; empty where there is no cluster token."""
+
+
+class Challenge(Word, frozen=True, tag=104):
+    """The broker's answer where there is a cluster token and the proof is not right or not there yet."""
+
+    nonce: bytes
+    """To be signed; fresh for this connection."""
 
 
 class Attached(Word, frozen=True, tag=101):
@@ -144,6 +151,7 @@ class Taken(Word, frozen=True, tag=131):
 
 AnyWord = (
     Attach
+    | Challenge
     | Attached
     | Refused
     | Leave

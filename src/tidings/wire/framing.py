@@ -49,9 +49,6 @@ class Speech(Enum):
     ATTACHMENT = "attachment"
     """Words between a broker and a program."""
 
-    ANSWER = "answer"
-    """What a program hears: the broker's greeting, and words."""
-
 
 class _Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first: int
@@ -71,19 +68,12 @@ class _Attachment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     messages: tuple[AnyWord, ...] = ()
 
 
-class _Answer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    first: int
-    ack: int
-    messages: tuple[AnyMessage | AnyWord, ...] = ()
-
-
 _READERS: dict[
-    Speech, msgspec.msgpack.Decoder[_Opening | _Link | _Attachment | _Answer]
+    Speech, msgspec.msgpack.Decoder[_Opening | _Link | _Attachment]
 ] = {
     Speech.OPENING: msgspec.msgpack.Decoder(_Opening),
     Speech.LINK: msgspec.msgpack.Decoder(_Link),
     Speech.ATTACHMENT: msgspec.msgpack.Decoder(_Attachment),
-    Speech.ANSWER: msgspec.msgpack.Decoder(_Answer),
 }  # fmt: skip
 
 _WRITER = msgspec.msgpack.Encoder()
@@ -188,7 +178,7 @@ class Decoder:
         """What the peer did wrong. The frames before it were sound and have been given."""
         self._frame_bytes_max = frame_bytes_max
         self._attachment_bytes_max = attachment_bytes_max
-        self._limit = attachment_bytes_max if speech is Speech.ANSWER else GREETING_BYTES_MAX
+        self._limit = attachment_bytes_max if speech is Speech.ATTACHMENT else GREETING_BYTES_MAX
         self._kept = bytearray()
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:

@@ -1,0 +1,441 @@
+"""What a broker keeps over a restart: its own rows, its durable sessions, and what waits for these.
+
+Rows gather while a commit is under way and go to disk together in the next one: all that was written before a
+`sync` becomes durable at once or not at all. Files are read and written on one thread beside the event loop.
+What the rows of a broker mean is not known here.
+
+One thread and few, large statements: `sqlite3` gives the interpreter's lock away at every step and may wait
+milliseconds to get it back, so a step per row would cost more than the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tidings.errors import SetupError
+
+FILE = "store.sqlite"
+"""The name of the file in a broker's folder."""
+
+FORMAT = 1
+"""Of the file. A larger one was written by a later release."""
+
+APPLICATION = 0x54494447
+"""Marks the file as ours, in SQLite's header ("TIDG")."""
+
+LINGER_S = 0.2
+"""Rows that nobody waits for go to disk after this time at the latest."""
+
+STATEMENT_ROWS = (256, 16, 1)
+"""Rows in one statement; few sizes, so that SQLite need not read a statement twice."""
+
+_TABLES = """
+CREATE TABLE identity (broker TEXT NOT NULL, incarnation INTEGER NOT NULL, boot INTEGER NOT NULL);
+CREATE TABLE row (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE session (session TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE waiting (
+    session TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (session, number)
+) WITHOUT ROWID;
+"""
+
+Row = tuple[int, bytes]
+"""Number and content of something that waits for a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a broker is."""
+
+    broker: str
+
+    incarnation: int
+    """Stays as long as the disk does."""
+
+    boot: int
+    """Larger at every start."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """What waits for one durable session."""
+
+    last: int = 0
+    """The largest number ever seen, so that none is given twice."""
+
+    bytes: int = 0
+
+
+@dataclass(slots=True)
+class Batch:
+    """Changes that become durable together; None stands for what goes."""
+
+    rows: dict[str, bytes | None] = field(default_factory=dict)
+    ended: dict[str, None] = field(default_factory=dict)
+    """Sessions that go, before anything else, with all that waits for them."""
+
+    kept: dict[str, None] = field(default_factory=dict)
+    """Sessions that come."""
+
+    waiting: dict[tuple[str, int], bytes | None] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows) + len(self.ended) + len(self.kept) + len(self.waiting)
+
+
+class Store(ABC):
+    """What a node asks of a store. All is asked on the thread of the event loop."""
+
+    identity: Identity
+    saved: Mapping[str, bytes]
+    """The broker's rows, as they were when the store was opened."""
+
+    sessions: Mapping[str, Kept]
+    """The durable sessions, as they were then."""
+
+    syncs = 0
+    """Commits so far."""
+
+    rows = 0
+    """Changes written so far."""
+
+    sync_seconds = 0.0
+    """Time spent in commits."""
+
+    @abstractmethod
+    def write(self, key: str, value: bytes) -> None: ...
+
+    @abstractmethod
+    def erase(self, key: str) -> None: ...
+
+    @abstractmethod
+    def keep_session(self, session: str) -> None: ...
+
+    @abstractmethod
+    def end_session(self, session: str) -> None:
+        """The session goes, with all that waits for it."""
+
+    @abstractmethod
+    def put(self, session: str, number: int, value: bytes) -> None:
+        """Something waits for a session. Numbers count up."""
+
+    @abstractmethod
+    def take(self, session: str, numbers: Sequence[int]) -> None:
+        """These wait no longer."""
+
+    @abstractmethod
+    def sync(self, done: Callable[[], None]) -> None:
+        """Calls `done`, from the loop, when all before is durable. In the order of asking."""
+
+    @abstractmethod
+    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
+        """What waits for a session and is durable, from behind `after` on: at least one row if there are any,
+        and about as many as `bytes_max` hold.
+        """
+
+    @abstractmethod
+    def pending(self) -> int:
+        """Changes that are not durable yet."""
+
+    @abstractmethod
+    async def close(self, discard: bool = False) -> None:
+        """Writes what is left, unless it is to be discarded. Nothing is asked after this."""
+
+
+class MemoryStore(Store):
+    """For a broker without a folder: as good as the process."""
+
+    def __init__(self, broker: str) -> None:
+        boot = _clock_ms()
+        self.identity = Identity(broker, boot, boot)
+        self.saved = {}
+        self.sessions = {}
+        self._waiting: dict[str, dict[int, bytes]] = {}
+
+    def write(self, key: str, value: bytes) -> None:
+        """Nothing will ever read it."""
+
+    def erase(self, key: str) -> None:
+        """There is nothing."""
+
+    def keep_session(self, session: str) -> None:
+        self._waiting.setdefault(session, {})
+
+    def end_session(self, session: str) -> None:
+        self._waiting.pop(session, None)
+
+    def put(self, session: str, number: int, value: bytes) -> None:
+        self._waiting[session][number] = value
+
+    def take(self, session: str, numbers: Sequence[int]) -> None:
+        waiting = self._waiting[session]
+        for number in numbers:
+            waiting.pop(number, None)
+
+    def sync(self, done: Callable[[], None]) -> None:
+        self.syncs += 1
+        asyncio.get_running_loop().call_soon(done)
+
+    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
+        waiting = self._waiting.get(session, {})
+        return _some(((n, value) for n, value in waiting.items() if n > after), bytes_max)
+
+    def pending(self) -> int:
+        return 0
+
+    async def close(self, discard: bool = False) -> None:
+        """There is nothing to close."""
+
+
+class DiskStore(Store):
+    """One SQLite file, owned by one process."""
+
+    def __init__(self, folder: Path, broker: str, failed: Callable[[BaseException], None]) -> None:
+        """Opens it, or makes it. SetupError says why not. `failed` hears of a commit that could not be made;
+        what was not durable by then never will be.
+        """
+        self.path = folder / FILE
+        self._failed = failed
+        self._database, self.identity = _open(self.path, broker)
+        try:
+            self.saved = dict(self._database.execute("SELECT key, value FROM row ORDER BY key"))
+            self.sessions = {
+                session: Kept(last, size)
+                for session, last, size in self._database.execute(
+                    "SELECT session.session, coalesce(max(number), 0), coalesce(sum(length(value)), 0)"
+                    " FROM session LEFT JOIN waiting USING (session) GROUP BY session.session ORDER BY 1"
+                )
+            }
+        except sqlite3.Error as error:
+            self._database.close()
+            raise _damaged(self.path, error) from error
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store of {broker}")
+        self._loop = asyncio.get_running_loop()
+        self._next = Batch()
+        self._under_way = 0
+        self._asked: list[Callable[[], None]] = []
+        self._busy = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    def write(self, key: str, value: bytes) -> None:
+        self._next.rows[key] = value
+        self._changed()
+
+    def erase(self, key: str) -> None:
+        self._next.rows[key] = None
+        self._changed()
+
+    def keep_session(self, session: str) -> None:
+        self._next.kept[session] = None
+        self._changed()
+
+    def end_session(self, session: str) -> None:
+        self._next.ended[session] = None
+        self._next.kept.pop(session, None)
+        for owned in [key for key in self._next.waiting if key[0] == session]:
+            del self._next.waiting[owned]
+        self._changed()
+
+    def put(self, session: str, number: int, value: bytes) -> None:
+        self._next.waiting[session, number] = value
+        self._changed()
+
+    def take(self, session: str, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self._next.waiting[session, number] = None
+        self._changed()
+
+    def sync(self, done: Callable[[], None]) -> None:
+        self._asked.append(done)
+        self._begin()
+
+    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
+        return await self._loop.run_in_executor(self._thread, self._read, session, after, bytes_max)
+
+    def pending(self) -> int:
+        return len(self._next) + self._under_way
+
+    async def close(self, discard: bool = False) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+        if len(self._next) and not discard:
+            await self._loop.run_in_executor(self._thread, self._commit, self._next)
+        await self._loop.run_in_executor(self._thread, self._database.close)
+        self._thread.shutdown()
+
+    def _changed(self) -> None:
+        if self._linger is None:
+            self._linger = self._loop.call_later(LINGER_S, self._lingered)
+
+    def _lingered(self) -> None:
+        self._linger = None
+        if len(self._next):
+            self._begin()
+
+    def _begin(self) -> None:
+        """Starts a commit of all there is, unless one is under way: then the next one takes it."""
+        if self._busy:
+            return
+        self._busy = True
+        batch, self._next = self._next, Batch()
+        asked, self._asked = self._asked, []
+        self._under_way = len(batch)
+        work = self._thread.submit(self._commit, batch)
+        work.add_done_callback(
+            lambda made: self._loop.call_soon_threadsafe(self._ended, made.exception(), asked)
+        )
+
+    def _ended(self, error: BaseException | None, asked: list[Callable[[], None]]) -> None:
+        if error is not None:
+            # Stays busy: nothing is written any more, and nobody who waits is told that it was.
+            self._failed(error)
+            return
+        self._busy = False
+        self.rows += self._under_way
+        self._under_way = 0
+        self.syncs += 1
+        for done in asked:
+            done()
+        if self._asked:
+            self._begin()
+
+    def _commit(self, batch: Batch) -> None:
+        started = time.monotonic()
+        run = self._database.execute
+        run("BEGIN")
+        for session in batch.ended:
+            run("DELETE FROM waiting WHERE session = ?", (session,))
+            run("DELETE FROM session WHERE session = ?", (session,))
+        for session in batch.kept:
+            run("INSERT OR IGNORE INTO session VALUES (?)", (session,))
+        put = [(key, value) for key, value in batch.rows.items() if value is not None]
+        for some, width in _chunks(put):
+            run(f"INSERT OR REPLACE INTO row VALUES {_places('(?,?)', width)}", _flat(some))  # noqa: S608
+        gone = [(key,) for key, value in batch.rows.items() if value is None]
+        for erased, width in _chunks(gone):
+            run(f"DELETE FROM row WHERE key IN ({_places('?', width)})", _flat(erased))  # noqa: S608
+        came = [(*key, value) for key, value in batch.waiting.items() if value is not None]
+        for more, width in _chunks(came):
+            run(f"INSERT OR REPLACE INTO waiting VALUES {_places('(?,?,?)', width)}", _flat(more))  # noqa: S608
+        taken = [key for key, value in batch.waiting.items() if value is None]
+        for less, width in _chunks(taken):
+            places = _places("(?,?)", width)
+            run(f"DELETE FROM waiting WHERE (session, number) IN (VALUES {places})", _flat(less))  # noqa: S608
+        run("COMMIT")
+        self.sync_seconds += time.monotonic() - started
+
+    def _read(self, session: str, after: int, bytes_max: int) -> list[Row]:
+        found = self._database.execute(
+            "SELECT number, value FROM waiting WHERE session = ? AND number > ? ORDER BY number",
+            (session, after),
+        )
+        return _some(found, bytes_max)
+
+
+def _open(path: Path, broker: str) -> tuple[sqlite3.Connection, Identity]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    except (OSError, sqlite3.Error) as error:
+        raise SetupError(
+            f"the store {path} cannot be opened: {error}; name a folder that can be written"
+        ) from error
+    try:
+        return database, _enter(database, path, broker)
+    except sqlite3.Error as error:
+        database.close()
+        if "locked" in str(error):
+            raise SetupError(
+                f"the store {path} is in use by another process; stop the other broker, or give this one a"
+                " folder of its own"
+            ) from error
+        if isinstance(error, sqlite3.OperationalError):
+            raise SetupError(
+                f"the store {path} cannot be used: {error}; free space or rights may lack"
+            ) from error
+        raise _damaged(path, error) from error
+    except SetupError:
+        database.close()
+        raise
+
+
+def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
+    """Takes the file for this process and this start."""
+    database.execute("PRAGMA locking_mode = EXCLUSIVE")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("BEGIN EXCLUSIVE")
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    (form,) = database.execute("PRAGMA user_version").fetchone()
+    if not application and not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        boot = _clock_ms()
+        for statement in _TABLES.split(";"):
+            database.execute(statement)
+        database.execute("INSERT INTO identity VALUES (?, ?, ?)", (broker, boot, boot))
+        database.execute(f"PRAGMA application_id = {APPLICATION}")
+        database.execute(f"PRAGMA user_version = {FORMAT}")
+    elif application != APPLICATION:
+        raise SetupError(f"{path} is a database, but not a store of Tidings; give the broker another folder")
+    elif form > FORMAT:
+        raise SetupError(
+            f"the store {path} has format {form}, and this release knows {FORMAT}; start it with the release"
+            " that wrote it, or a later one"
+        )
+    else:
+        database.execute("UPDATE identity SET boot = boot + 1")
+    identity = Identity(*database.execute("SELECT broker, incarnation, boot FROM identity").fetchone())
+    if identity.broker != broker:
+        raise SetupError(
+            f"the store {path} belongs to broker {identity.broker!r}, and this is {broker!r}; give it a"
+            " folder of its own, or its old id"
+        )
+    database.execute("COMMIT")
+    return identity
+
+
+def _damaged(path: Path, error: sqlite3.Error) -> SetupError:
+    return SetupError(
+        f"the store {path} is damaged: {error}; bring it back from a copy, or move it away: the broker then"
+        " starts as one that has lost its disk"
+    )
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _some(rows: Iterator[Row] | sqlite3.Cursor, bytes_max: int) -> list[Row]:
+    some: list[Row] = []
+    size = 0
+    for number, value in rows:
+        some.append((number, value))
+        size += len(value)
+        if size >= bytes_max:
+            break
+    return some
+
+
+def _chunks(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[list[tuple[Any, ...]], int]]:
+    """The rows in groups of the sizes above, with the size."""
+    rest = iter(rows)
+    left = len(rows)
+    for width in STATEMENT_ROWS:
+        while left >= width:
+            yield list(islice(rest, width)), width
+            left -= width
+
+
+def _places(one: str, width: int) -> str:
+    return ",".join([one] * width)
+
+
+def _flat(rows: list[tuple[Any, ...]]) -> list[Any]:
+    return [value for row in rows for value in row]
