@@ -7,6 +7,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   ├── FilterError         a filter text that cannot be understood; points at the place
     │   │   └── FilterTooCostly     understood, but beyond a limit that bounds its cost
     │   ├── DeclarationError    a topic declaration; carries every problem at once, with its line
+    │   ├── ConfigurationError  a broker's settings, from file, variables and flags; every problem at once
     │   ├── PayloadError        a report or an event that is not what its topic declares
     │   └── SubscriptionError   an id that is already there, or is not, or is of the wrong sort
     ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
@@ -90,6 +91,15 @@ class DeclarationError(InputError):
                 for problem in problems
             )
         )
+
+
+class ConfigurationError(InputError):
+    """Settings of a broker with everything that is wrong with them."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = tuple(problems)
+        """Each with its place: a file and line, a variable or a flag."""
+        super().__init__("\n".join(problems))
 
 
 class PayloadError(InputError):

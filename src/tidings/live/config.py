@@ -1,0 +1,535 @@
+"""The settings of a broker: one table of what can be set, and how a file, variables and flags fill it.
+
+The table says for each setting its name, what its value looks like, its default and what it is for. Parsing,
+the page docs/configuration.md and `tidings broker --settings` are made from it. A flag wins over a variable,
+a variable over the file. All that is wrong is found at once, each with its place. How a broker runs is not
+known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tidings.errors import ConfigurationError, DeclarationError
+from tidings.language.declarations import Lines, parse_toml, read_text, read_topic
+from tidings.live.values import (
+    BOOL,
+    ID,
+    LISTEN,
+    LISTEN_OR_OFF,
+    PATH,
+    PATH_OR_OFF,
+    PATHS,
+    PEER,
+    PEERS,
+    TEXT,
+    VERSIONS,
+    Kind,
+    address_text,
+    choice,
+    count,
+    duration,
+    is_loopback,
+    seconds_text,
+    size,
+    size_text,
+)
+from tidings.overlay.settings import Settings
+from tidings.records import segments
+
+if TYPE_CHECKING:
+    from tidings.language.topics import Topic
+
+PREFIX = "TIDINGS_"
+"""A setting's variable is this and its name in capitals."""
+
+TOKEN_BYTES_MAX = 4096
+
+TLS = ("tls_authority", "tls_certificate", "tls_key")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    name: str
+    kind: Kind
+    default: Any
+    meaning: str
+
+    field: str = ""
+    """Of `overlay.settings.Settings`, if it is one of those."""
+
+    secret: bool = False
+    """Never shown."""
+
+    @property
+    def variable(self) -> str:
+        """The name of its variable."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def default_text(self) -> str:
+        """Its default as a person would write it."""
+        return "" if self.default is None else self.kind.write(self.default)
+
+
+def _of_settings(name: str, kind: Kind, meaning: str, secret: bool = False) -> Setting:
+    """A row for a field of `Settings`: a duration there ends with its unit, here with its value."""
+    fields = {field.name: field.default for field in dataclasses.fields(Settings)}
+    field = name if name in fields else f"{name}_s"
+    return Setting(name, kind, fields[field], meaning, field, secret)
+
+
+TABLE: dict[str, tuple[Setting, ...]] = {
+    "The broker": (
+        Setting("id", ID, None, "Its name, different from all others of its network. Required."),
+        Setting(
+            "listen",
+            LISTEN,
+            ("127.0.0.1", 1883),
+            "Where brokers and clients connect. Port 0 takes any free one. The default is reached from this "
+            "machine alone; `0.0.0.0:1883` or `[::]:1883` is for all.",
+        ),
+        Setting(
+            "advertise",
+            PEER,
+            None,
+            "The address that others should dial, where it is not that of `listen`: behind a gateway, or in "
+            "a container. It is shown by status and in hints; nothing else depends on it.",
+        ),
+        Setting("neighbours", PEERS, (), "Brokers to link with, dialled again for ever."),
+        Setting(
+            "data",
+            PATH,
+            None,
+            "Folder for what must survive a restart. Without it nothing does, and an acknowledged message is "
+            "as safe as the process.",
+        ),
+        Setting("topics", PATHS, (), "Files with topic declarations."),
+    ),
+    "The network": (
+        _of_settings("network", TEXT, "Network-wide. Brokers of another network are refused."),
+        _of_settings(
+            "token",
+            TEXT,
+            "Network-wide. A shared secret by which brokers know each other. Better in a file: `token_file`.",
+            secret=True,
+        ),
+        Setting(
+            "token_file", PATH, None, "A file with the token on its first line, for its owner's eyes only."
+        ),
+        Setting(
+            "tls_authority", PATH, None, "Certificates of the authority that signs the brokers', as PEM."
+        ),
+        Setting(
+            "tls_certificate",
+            PATH,
+            None,
+            "This broker's certificate, as PEM; its common name is the broker's id.",
+        ),
+        Setting(
+            "tls_key",
+            PATH,
+            None,
+            "The key of that certificate, as PEM. The three come together or not at all.",
+        ),
+        _of_settings("trees", count(1, 8), "Network-wide. How many trees undeclared topics share."),
+        _of_settings(
+            "advertisements",
+            BOOL,
+            "Network-wide. Whether subscriptions go only where something is advertised.",
+        ),
+        _of_settings("versions", VERSIONS, "The oldest and the newest protocol version to speak."),
+    ),
+    "Links": (
+        _of_settings("heartbeat", duration(), "A link that has nothing to say says so this often."),
+        _of_settings("suspect_after", duration(), "A link silent for so long is taken for lost."),
+        _of_settings(
+            "greet_within",
+            duration(),
+            "A connection that has not been greeted and welcomed by then is closed.",
+        ),
+        _of_settings(
+            "resume_within",
+            duration(0),
+            "A lost connection that is back within this time is resumed, and no tree changes.",
+        ),
+        _of_settings(
+            "redial_min", duration(), "The pause after a first failure to connect; it doubles from there."
+        ),
+        _of_settings("redial_max", duration(), "The longest pause between two attempts to connect."),
+        _of_settings(
+            "regrow_min",
+            duration(0),
+            "How long a root waits for more requests before it starts a new epoch.",
+        ),
+        _of_settings("regrow_max", duration(0), "The longest such wait."),
+        _of_settings(
+            "link_window_bytes",
+            size(),
+            "Publications under way on a link and tree, not yet acknowledged by those behind it.",
+        ),
+        _of_settings("link_window_messages", count(1), "The same in messages."),
+        _of_settings("link_unacked_bytes", size(), "Data sent on a connection and not yet received."),
+        _of_settings(
+            "link_subscriptions_max", count(1), "Subscriptions that a neighbour may ask for on one tree."
+        ),
+    ),
+    "Publications and subscriptions": (
+        _of_settings(
+            "settle",
+            duration(0),
+            "A subscription that is not confirmed everywhere by then is granted as `settling`.",
+        ),
+        _of_settings(
+            "acks",
+            choice("origin", "neighbour"),
+            "When a publication is acknowledged: once it is on this broker's disk, or also at a second one.",
+        ),
+        _of_settings(
+            "absent_hold", duration(0), "How long publications are held for brokers that cannot be reached."
+        ),
+        _of_settings("absent_hold_bytes", size(0), "How much is held for them."),
+        _of_settings(
+            "overflow",
+            choice("drop", "block"),
+            "Beyond that: drop the oldest, counted and logged, or acknowledge no more.",
+        ),
+        _of_settings(
+            "drain_within",
+            duration(0),
+            "How long a broker that stops waits for what it has sent to be acknowledged.",
+        ),
+        _of_settings(
+            "backlog_bytes",
+            size(),
+            "Publications of clients here that wait for room on a link; beyond it, publishers are paused.",
+        ),
+        _of_settings("message_bytes_max", size(1, 256 << 20), "The largest payload."),
+        _of_settings("cover_effort", count(0), "How many subscriptions a new one is compared with, at most."),
+        _of_settings("topic_cache", count(1), "Topics whose matching topic filters are remembered."),
+    ),
+    "Clients": (
+        _of_settings("session_subscriptions_max", count(1), "Subscriptions of one session."),
+        Setting(
+            "connections_max",
+            count(1, 1_000_000),
+            1024,
+            "Connections at once, of links and clients together.",
+        ),
+        Setting("ungreeted_max", count(1, 100_000), 64, "Connections that have not yet said what they are."),
+        Setting("session_queue_bytes", size(), 4 << 20, "What may wait in memory for one slow client."),
+        Setting("session_store_bytes", size(), 256 << 20, "What is kept on disk for one durable session."),
+    ),
+    "Watching it": (
+        Setting(
+            "http",
+            LISTEN_OR_OFF,
+            ("127.0.0.1", 9883),
+            "Where health, readiness, metrics and status are served. Port 0 takes any free one.",
+        ),
+        Setting(
+            "records",
+            PATH_OR_OFF,
+            Path("records"),
+            "Folder for records, which brokers may share. A relative one is in `data`; without `data`, none "
+            "are written unless an absolute one is named.",
+        ),
+        Setting("records_rows_max", count(1, 10_000_000), segments.ROWS_MAX, "Rows of one file of records."),
+        Setting(
+            "records_age_max",
+            duration(),
+            segments.AGE_MAX_S,
+            "A file of records is closed after this time at most.",
+        ),
+        Setting(
+            "records_keep_bytes",
+            size(),
+            segments.KEEP_BYTES,
+            "How much disk this broker's records may take; the oldest make room.",
+        ),
+        Setting(
+            "log_level",
+            choice("debug", "info", "warning", "error"),
+            "info",
+            "The least important messages that are logged.",
+        ),
+        Setting(
+            "log_format",
+            choice("auto", "json", "text"),
+            "auto",
+            "One JSON object per line, or text for people; `auto` is text on a terminal, else JSON.",
+        ),
+    ),
+}
+"""All that can be set, by heading."""
+
+SETTINGS: dict[str, Setting] = {setting.name: setting for rows in TABLE.values() for setting in rows}
+"""The same by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a value was said."""
+
+    place: str
+    """For messages: `broker.toml:3`, `TIDINGS_LISTEN`, `--listen`."""
+
+    folder: Path
+    """What a relative path is relative to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What a broker is to be."""
+
+    values: Mapping[str, Any]
+    """Of every setting, by name."""
+
+    topics: tuple[Topic, ...]
+    """The declarations, read."""
+
+    settings: Settings
+    """What the broker itself is told."""
+
+    warnings: tuple[str, ...]
+    """What is allowed, and perhaps not meant."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def records(self) -> Path | None:
+        """The folder for records, if any are written."""
+        folder, data = self.values["records"], self.values["data"]
+        if folder is None or folder.is_absolute():
+            return folder  # type: ignore[no-any-return]
+        return None if data is None else data / folder
+
+    def shown(self) -> dict[str, str]:
+        """Every setting as it would be written, secrets hidden; empty for what is not set."""
+        return {
+            name: ""
+            if (value := self.values[name]) in (None, "")
+            else "(hidden)"
+            if setting.secret
+            else setting.kind.write(value)
+            for name, setting in SETTINGS.items()
+        }
+
+
+def load(
+    file: Path | str | None = None,
+    variables: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    assigned: Iterable[str] = (),
+) -> Configuration:
+    """The configuration that a file, variables and flags make together.
+
+    ConfigurationError holds everything that is wrong with it. `flags` are values by the name of their
+    setting, None for a flag that was not given; `assigned` are texts such as `heartbeat=2s`.
+    """
+    problems: list[str] = []
+    warnings: list[str] = []
+    said: dict[str, tuple[Source, object]] = {}
+    if file is not None:
+        said.update(_of_file(Path(file), problems))
+    said.update(_of_variables(os.environ if variables is None else variables, problems, warnings))
+    for name, value in (flags or {}).items():
+        if value is not None:
+            said[name] = Source(f"--{name.replace('_', '-')}", Path.cwd()), value
+    for text in assigned:
+        name, equals, value = text.partition("=")
+        if equals and name in SETTINGS:
+            said[name] = Source(f"--set {name}", Path.cwd()), value
+        elif equals:
+            problems.append(f"--set {text}: there is no setting {name!r}{_nearest(name)}")
+        else:
+            problems.append(f"--set {text}: there is no value; write name=value, such as heartbeat=2s")
+    values: dict[str, Any] = {name: setting.default for name, setting in SETTINGS.items()}
+    places: dict[str, str] = {}
+    bad: set[str] = set()
+    for name, (source, value) in said.items():
+        places[name] = source.place
+        try:
+            values[name] = _placed(SETTINGS[name].kind.read(value), source.folder, name)
+        except ValueError as error:
+            shown_error = f"{name} cannot be read" if SETTINGS[name].secret else f"{name}: {error}"
+            problems.append(f"{source.place}: {shown_error}")
+            bad.add(name)
+    _read_token(values, places, problems)
+    topics = _read_topics(values["topics"], places, problems)
+    if "id" not in said:
+        problems.append(_missing_id(file))
+    for names, message in _contradictions(values):
+        # Beside a bad value stands a default, which contradicts what nobody said.
+        if not bad.intersection(names):
+            problems.append(f"{next(places[name] for name in names if name in places)}: {message}")
+    if problems:
+        raise ConfigurationError(problems)
+    warnings.extend(_doubts(values))
+    fields = {one.field: values[one.name] for one in SETTINGS.values() if one.field}
+    return Configuration(values, topics, Settings(**fields), tuple(warnings))
+
+
+def _missing_id(file: Path | str | None) -> str:
+    place = "settings" if file is None else str(file)
+    return (
+        f"{place}: id is missing; every broker has its own: "
+        f'id = "athens-1" in a file, {PREFIX}ID=athens-1 or --id athens-1'
+    )
+
+
+def _of_file(file: Path, problems: list[str]) -> dict[str, tuple[Source, object]]:
+    try:
+        text = read_text(file)
+        mapping = parse_toml(text, str(file))
+    except DeclarationError as error:
+        problems.append(str(error))
+        return {}
+    lines = Lines(text)
+    found: dict[str, tuple[Source, object]] = {}
+    for name, value in mapping.items():
+        place = f"{file}:{lines.line((name,))}"
+        if name in SETTINGS:
+            found[name] = Source(place, file.parent.absolute()), value
+        else:
+            problems.append(f"{place}: there is no setting {name!r}{_nearest(name)}")
+    return found
+
+
+def _of_variables(
+    variables: Mapping[str, str], problems: list[str], warnings: list[str]
+) -> dict[str, tuple[Source, object]]:
+    found: dict[str, tuple[Source, object]] = {}
+    for variable in sorted(variables):
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name in SETTINGS:
+            if variables[variable]:
+                found[name] = Source(variable, Path.cwd()), variables[variable]
+        elif near := _near(name):
+            problems.append(f"{variable}: there is no such setting; did you mean {PREFIX}{near.upper()}?")
+        else:
+            # Kubernetes puts TIDINGS_SERVICE_HOST and others into every container near a service `tidings`.
+            warnings.append(f"{variable} is no setting of ours and is left alone")
+    return found
+
+
+def _near(name: str) -> str | None:
+    return next(iter(get_close_matches(name, SETTINGS, n=1, cutoff=0.75)), None)
+
+
+def _nearest(name: str) -> str:
+    near = _near(name.lower().replace("-", "_"))
+    return f"; did you mean {near}?" if near else "; `tidings broker --settings` lists them"
+
+
+def _placed(value: Any, folder: Path, name: str) -> Any:
+    """Relative paths are relative to where they were said; that of records is one in the data folder."""
+    if name == "records" or name not in PATH_NAMES:
+        return value
+    if isinstance(value, tuple):
+        return tuple(folder / one for one in value)
+    return folder / value
+
+
+PATH_NAMES = frozenset(name for name, setting in SETTINGS.items() if setting.kind in (PATH, PATHS))
+"""Settings that hold paths."""
+
+
+def _read_token(values: dict[str, Any], places: Mapping[str, str], problems: list[str]) -> None:
+    """Put the token of a file into its place."""
+    if (file := values["token_file"]) is None:
+        return
+    place = places["token_file"]
+    if "token" in places:
+        problems.append(f"{place}: token_file and token ({places['token']}) are both given; keep one")
+        return
+    try:
+        with file.open("rb") as opened:
+            mode = os.fstat(opened.fileno()).st_mode
+            text = opened.read(TOKEN_BYTES_MAX + 1).decode().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{place}: token_file {file} cannot be read: {getattr(error, 'strerror', error)}")
+        return
+    if not text or len(text) > TOKEN_BYTES_MAX or not text.isprintable():
+        problems.append(
+            f"{place}: {file} has no token on its first line; write a line of printable characters"
+        )
+    if stat.S_IMODE(mode) & 0o077:
+        problems.append(f"{place}: others may read {file}; make it yours alone: chmod 600 {file}")
+    values["token"] = text
+
+
+def _read_topics(files: Iterable[Path], places: Mapping[str, str], problems: list[str]) -> tuple[Topic, ...]:
+    topics = []
+    for file in files:
+        try:
+            topics.append(read_topic(file))
+        except DeclarationError as error:
+            problems += [f"{places['topics']}: {line}" for line in str(error).splitlines()]
+    return tuple(topics)
+
+
+def _contradictions(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Settings that are right alone and wrong together: which, and what is wrong."""
+    for low, high in (
+        ("heartbeat", "suspect_after"),
+        ("redial_min", "redial_max"),
+        ("regrow_min", "regrow_max"),
+    ):
+        small, large = values[low], values[high]
+        if large < small or (low == "heartbeat" and large == small):
+            yield (
+                (high, low),
+                f"{high} = {seconds_text(large)} is too short beside {low} = {seconds_text(small)}",
+            )
+    if values["versions"][0] > values["versions"][1]:
+        yield ("versions",), f"versions {VERSIONS.write(values['versions'])} end before they begin"
+    message, window = values["message_bytes_max"], values["link_window_bytes"]
+    if message > window:
+        yield (
+            ("message_bytes_max", "link_window_bytes"),
+            f"message_bytes_max = {size_text(message)} is more than link_window_bytes = {size_text(window)}",
+        )
+    given = [name for name in TLS if values[name] is not None]
+    if given and len(given) < len(TLS):
+        missing = " and ".join(name for name in TLS if name not in given)
+        yield TLS, f"{given[0]} is given without {missing}; give all three or none"
+    http, listen = values["http"], values["listen"]
+    if http == listen and listen[1] != 0:
+        yield (
+            ("http", "listen"),
+            f"http and listen are both {address_text(listen)}; take another port for one",
+        )
+
+
+def _doubts(values: Mapping[str, Any]) -> Iterator[str]:
+    """What is allowed, and perhaps not meant."""
+    listen = values["listen"]
+    if not is_loopback(listen[0]) and not values["token"] and values["tls_key"] is None:
+        yield f"listen is {address_text(listen)} with neither token nor TLS: whoever reaches it may join"
+    if values["data"] is None:
+        yield "no data folder is set: nothing survives a restart"
+
+
+def markdown() -> str:
+    """The tables of docs/configuration.md."""
+    parts = []
+    for heading, rows in TABLE.items():
+        parts.append(f"## {heading}\n\n| setting | value | default | meaning |\n|---|---|---|---|")
+        for row in rows:
+            default = f"`{row.default_text}`" if row.default_text else ""
+            parts.append(f"| `{row.name}` | {row.kind.form} | {default} | {row.meaning} |")
+        parts.append("")
+    return "\n".join(parts)
