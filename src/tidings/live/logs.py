@@ -1,0 +1,131 @@
+"""Logs of a broker: one JSON object per line for programs, or one line of text for people.
+
+What is said comes from the logger `tidings.broker`, each with the broker it is about and some named values. A
+line never holds a secret, and never more than one line: what peers call themselves may hold anything.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+LOGGER = "tidings.broker"
+
+HIDDEN = "(hidden)"
+
+SECRET_NAMES = ("token", "secret", "password", "proof", "nonce", "key")
+"""Values of names that hold one of these are not written."""
+
+REPEATS_MAX = 20
+"""How often one text is written within `REPEATS_S`; nobody may fill a disk by dialling."""
+
+REPEATS_S = 60.0
+TEXTS_MAX = 256
+
+
+class _Lines(logging.Formatter):
+    """What both forms share: what is said, without secrets."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        super().__init__()
+        # The longest first: one secret may be part of another.
+        self._secrets = sorted((secret for secret in secrets if secret), key=len, reverse=True)
+
+    def told(self, record: logging.LogRecord) -> tuple[str, str, dict[str, str], str]:
+        """Broker, text, named values and traceback."""
+        about: Mapping[str, object] = getattr(record, "about", {})
+        values = {
+            name: HIDDEN if any(part in name.lower() for part in SECRET_NAMES) else self._clean(str(value))
+            for name, value in about.items()
+        }
+        trace = self._clean(self.formatException(record.exc_info)) if record.exc_info else ""
+        return str(getattr(record, "broker", "")), self._clean(record.getMessage()), values, trace
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+class JsonLines(_Lines):
+    """One JSON object per line: `at`, `level`, `broker`, `text`; `about` and `trace` if any."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        broker, text, about, trace = self.told(record)
+        line: dict[str, object] = {
+            "at": _at(record).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "broker": broker,
+            "text": text,
+        }
+        if about:
+            line["about"] = about
+        if trace:
+            line["trace"] = trace
+        return json.dumps(line, ensure_ascii=False)
+
+
+class TextLines(_Lines):
+    """For people: `12:00:01.250 warning b1: the link is lost (neighbour=b2)`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and a traceback where there is one."""
+        broker, text, about, trace = self.told(record)
+        values = ", ".join(f"{name}={_printable(value)}" for name, value in about.items())
+        line = f"{_at(record):%H:%M:%S}.{int(record.msecs):03d} {record.levelname.lower():7} "
+        line += f"{_printable(broker)}: {_printable(text)}" + (f" ({values})" if values else "")
+        return f"{line}\n{trace}" if trace else line
+
+
+class Repeats(logging.Filter):
+    """Lets one text through only so often; what was kept back is said with the next that is let through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to write it."""
+        what = (str(getattr(record, "broker", "")), str(record.msg))
+        since, count = self._counts.pop(what, (record.created, 0))
+        kept_back = 0
+        if record.created - since >= REPEATS_S:
+            kept_back = max(0, count - REPEATS_MAX)
+            since, count = record.created, 0
+        self._counts[what] = since, count + 1
+        if len(self._counts) > TEXTS_MAX:
+            self._counts.popitem(last=False)
+        if kept_back:
+            about: Mapping[str, object] = getattr(record, "about", {})
+            record.about = {**about, "kept_back": str(kept_back)}
+        return count < REPEATS_MAX
+
+
+def configure(
+    level: str = "info", form: str = "auto", stream: TextIO | None = None, secrets: Iterable[str] = ()
+) -> logging.Logger:
+    """Send what brokers of this process log to a stream, standard error by default."""
+    stream = sys.stderr if stream is None else stream
+    handler = logging.StreamHandler(stream)
+    text = form == "text" or (form == "auto" and stream.isatty())
+    handler.setFormatter(TextLines(secrets) if text else JsonLines(secrets))
+    handler.addFilter(Repeats())
+    logger = logging.getLogger(LOGGER)
+    logger.handlers = [handler]
+    logger.setLevel(level.upper())
+    logger.propagate = False
+    return logger
+
+
+def _at(record: logging.LogRecord) -> datetime:
+    return datetime.fromtimestamp(record.created, UTC)
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() else "�" for char in text)
