@@ -1,0 +1,8 @@
+"""Thousands of brokers in one process, in virtual time, under one seed.
+
+Read it from the bottom up: `clock` (what happens next), `topologies` (who is joined to whom), `network` (what
+a connection does to frames), `disks` (what a crash leaves), `ledger` (what clients asked, were promised and
+got), `hosts`, `clients` and `world` (the driver of the very brokers that run live), `faults` (what goes
+wrong, and when), `workload` (who subscribes and publishes), `checkers` (what was promised), `measures` (what
+it cost), `runs` (all of it from one seed) and `transcripts` (small networks as texts).
+"""

@@ -1,0 +1,325 @@
+"""What was promised, judged from what clients saw: checkers that know the promises and nothing else.
+
+They read the ledger, the records and what brokers say of themselves. Filters are evaluated here on their
+own, on the decoded payload; trees are judged by a search of the network from the root. An empty list means
+that all promises were kept. docs/simulation.md says them in full.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from zlib import crc32
+
+from tidings.errors import PayloadError
+from tidings.language import names, payloads
+from tidings.language.subscriptions import Subscription
+from tidings.records.record import Kind, Record
+from tidings.sim.ledger import Delivery, Ledger, Offer, Wish
+
+BREACHES_MAX = 20
+"""Of one promise; more would tell nothing new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A promise that was not kept."""
+
+    promise: str
+    """In a word or two."""
+
+    text: str
+    """What happened instead."""
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.text}"
+
+
+def wants(subscription: Subscription, topic: str, fields: Mapping[str, object] | None) -> bool:
+    """Whether a subscription asks for a publication; `fields` is None for a payload that is no object."""
+    if not _topic_matches(subscription.topic_filter, topic):
+        return False
+    if subscription.filter is None:
+        return True
+    return fields is not None and subscription.filter.matches(fields, subscription.unknown)
+
+
+@lru_cache(maxsize=65_536)
+def _topic_matches(topic_filter: str, topic: str) -> bool:
+    return names.match(topic_filter, topic)
+
+
+@lru_cache(maxsize=65_536)
+def fields_of(payload: bytes) -> Mapping[str, object] | None:
+    """A payload as fields, or None."""
+    try:
+        return payloads.decode(payload)
+    except PayloadError:
+        return None
+
+
+class Deliveries:
+    """Nothing lost, nothing twice, nothing made up, nothing to the wrong one, and all in order."""
+
+    def __init__(self, ledger: Ledger, settled: Sequence[int] = (), *, neighbours_keep: bool = False) -> None:
+        """`settled`: turns in which the network was whole and quiet: what was settling before is in force.
+
+        `neighbours_keep`: an acceptance outlives its broker's disk.
+        """
+        self._ledger = ledger
+        self._settled = settled
+        self._neighbours_keep = neighbours_keep
+        self._offers = {offer.payload: offer for offer in ledger.offers}
+        assert len(self._offers) == len(ledger.offers), "payloads must differ, so that each can be recognised"
+        self._got: dict[str, dict[int, int]] = defaultdict(dict)
+        """By session: how often each offer was delivered."""
+        for delivery in ledger.deliveries:
+            offer = self._offers.get(delivery.publication.payload)
+            if offer is not None:
+                for session in dict.fromkeys(session for session, _ in delivery.subscriptions):
+                    counts = self._got[session]
+                    counts[offer.number] = counts.get(offer.number, 0) + 1
+
+    def check(self, sample: Callable[[Offer], bool] = lambda _: True) -> list[Breach]:
+        """All of it; for losses, only the offers of a sample are looked at."""
+        return [
+            *self.made_up(),
+            *self.twice(),
+            *self.wrong(),
+            *self.order(),
+            *self.lost(sample),
+        ]
+
+    def made_up(self) -> list[Breach]:
+        """What is delivered was published, with that topic, at that broker."""
+        found = []
+        for delivery in self._ledger.deliveries:
+            publication = delivery.publication
+            offer = self._offers.get(publication.payload)
+            if offer is None or offer.topic != publication.topic or offer.qos != publication.qos:
+                found.append(
+                    Breach("nothing made up", f"{publication.id} at {delivery.host} was never offered")
+                )
+        return found[:BREACHES_MAX]
+
+    def twice(self) -> list[Breach]:
+        """A session gets a publication once."""
+        found = []
+        for session in sorted(self._got):
+            for number, count in self._got[session].items():
+                if count > 1:
+                    offer = self._ledger.offers[number]
+                    found.append(Breach("nothing twice", f"{session} got {_told(offer)} {count} times"))
+        return found[:BREACHES_MAX]
+
+    def wrong(self) -> list[Breach]:
+        """What is delivered was asked for, under every name that it is delivered for and no other."""
+        histories: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+        names_of: dict[str, dict[str, None]] = defaultdict(dict)
+        for wish in self._ledger.wishes:
+            histories[wish.session, wish.name].append(wish)
+            names_of[wish.session][wish.name] = None
+        found = []
+        for delivery in self._ledger.deliveries:
+            publication = delivery.publication
+            fields = fields_of(publication.payload)
+            for session, name in delivery.subscriptions:
+                if not any(
+                    wants(wish.subscription, publication.topic, fields)
+                    for wish in histories[session, name]
+                    if wish.asked < delivery.turn
+                    and (wish.ended is None or wish.ended > delivery.turn or wish.forgotten)
+                ):
+                    found.append(
+                        Breach(
+                            "nothing to the wrong one",
+                            f"{session}/{name} at {delivery.host} got {publication.id} on "
+                            f"{publication.topic}, {publication.payload!r:.80}, which it does not ask for",
+                        )
+                    )
+            found += _unnamed(delivery, histories, names_of, fields)
+            if len(found) >= BREACHES_MAX:
+                break
+        return found[:BREACHES_MAX]
+
+    def order(self) -> list[Breach]:
+        """A session gets what one broker took in on one topic in the order in which it was published."""
+        latest: dict[tuple[str, str, int, str], Offer] = {}
+        found = []
+        for delivery in self._ledger.deliveries:
+            offer = self._offers.get(delivery.publication.payload)
+            if offer is None:
+                continue
+            for session in dict.fromkeys(session for session, _ in delivery.subscriptions):
+                key = (session, offer.host, offer.incarnation, offer.topic)
+                before = latest.get(key)
+                if before is not None and before.number > offer.number:
+                    found.append(Breach("order", f"{session} got {_told(offer)} after {_told(before)}"))
+                latest[key] = offer
+        return found[:BREACHES_MAX]
+
+    def lost(self, sample: Callable[[Offer], bool] = lambda _: True) -> list[Breach]:
+        """Whoever was granted a subscription gets what is accepted from then on."""
+        promised = [
+            (since, wish)
+            for wish in self._ledger.wishes
+            if wish.ended is None
+            and wish.subscription.qos > 0
+            and (since := self._in_force(wish)) is not None
+        ]
+        by_topic: dict[str, list[tuple[int, Wish]]] = {}
+        found = []
+        for offer in self._ledger.offers:
+            if offer.qos == 0 or offer.accepted is None or self._excused(offer) or not sample(offer):
+                continue
+            if offer.topic not in by_topic:
+                by_topic[offer.topic] = [
+                    (since, wish)
+                    for since, wish in promised
+                    if _topic_matches(wish.subscription.topic_filter, offer.topic)
+                ]
+            fields = fields_of(offer.payload)
+            for since, wish in by_topic[offer.topic]:
+                if (
+                    since < offer.turn
+                    and offer.number not in self._got[wish.session]
+                    and wants(wish.subscription, offer.topic, fields)
+                ):
+                    found.append(
+                        Breach(
+                            "nothing lost",
+                            f"{wish.session}/{wish.name} at {wish.host} never got {_told(offer)}, which "
+                            f"matches {wish.subscription.topic_filter} {wish.subscription.where}".rstrip(),
+                        )
+                    )
+            if len(found) >= BREACHES_MAX:
+                break
+        return found[:BREACHES_MAX]
+
+    def missing(self) -> int:
+        """Deliveries that a perfect network would have made and this one did not, of any QoS."""
+        standing = [
+            (wish.granted or wish.settling or wish.asked, wish)
+            for wish in self._ledger.wishes
+            if wish.ended is None
+        ]
+        count = 0
+        by_topic: dict[str, list[tuple[int, Wish]]] = {}
+        for offer in self._ledger.offers:
+            if offer.topic not in by_topic:
+                by_topic[offer.topic] = [
+                    pair
+                    for pair in standing
+                    if _topic_matches(pair[1].subscription.topic_filter, offer.topic)
+                ]
+            fields = fields_of(offer.payload)
+            count += sum(
+                offer.number not in self._got[wish.session]
+                for since, wish in by_topic[offer.topic]
+                if since < offer.turn and wants(wish.subscription, offer.topic, fields)
+            )
+        return count
+
+    def _in_force(self, wish: Wish) -> int | None:
+        """The turn from which a subscription counts; None if it never does."""
+        if wish.granted is not None:
+            return wish.granted
+        return next((turn for turn in self._settled if turn > wish.asked), None)
+
+    def _excused(self, offer: Offer) -> bool:
+        """Whether it may be lost: the disk that its acceptance stood on was."""
+        return not self._neighbours_keep and any(
+            host == offer.host and turn > offer.turn for turn, host in self._ledger.wiped
+        )
+
+
+def _unnamed(
+    delivery: Delivery,
+    histories: Mapping[tuple[str, str], list[Wish]],
+    names_of: Mapping[str, Mapping[str, None]],
+    fields: Mapping[str, object] | None,
+) -> list[Breach]:
+    """Subscriptions of a session that a delivery should have named beside those that it names."""
+    named = set(delivery.subscriptions)
+    found = []
+    for session in dict.fromkeys(session for session, _ in delivery.subscriptions):
+        if len(names_of[session]) == 1:
+            continue
+        found += [
+            Breach(
+                "every name",
+                f"{session} at {delivery.host} got {delivery.publication.id} without a word of {name}",
+            )
+            for name in names_of[session]
+            if (session, name) not in named
+            and any(
+                wants(wish.subscription, delivery.publication.topic, fields)
+                for wish in histories[session, name]
+                if wish.granted is not None
+                and wish.granted < delivery.turn
+                and (wish.ended is None or wish.ended > delivery.turn)
+            )
+        ]
+    return found
+
+
+def _told(offer: Offer) -> str:
+    return f"offer {offer.number} ({offer.host}, {offer.topic}, QoS {offer.qos}, at {offer.at:.3f} s)"
+
+
+class Forwarding:
+    """No publication goes twice over one link in one direction in one epoch."""
+
+    def __init__(self, every: int = 1) -> None:
+        """Of many publications, only every so manieth is followed, chosen by its identity."""
+        self._every = every
+        self._seen: set[tuple[str | None, str | None, str, str]] = set()
+        self._found: list[Breach] = []
+
+    def __call__(self, record: Record) -> None:
+        """Take a record."""
+        if record.kind is not Kind.FORWARDED or (
+            self._every > 1 and crc32((record.message or "").encode()) % self._every
+        ):
+            return
+        for receiver in record.receivers:
+            way = (record.message, record.epoch, record.broker, receiver)
+            if way in self._seen:
+                self._found.append(
+                    Breach(
+                        "no link twice",
+                        f"{record.message} went from {record.broker} to {receiver} twice in "
+                        f"epoch {record.epoch}",
+                    )
+                )
+            self._seen.add(way)
+
+    def breaches(self) -> list[Breach]:
+        """What was wrong so far."""
+        return self._found[:BREACHES_MAX]
+
+
+class Ways:
+    """A publication goes only over links behind which somebody gets it, in a network that is quiet."""
+
+    def __init__(self) -> None:
+        self._sent: dict[tuple[str | None, str], str] = {}
+        self._used: set[tuple[str | None, str]] = set()
+
+    def __call__(self, record: Record) -> None:
+        """Take a record of the quiet time."""
+        if record.kind is Kind.FORWARDED:
+            for receiver in record.receivers:
+                self._sent[record.message, receiver] = record.broker
+        if record.kind in (Kind.FORWARDED, Kind.DELIVERED):
+            self._used.add((record.message, record.broker))
+
+    def breaches(self) -> list[Breach]:
+        """What was wrong so far."""
+        return [
+            Breach("no link in vain", f"{message} went from {sender} to {receiver}, where nobody wants it")
+            for (message, receiver), sender in self._sent.items()
+            if (message, receiver) not in self._used
+        ][:BREACHES_MAX]

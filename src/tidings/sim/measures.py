@@ -1,0 +1,165 @@
+"""What a run cost: messages by kind and link, hops, latencies, and what went over links in vain.
+
+Records are looked at as they come and forgotten, so that a long run needs no more memory than a short one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from tidings.overlay.messages import Publish
+from tidings.records.record import Kind, Record
+from tidings.sim.world import World
+
+
+@dataclass(slots=True)
+class LinkMeasure:
+    """One direction of a link."""
+
+    frames: int = 0
+    messages: dict[str, int] = field(default_factory=dict)
+    """By kind."""
+
+    publications: int = 0
+    """Different publications that were forwarded over it."""
+
+    false_positives: int = 0
+    """Of these, those that the receiver neither delivered nor forwarded."""
+
+
+@dataclass(slots=True)
+class Distribution:
+    """Of a quantity."""
+
+    count: int = 0
+    mean: float = 0.0
+    median: float = 0.0
+    p99: float = 0.0
+    most: float = 0.0
+
+    @classmethod
+    def of(cls, values: list[float]) -> Distribution:
+        """Of some values, in any order."""
+        if not values:
+            return cls()
+        values = sorted(values)
+        last = len(values) - 1
+        return cls(
+            len(values),
+            sum(values) / len(values),
+            values[last // 2],
+            values[round(last * 0.99)],
+            values[last],
+        )
+
+
+class RecordCounts:
+    """Counts records by kind, and publications per link, as they are written."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        self.links: dict[tuple[str, str], int] = defaultdict(int)
+        self._open: dict[tuple[str | None, str], str] = {}
+        """Who sent a publication to a broker that has done nothing with it yet."""
+
+    def __call__(self, record: Record) -> None:
+        """Take a record."""
+        kind = record.kind
+        self.kinds[kind.value] += 1
+        if kind is Kind.FORWARDED:
+            self._open.pop((record.message, record.broker), None)
+            for receiver in record.receivers:
+                self.links[record.broker, receiver] += 1
+                self._open[record.message, receiver] = record.broker
+        elif kind is Kind.DELIVERED:
+            self._open.pop((record.message, record.broker), None)
+
+    def false_positives(self) -> dict[tuple[str, str], int]:
+        """Publications per link that the receiver had no use for."""
+        found: dict[tuple[str, str], int] = defaultdict(int)
+        for (_, receiver), sender in self._open.items():
+            found[sender, receiver] += 1
+        return dict(found)
+
+
+@dataclass(slots=True)
+class Measures:
+    """What happened in a run."""
+
+    brokers: int = 0
+    links: int = 0
+    virtual_s: float = 0.0
+    """How long it took in the simulation."""
+
+    events: int = 0
+    """Things that happened on the agenda: frames that arrived, timers, syncs and others."""
+
+    frames: int = 0
+    offered: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    delivered: int = 0
+    """To sessions."""
+
+    forwarded: int = 0
+    """Publications that went over a link, each link counted."""
+
+    false_positives: int = 0
+    missing: int | None = None
+    """Deliveries of any QoS that a perfect network would have made; None where it was not counted."""
+
+    messages: dict[str, int] = field(default_factory=dict)
+    """By kind."""
+
+    records: dict[str, int] = field(default_factory=dict)
+    """By kind."""
+
+    hops: Distribution = field(default_factory=Distribution)
+    """Of deliveries."""
+
+    latency_s: Distribution = field(default_factory=Distribution)
+    """Of deliveries, from the offer, in virtual time."""
+
+    per_link: dict[str, LinkMeasure] = field(default_factory=dict)
+    """By `sender>receiver`."""
+
+
+def measure(world: World, counts: RecordCounts) -> Measures:
+    """What happened in a world so far."""
+    ledger = world.ledger
+    found = Measures(
+        brokers=len(world.hosts),
+        links=len(world.topology.links),
+        virtual_s=world.now,
+        events=world.agenda.done,
+        frames=world.frames_sent(),
+        offered=len(ledger.offers),
+        accepted=sum(offer.accepted is not None for offer in ledger.offers),
+        rejected=sum(offer.rejected is not None for offer in ledger.offers),
+        records=dict(sorted(counts.kinds.items())),
+    )
+    offered_at = {offer.payload: offer.at for offer in ledger.offers}
+    hops: list[float] = []
+    latencies: list[float] = []
+    for delivery in ledger.deliveries:
+        sessions = len({session for session, _ in delivery.subscriptions})
+        found.delivered += sessions
+        hops += [delivery.hops] * sessions
+        if (at := offered_at.get(delivery.publication.payload)) is not None:
+            latencies += [delivery.at - at] * sessions
+    found.hops = Distribution.of(hops)
+    found.latency_s = Distribution.of(latencies)
+    totals: Counter[str] = Counter()
+    vain = counts.false_positives()
+    for (one, other), wire in world.wires.items():
+        ids = (wire.source.id, wire.target.id)
+        messages = {kind.__name__: count for kind, count in wire.counts.items()}
+        totals.update(messages)
+        found.per_link[f"{one}>{other}"] = LinkMeasure(
+            wire.frames, dict(sorted(messages.items())), counts.links.get(ids, 0), vain.get(ids, 0)
+        )
+    found.messages = dict(sorted(totals.items()))
+    found.forwarded = totals[Publish.__name__]
+    found.false_positives = sum(vain.values())
+    return found

@@ -1,0 +1,343 @@
+"""A whole run from one plan: start, subscribe, publish while things go wrong, heal, see whether all was kept.
+
+`chaos` draws a plan from a seed alone, settings and all; every plan knows the command line that replays it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import Effect, Event
+from tidings.overlay.settings import Settings
+from tidings.records.record import Record
+from tidings.sim import checkers, faults, topologies, workload
+from tidings.sim.checkers import Breach
+from tidings.sim.clients import Client
+from tidings.sim.faults import Fault
+from tidings.sim.hosts import Host, MachineMaker
+from tidings.sim.measures import Measures, RecordCounts, measure
+from tidings.sim.topologies import Topology
+from tidings.sim.workload import Planned, Workload
+from tidings.sim.world import DEFAULTS, SYNC_S, World
+
+CHECKED_MAX = 20_000
+"""Publications that are followed one by one; of more, every so manieth is."""
+
+PROBES_MAX = 24
+"""Publications sent after all has healed: every subscription must get what it asks for."""
+
+AFTERMATH_S = 5.0
+"""Publishing goes on for so long after the last fault was planned to begin, at least."""
+
+Progress = Callable[[str, float], None]
+"""Told what is being done, and how much of that is done, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What will happen, up to chance, which the seed decides."""
+
+    seed: int
+    topology: Topology
+    workload: Workload = workload.UNIFORM
+
+    faults: tuple[faults.Kind, ...] = ()
+    """What may go wrong."""
+
+    fault_count: int = 0
+    """How often something does."""
+
+    churn: int = 0
+    """How often clients change their minds, leave or come back while things go wrong."""
+
+    settings: Settings = DEFAULTS
+
+    older: tuple[str, ...] = ()
+    """Brokers that speak only the protocol before ours."""
+
+    sync_s: float = SYNC_S
+    jitter_s: float = 0.0
+
+    command: str = ""
+    """The line that replays it."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of a plan."""
+
+    plan: Plan
+    breaches: list[Breach]
+    measures: Measures
+    faults: list[Fault] = field(default_factory=list)
+
+    @property
+    def replay(self) -> str:
+        """One line with what was broken and how to see it again."""
+        return f"{len(self.breaches)} broken ({self.breaches[0]}); replay: {self.plan.command}"
+
+
+def chaos(seed: int, brokers_max: int = 12, publications: int = 120) -> Plan:
+    """A plan in which everything is drawn from the seed."""
+    source = random.Random(f"chaos/{seed}")
+    count = source.randint(1, brokers_max)
+    topology = topologies.generate(source.choice(list(topologies.GENERATORS)), count, seed)
+    topology = replace(
+        topology,
+        links=tuple(replace(link, both_dial=source.random() < 0.3) for link in topology.links),
+    )
+    delay = source.choice(
+        (
+            topologies.constant_delay(0.0),
+            topologies.constant_delay(0.001),
+            topologies.constant_delay(0.1),
+            topologies.distance_delay(),
+        )
+    )
+    topology = topology.with_delays(delay)
+    if source.random() < 0.2:
+        topology = topology.with_bandwidth(source.choice((20_000.0, 1e6)))
+    kinds = tuple(kind for kind in faults.ALL if source.random() < 0.35)
+    settings = Settings(
+        trees=source.choice((1, 1, 2, 3)),
+        token=source.choice(("", "secret")),
+        advertisements=source.random() < 0.25,
+        acks=source.choice(("origin", "origin", "origin", "neighbour")),
+        link_window_messages=source.choice((16_384, 16_384, 4)),
+        backlog_bytes=source.choice((16 * 1024 * 1024, 16 * 1024 * 1024, 1_000)),
+        cover_effort=source.choice((64, 64, 2)),
+        topic_cache=source.choice((4096, 4)),
+    )
+    ids = topology.ids
+    return Plan(
+        seed=seed,
+        topology=topology,
+        workload=Workload(
+            topics=source.choice((1, 5, 30)),
+            subscriptions=source.randint(0, 40),
+            publications=publications,
+            matching=source.choice((1.0, 3.0, 10.0)),
+            rate_per_s=source.choice((3.0, 10.0, 50.0)),
+            qos=source.choice((-1, 1)),
+            durable=source.choice((0.0, 0.5, 1.0)),
+            wildcards=source.choice((0.0, 0.3, 1.0)),
+        ),
+        faults=kinds,
+        fault_count=source.choice((0, 1, 3, 8)) if kinds else 0,
+        churn=source.choice((0, 0, 10, 40)),
+        settings=settings,
+        older=tuple(name for name in ids if source.random() < 0.1) if source.random() < 0.3 else (),
+        sync_s=source.choice((0.0, 0.002, 0.05)),
+        jitter_s=source.choice((0.0, 0.0, 0.01)),
+        command=f"tidings simulate --chaos --seed {seed}",
+    )
+
+
+class Run:
+    """One run, step by step."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        machine: MachineMaker | None = None,
+        record: Callable[[Record], object] | None = None,
+        trace: Callable[[str], object] | None = None,
+        progress: Progress = lambda _text, _share: None,
+    ) -> None:
+        """`record` is given every record; `trace` a line for all that brokers are told and answer."""
+        self.plan = plan
+        self._progress = progress
+        self._record_too = record
+        self._trace = trace
+        self._source = random.Random(f"run/{plan.seed}")
+        self._every = max(1, plan.workload.publications // CHECKED_MAX)
+        self._counts = RecordCounts()
+        self._forwarding = checkers.Forwarding(self._every)
+        self._ways: checkers.Ways | None = None
+        older = replace(plan.settings, versions=(1, 1))
+        self.world = World(
+            plan.topology,
+            plan.seed,
+            machine=machine,
+            settings={name: older if name in plan.older else plan.settings for name in plan.topology.ids},
+            sync_s=plan.sync_s,
+            jitter_s=plan.jitter_s,
+            record=self._record,
+            watch=None if trace is None else self._watch,
+        )
+        self._breaches: list[Breach] = []
+        self._settled: list[int] = []
+        self._subscribers: list[Client] = []
+        self._publishers: dict[str, Client] = {}
+        self._planned: Iterator[Planned] = iter(())
+        self._next: Planned | None = None
+        self._began = 0.0
+
+    def run(self) -> Outcome:
+        """All of it. What a broker raises carries the line that replays it."""
+        try:
+            return self._run()
+        except Exception as error:
+            error.add_note(f"replay: {self.plan.command}")
+            raise
+
+    def _run(self) -> Outcome:
+        plan, world = self.plan, self.world
+        if faults.Kind.SKEW in plan.faults:
+            faults.skew(world, self._source)
+        self._progress("starting brokers", 0.0)
+        world.start()
+        self._settle("starting")
+        self._subscribe()
+        self._settle("subscribing")
+        happened = self._publish()
+        self._settle("healing")
+        self._probe()
+        self._settle("probing")
+        self._progress("checking", 0.0)
+        self._check()
+        found = measure(world, self._counts)
+        return Outcome(plan, self._breaches, found, happened)
+
+    def _settle(self, what: str) -> None:
+        self._progress(f"settling after {what}", 0.0)
+        if self.world.settle():
+            self._settled.append(self.world.ledger.turn)
+        else:
+            self._breaches.append(Breach("quiet in the end", f"brokers still talk long after {what}"))
+
+    def _subscribe(self) -> None:
+        plan, world = self.plan, self.world
+        found = workload.subscribers(plan.workload, plan.topology, plan.seed)
+        for broker in plan.topology.ids:
+            publisher = self._publishers[broker] = world.client(broker, f"p-{broker}")
+            if plan.settings.advertisements:
+                for number, advertisement in enumerate(workload.advertisements(plan.workload)):
+                    publisher.advertise(f"a{number}", advertisement)
+        if plan.settings.advertisements:
+            world.settle()
+        for at, one in enumerate(found):
+            client = world.client(one.broker, one.name, durable=one.durable)
+            client.subscribe("1", one.subscription)
+            self._subscribers.append(client)
+            if at % 100 == 99:
+                world.run(0.001)
+                self._progress("subscribing", at / len(found))
+
+    def _publish(self) -> list[Fault]:
+        plan, world = self.plan, self.world
+        self._began = world.now
+        lasts = plan.workload.publications / plan.workload.rate_per_s
+        ends = world.now + lasts
+        happened = faults.plan(plan.faults, plan.topology, self._source, self._began, ends, plan.fault_count)
+        faults.schedule(world, happened)
+        for _ in range(plan.churn):
+            world.at(self._source.uniform(self._began, ends), self._change_mind)
+        self._planned = workload.publications(plan.workload, plan.topology, plan.seed)
+        self._publish_next(None, None)
+        until = max([ends + AFTERMATH_S, *(fault.until + AFTERMATH_S for fault in happened)])
+        while world.now < until:
+            world.run((until - self._began) / 100)
+            self._progress("publishing", min(1.0, (world.now - self._began) / (until - self._began)))
+        # Chance may make the publications last longer than their rate says.
+        while self._next is not None:
+            world.run(1.0)
+        return happened
+
+    def _publish_next(self, planned: Planned | None, _: object) -> None:
+        if planned is not None:
+            self._publishers[planned.broker].publish(planned.topic, planned.payload, planned.qos)
+        self._next = next(self._planned, None)
+        if self._next is not None:
+            self.world.at(self._began + self._next.after, self._publish_next, self._next)
+
+    def _change_mind(self, _one: object, _two: object) -> None:
+        """Some client does something else."""
+        if not self._subscribers:
+            return
+        source, plan = self._source, self.plan
+        client = source.choice(self._subscribers)
+        what = source.choice(("subscribe", "subscribe", "unsubscribe", "detach", "attach", "leave"))
+        if what == "subscribe":
+            name = source.choice(("1", "2", "3"))
+            topic = source.choice(("#", "+/+", workload.topic_name(source.randrange(plan.workload.topics))))
+            low = source.randrange(workload.VALUE_MAX)
+            client.subscribe(name, Subscription(topic, f"value > {low}", qos=source.randint(0, 2)))
+        elif what == "unsubscribe":
+            client.unsubscribe(source.choice(("1", "2", "3")))
+        elif what == "detach" and client.durable:
+            client.detach()
+        elif what == "attach" and not client.attached:
+            client.attach()
+        elif what == "leave" and client.attached and source.random() < 0.3:
+            client.leave()
+
+    def _probe(self) -> None:
+        """Publish once more, now that the network is whole and quiet."""
+        plan, world = self.plan, self.world
+        if not plan.fault_count and not plan.churn:
+            return
+        self._ways = checkers.Ways()
+        ids = plan.topology.ids
+        for probe in range(min(PROBES_MAX, 2 * len(ids))):
+            topic = workload.topic_name(self._source.randrange(plan.workload.topics))
+            value = self._source.randrange(workload.VALUE_MAX)
+            body = workload.payload(plan.workload.publications + probe, value, plan.workload)
+            publisher = self._publishers[ids[probe % len(ids)]]
+            offer = publisher.publish(topic, body, 1)
+            if offer is None:
+                self._breaches.append(
+                    Breach("all come back", f"{publisher.host.address} does not run in the end")
+                )
+            world.run(0.01)
+
+    def _check(self) -> None:
+        plan, world = self.plan, self.world
+        found = self._breaches
+        every = self._every
+        deliveries = checkers.Deliveries(
+            world.ledger, self._settled, neighbours_keep=plan.settings.acks == "neighbour"
+        )
+        found += deliveries.check(lambda offer: offer.number % every == 0)
+        found += self._forwarding.breaches()
+        if self._ways is not None:
+            found += self._ways.breaches()
+        found += [
+            Breach("keeps running", f"{host.address} stopped itself: {reason}")
+            for host in world.hosts.values()
+            for reason in host.refusals
+        ]
+
+    def _record(self, record: Record) -> None:
+        self._counts(record)
+        self._forwarding(record)
+        if self._ways is not None:
+            self._ways(record)
+        if self._record_too is not None:
+            self._record_too(record)
+
+    def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:
+        assert self._trace is not None
+        self._trace(f"{self.world.now!r} {host.address} {event!r} {effects!r}")
+
+
+class Digest:
+    """A short name for a long trace: equal traces have equal ones."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def __call__(self, line: str) -> None:
+        """Take a line."""
+        self._hash.update(line.encode())
+        self._hash.update(b"\n")
+
+    @property
+    def text(self) -> str:
+        """In hexadecimal."""
+        return self._hash.hexdigest()
