@@ -15,6 +15,7 @@ from typing import Any
 
 from tidings.language import durations
 from tidings.language.faults import shown
+from tidings.live import addresses
 
 OFF = "off"
 """Turns off what can be turned off."""
@@ -67,8 +68,7 @@ def read_address(value: object) -> Address:
 
 def address_text(address: Address) -> str:
     """An address as `read_address` reads it."""
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return addresses.write(*address)
 
 
 def is_loopback(host: str) -> bool:

@@ -1,0 +1,228 @@
+"""The pages of a broker over HTTP: is it alive, is it ready, how much does it do, what does it know.
+
+    GET  /health       the process runs and its loop turns
+    GET  /ready        it is started, and linked and settled as far as it can tell; else 503 with the reason
+    GET  /metrics      counts and gauges for Prometheus
+    GET  /status       all that it knows about itself, as JSON
+    POST /neighbours   {"add": [address, …], "remove": [address, …]}
+    POST /leave        leave the network for good, then stop
+
+Whoever reaches the address may look. To change something one must be on this machine or bring the cluster
+token (`Authorization: Bearer …`), and must not be a web page: a browser always says where a page comes from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import msgspec
+
+from tidings.errors import InputError, SetupError
+from tidings.live import addresses
+from tidings.live.metrics import Metered, Metrics
+from tidings.live.requests import HEAD_BYTES_MAX, Answer, BadRequest, Request, read_head, write_answer
+from tidings.live.values import Address, address_text, is_loopback
+
+REQUEST_WITHIN_S = 10.0
+"""A connection that has not been answered by then is closed."""
+
+CONNECTIONS_MAX = 64
+"""At once; others are told to come back."""
+
+ADDRESSES_MAX = 64
+"""In one request."""
+
+
+class Watched(Metered, Protocol):
+    """What is shown here of a node, and what may be asked of it."""
+
+    @property
+    def ready(self) -> bool: ...
+    @property
+    def stopping(self) -> bool: ...
+    def add_neighbour(self, address: str) -> None: ...
+    def remove_neighbour(self, address: str) -> None: ...
+    async def stop(self, for_good: bool = False) -> str: ...
+
+
+class Neighbours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /neighbours."""
+
+    add: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+class Pages:
+    """Serves the pages of one node."""
+
+    def __init__(
+        self,
+        node: Watched,
+        address: Address,
+        *,
+        token: str = "",
+        extra: Callable[[], dict[str, object]] = dict,
+    ) -> None:
+        """`extra` is what /status shows beside what the node says."""
+        self._node = node
+        self._wanted = address
+        self._token = token
+        self._extra = extra
+        self._metrics = Metrics(node)
+        self._server: asyncio.Server | None = None
+        self._connections = 0
+        self._leaving: asyncio.Task[str] | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where it is served, with the real port."""
+        assert self._server is not None, "the pages are being served"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def start(self) -> None:
+        """Begin to serve."""
+        host, port = self._wanted
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
+        except OSError as error:
+            raise SetupError(
+                f"the HTTP address {address_text(self._wanted)} cannot be used: {error.strerror}; set `http` "
+                f"to another, such as 127.0.0.1:0 for any free port, or to off"
+            ) from None
+
+    async def stop(self) -> None:
+        """End serving; what is being answered is cut off."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
+        try:
+            async with asyncio.timeout(REQUEST_WITHIN_S):
+                with_body = True
+                try:
+                    if self._connections > CONNECTIONS_MAX:
+                        raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again")
+                    request, body = await _read(reader)
+                    with_body = request.method != "HEAD"
+                    answer = self.answer(request, body, str(writer.get_extra_info("peername")[0]))
+                except BadRequest as refused:
+                    answer = _told(refused.status, {"error": refused.reason})
+                writer.write(write_answer(answer, with_body))
+                await writer.drain()
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            self._connections -= 1
+            writer.close()
+
+    def answer(self, request: Request, body: bytes, peer: str) -> Answer:
+        """What a request from a peer gets."""
+        pages: dict[str, dict[str, Callable[[], Answer]]] = {
+            "/": {"GET": self._index},
+            "/health": {"GET": lambda: _told(HTTPStatus.OK, {"broker": self._node.id, "alive": True})},
+            "/ready": {"GET": self._ready},
+            "/metrics": {"GET": self._shown_metrics},
+            "/status": {"GET": self._status},
+            "/neighbours": {"POST": lambda: self._neighbours(body)},
+            "/leave": {"POST": self._leave},
+        }
+        page = pages.get(request.path)
+        if page is None:
+            raise BadRequest(HTTPStatus.NOT_FOUND, f"there is no such page; there are {', '.join(pages)}")
+        method = "GET" if request.method == "HEAD" else request.method
+        if method not in page:
+            allowed = ", ".join(page)
+            told = {"error": f"{request.method} is not possible here; {allowed} is"}
+            answer = _told(HTTPStatus.METHOD_NOT_ALLOWED, told)
+            return Answer(answer.status, answer.body, headers=(("Allow", allowed),))
+        if method == "POST":
+            self._admit(request, peer)
+        return page[method]()
+
+    def _admit(self, request: Request, peer: str) -> None:
+        if "origin" in request.headers or "sec-fetch-site" in request.headers:
+            raise BadRequest(HTTPStatus.FORBIDDEN, "a web page may not do this")
+        if is_loopback(peer.removeprefix("::ffff:")):
+            return
+        given = request.headers.get("authorization", "").encode("latin-1")
+        if not self._token or not hmac.compare_digest(given, b"Bearer " + self._token.encode()):
+            raise BadRequest(
+                HTTPStatus.FORBIDDEN,
+                "only from this machine, or with the cluster token: Authorization: Bearer …",
+            )
+
+    def _index(self) -> Answer:
+        text = f"Tidings broker {self._node.id}\n/health /ready /metrics /status\n"
+        return Answer(HTTPStatus.OK, text.encode(), "text/plain; charset=utf-8")
+
+    def _ready(self) -> Answer:
+        reason = unready(self._node)
+        status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
+        return _told(status, {"broker": self._node.id, "ready": not reason, "reason": reason})
+
+    def _shown_metrics(self) -> Answer:
+        return Answer(HTTPStatus.OK, self._metrics.text(), self._metrics.content_type)
+
+    def _status(self) -> Answer:
+        return _told(HTTPStatus.OK, {**self._node.status(), "unready": unready(self._node), **self._extra()})
+
+    def _neighbours(self, body: bytes) -> Answer:
+        try:
+            asked = msgspec.json.decode(body, type=Neighbours)
+        except (msgspec.DecodeError, RecursionError) as error:
+            form = '{"add": ["host:port"], "remove": ["host:port"]}'
+            raise BadRequest(HTTPStatus.BAD_REQUEST, f"{error}; write {form}") from None
+        if len(asked.add) + len(asked.remove) > ADDRESSES_MAX:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, f"more than {ADDRESSES_MAX} addresses")
+        try:
+            # All or none: the first mistake must not leave half of it done.
+            for address in asked.add + asked.remove:
+                addresses.read(address)
+        except InputError as error:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, str(error)) from None
+        for address in asked.add:
+            self._node.add_neighbour(address)
+        for address in asked.remove:
+            self._node.remove_neighbour(address)
+        return _told(HTTPStatus.OK, {"added": asked.add, "removed": asked.remove})
+
+    def _leave(self) -> Answer:
+        if self._leaving is None:
+            leave: Coroutine[Any, Any, str] = self._node.stop(for_good=True)
+            self._leaving = asyncio.get_running_loop().create_task(leave)
+        return _told(HTTPStatus.ACCEPTED, {"broker": self._node.id, "leaving": True})
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[Request, bytes]:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except asyncio.LimitOverrunError:
+        raise BadRequest(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is over {HEAD_BYTES_MAX} bytes"
+        ) from None
+    except asyncio.IncompleteReadError:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the request ends before its empty line") from None
+    request = read_head(head.removesuffix(b"\r\n\r\n"))
+    try:
+        return request, await reader.readexactly(request.length)
+    except asyncio.IncompleteReadError:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "the body is shorter than its Content-Length") from None
+
+
+def _told(status: HTTPStatus, value: object) -> Answer:
+    return Answer(status, msgspec.json.encode(value) + b"\n")
+
+
+def unready(node: Watched) -> str:
+    """Why a node should get no traffic yet; empty if it may."""
+    if node.stopping:
+        return "it is stopping"
+    if not node.ready:
+        return "it is starting, or has no link yet"
+    return ""

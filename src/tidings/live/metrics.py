@@ -1,0 +1,126 @@
+"""Metrics of a node for Prometheus, read when they are asked for: nothing is counted twice.
+
+The node counts in plain integers; here is the table of what each is called outside. Every name begins with
+`tidings_`, counts end with `_total`, quantities with their unit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidings import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+
+class Metered(Protocol):
+    """What is measured of a node."""
+
+    counters: Any
+
+    @property
+    def id(self) -> str: ...
+    def gauges(self) -> Mapping[str, float]: ...
+    def status(self) -> dict[str, object]: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Count:
+    """A family of counts: one name, with labels or without."""
+
+    name: str
+    meaning: str
+
+    fields: Mapping[str, tuple[str, ...]]
+    """The counters of the node that it shows, and the values of the labels of each."""
+
+    labels: tuple[str, ...] = ()
+
+    keyed: bool = False
+    """Whether each counter is a dict, whose key is the value of the last label."""
+
+
+def _directions(field: str) -> dict[str, tuple[str, ...]]:
+    return {f"{field}_in": ("in",), f"{field}_out": ("out",)}
+
+
+def _plain(name: str, field: str, meaning: str) -> Count:
+    return Count(name, meaning, {field: ()})
+
+
+COUNTS = (
+    Count("link_frames", "Frames on links.", _directions("frames"), ("direction",)),
+    Count("link_bytes", "Bytes on links.", _directions("bytes"), ("direction",)),
+    Count("link_messages", "Messages on links.", _directions("messages"), ("direction", "kind"), keyed=True),
+    _plain("publications_offered", "offered", "Publications that clients offered."),
+    _plain("publications_accepted", "accepted", "Publications that were acknowledged to clients."),
+    _plain("publications_rejected", "rejected", "Publications that were refused."),
+    _plain("deliveries", "delivered", "Publications handed to sessions, one each."),
+    _plain("deliveries_dropped", "dropped", "QoS 0 deliveries dropped for clients that were too slow."),
+    _plain("deliveries_overflowed", "overflowed", "QoS 1 deliveries for which a session had no room."),
+    _plain("clients_expelled", "expelled", "Clients sent away because they were too slow for QoS 1 and 2."),
+    _plain("connections_made", "connections_made", "Connections made, in either direction."),
+    _plain("connections_lost", "connections_lost", "Connections lost."),
+    _plain("connections_refused", "connections_refused", "Connections refused for a limit."),
+    _plain("dials_failed", "dials_failed", "Neighbours that could not be reached."),
+    _plain("links_up", "links_up", "Times that a link came up."),
+    _plain("malformed", "faults", "Connections closed for bytes that are not the protocol."),
+    _plain("store_syncs", "syncs", "Commits of the store."),
+    _plain("store_rows", "rows", "Rows written to the store."),
+    _plain("store_sync_seconds", "sync_seconds", "Time spent in commits."),
+)
+"""What the node counts."""
+
+GAUGES = {
+    "connections": "Open connections.",
+    "sessions": "Sessions, connected or kept.",
+    "clients": "Connected clients.",
+    "queue_bytes": "Waiting in memory for clients.",
+    "store_pending": "Rows not yet on disk.",
+}
+"""What goes up and down, by its name in the node; others are shown without a sentence."""
+
+
+class Metrics:
+    """The metrics of one node, in a registry of their own: several nodes may live in one process."""
+
+    def __init__(self, node: Metered) -> None:
+        self._node = node
+        self._registry: Any = None
+
+    @property
+    def content_type(self) -> str:
+        """Of `text`."""
+        from prometheus_client import CONTENT_TYPE_LATEST
+
+        return CONTENT_TYPE_LATEST
+
+    def text(self) -> bytes:
+        """All metrics, as Prometheus reads them."""
+        from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+        if self._registry is None:
+            self._registry = CollectorRegistry(auto_describe=False)
+            self._registry.register(self)
+            ProcessCollector(registry=self._registry)
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """What a registry asks for."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+        yield InfoMetricFamily(
+            "tidings_broker", "Which broker this is.", {"broker": self._node.id, "version": __version__}
+        )
+        for count in COUNTS:
+            family = CounterMetricFamily(f"tidings_{count.name}", count.meaning, labels=count.labels)
+            for field, labels in count.fields.items():
+                value = getattr(self._node.counters, field)
+                for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
+                    family.add_metric([*labels, key] if key is not None else list(labels), number)
+            yield family
+        for name, number in self._node.gauges().items():
+            yield GaugeMetricFamily(f"tidings_{name}", GAUGES.get(name, name), number)

@@ -1,0 +1,346 @@
+"""The pages of a broker: what they say, who may change something, and that nonsense harms nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidings.errors import SetupError
+from tidings.live import http
+from tidings.live.counters import Counters
+from tidings.live.http import Pages
+from tidings.live.metrics import COUNTS, GAUGES
+from tidings.live.requests import (
+    BODY_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    HEADERS_MAX,
+    BadRequest,
+    Request,
+    read_head,
+    write_answer,
+)
+
+FAR = "192.0.2.7"
+
+
+class StubNode:
+    """A node that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.id = "b1"
+        self.ready = True
+        self.stopping = False
+        self.counters = Counters()
+        self.asked: list[tuple[str, object]] = []
+
+    def gauges(self) -> Mapping[str, float]:
+        return dict.fromkeys(GAUGES, 2.0)
+
+    def status(self) -> dict[str, object]:
+        return {"id": self.id, "links": []}
+
+    def add_neighbour(self, address: str) -> None:
+        self.asked.append(("add", address))
+
+    def remove_neighbour(self, address: str) -> None:
+        self.asked.append(("remove", address))
+
+    async def stop(self, for_good: bool = False) -> str:
+        self.asked.append(("stop", for_good))
+        return ""
+
+
+@pytest.fixture
+def node() -> StubNode:
+    return StubNode()
+
+
+@pytest.fixture
+def pages(node: StubNode) -> Pages:
+    return Pages(node, ("127.0.0.1", 0), token="sesame", extra=lambda: {"http": "here"})
+
+
+def ask(
+    pages: Pages, path: str, body: bytes = b"", *, method: str = "", peer: str = "127.0.0.1", **headers: str
+) -> tuple[int, dict[str, object]]:
+    """The status and the value of an answer, without a socket."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = Request(method or ("POST" if body else "GET"), path, named, len(body))
+    try:
+        answer = pages.answer(request, body, peer)
+    except BadRequest as refused:
+        return refused.status.value, {"error": refused.reason}
+    return answer.status.value, json.loads(answer.body)
+
+
+async def exchange(pages: Pages, *pieces: bytes, end: bool = True) -> bytes:
+    """What comes back over a real connection."""
+    await pages.start()
+    try:
+        reader, writer = await asyncio.open_connection(*pages.address)
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        if end:
+            writer.write_eof()
+        told = await reader.read()
+        writer.close()
+        return told
+    finally:
+        await pages.stop()
+
+
+def test_health_says_that_it_lives(pages: Pages) -> None:
+    assert ask(pages, "/health") == (200, {"broker": "b1", "alive": True})
+
+
+def test_ready_gives_its_reason_when_it_is_not(pages: Pages, node: StubNode) -> None:
+    assert ask(pages, "/ready") == (200, {"broker": "b1", "ready": True, "reason": ""})
+    node.ready = False
+    status, told = ask(pages, "/ready")
+    assert (status, told["ready"]) == (503, False)
+    assert told["reason"] == "it is starting, or has no link yet"
+    node.stopping = True
+    assert ask(pages, "/ready") == (503, {"broker": "b1", "ready": False, "reason": "it is stopping"})
+
+
+def test_status_is_what_the_node_says_and_what_is_around_it(pages: Pages) -> None:
+    assert ask(pages, "/status") == (200, {"id": "b1", "links": [], "unready": "", "http": "here"})
+
+
+def test_neighbours_are_added_and_removed(pages: Pages, node: StubNode) -> None:
+    status, told = ask(pages, "/neighbours", b'{"add": ["h:1", "h:2"], "remove": ["h:3"]}')
+    assert (status, told) == (200, {"added": ["h:1", "h:2"], "removed": ["h:3"]})
+    assert node.asked == [("add", "h:1"), ("add", "h:2"), ("remove", "h:3")]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"nonsense", "malformed"),
+        (b"[]", "Expected `object`"),
+        (b'{"ad": ["h:1"]}', "unknown field `ad`"),
+        (b'{"add": "h:1"}', "Expected `array`"),
+        (b'{"add": ["h:1", "nowhere"]}', "is no address"),
+        (json.dumps({"add": ["h:1"] * 65}).encode(), "more than 64 addresses"),
+        (b'{"add": ' + b"[" * 10_000, "Expected `str`"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused(
+    pages: Pages, node: StubNode, body: bytes, reason: str
+) -> None:
+    status, told = ask(pages, "/neighbours", body)
+    assert status == 400
+    assert reason in str(told["error"])
+    assert node.asked == []
+
+
+def test_leaving_is_for_good_and_asked_once(pages: Pages, node: StubNode) -> None:
+    async def twice() -> list[tuple[int, dict[str, object]]]:
+        told = [ask(pages, "/leave", b" "), ask(pages, "/leave", b" ")]
+        assert pages._leaving is not None
+        await pages._leaving
+        return told
+
+    assert asyncio.run(twice()) == [(202, {"broker": "b1", "leaving": True})] * 2
+    assert node.asked == [("stop", True)]
+
+
+@pytest.mark.parametrize("path", ["/leave", "/neighbours"])
+@pytest.mark.parametrize(
+    ("peer", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 400),
+        ("::1", {}, 400),
+        ("::ffff:127.0.0.1", {}, 400),
+        (FAR, {}, 403),
+        (FAR, {"authorization": "Bearer sesam"}, 403),
+        (FAR, {"authorization": "sesame"}, 403),
+        (FAR, {"authorization": "Bearer séâme"}, 403),
+        (FAR, {"authorization": "Bearer sesame"}, 400),
+        ("127.0.0.1", {"origin": "http://evil.example"}, 403),
+        ("127.0.0.1", {"sec_fetch_site": "cross-site"}, 403),
+        (FAR, {"authorization": "Bearer sesame", "origin": "null"}, 403),
+    ],
+)
+def test_only_this_machine_or_the_token_may_change_something(
+    pages: Pages, node: StubNode, path: str, peer: str, headers: dict[str, str], status: int
+) -> None:
+    async def asked() -> int:
+        return ask(pages, path, b"{", peer=peer, **headers)[0]
+
+    # Whoever is let in is told of the bad body, or, where there is none to read, that it leaves.
+    admitted = 202 if path == "/leave" else 400
+    assert asyncio.run(asked()) == (admitted if status == 400 else status)
+
+
+def test_without_a_token_nobody_from_elsewhere_may_change_something(node: StubNode) -> None:
+    pages = Pages(node, ("127.0.0.1", 0))
+    assert ask(pages, "/neighbours", b"{}", peer=FAR, authorization="Bearer ")[0] == 403
+
+
+def test_anyone_who_reaches_it_may_look(pages: Pages) -> None:
+    assert ask(pages, "/status", peer=FAR)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nowhere", 404), ("GET", "/leave", 405), ("POST", "/status", 405), ("DELETE", "/health", 405)],
+)
+def test_other_pages_and_methods_are_refused(pages: Pages, method: str, path: str, status: int) -> None:
+    found, told = ask(pages, path, method=method)
+    assert found == status
+    assert told["error"]
+
+
+def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
+    node.counters.frames_in = 3
+    node.counters.bytes_out = 700
+    node.counters.offered = 4
+    node.counters.kinds_in[HTTPStatus] = 5
+    told = pages.answer(Request("GET", "/metrics", {}, 0), b"", FAR)
+    assert told.content_type.startswith("text/plain")
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(told.body.decode())
+        for sample in family.samples
+    }
+    assert samples["tidings_link_frames_total", (("direction", "in"),)] == 3
+    assert samples["tidings_link_bytes_total", (("direction", "out"),)] == 700
+    assert samples["tidings_publications_offered_total", ()] == 4
+    assert samples["tidings_link_messages_total", (("direction", "in"), ("kind", "HTTPStatus"))] == 5
+    assert samples["tidings_connections", ()] == 2
+    assert any(name == "tidings_broker_info" and ("broker", "b1") in labels for name, labels in samples)
+    assert ("process_resident_memory_bytes", ()) in samples
+
+
+def test_every_counter_of_the_node_is_a_metric() -> None:
+    counted = {field.name.replace("kinds", "messages") for field in dataclasses.fields(Counters)}
+    assert {field for count in COUNTS for field in count.fields} == counted
+
+
+# Over a socket.
+
+
+def test_a_request_is_answered_over_a_connection_that_is_then_closed(pages: Pages) -> None:
+    told = asyncio.run(exchange(pages, b"GET /health?x=1 HT", b"TP/1.1\r\nHost: x\r\n\r\n", end=False))
+    head, _, body = told.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    assert lines[0] == "HTTP/1.1 200 OK"
+    assert "Connection: close" in lines
+    assert f"Content-Length: {len(body)}" in lines
+    assert json.loads(body)["alive"] is True
+
+
+def test_head_gets_the_head_alone(pages: Pages) -> None:
+    told = asyncio.run(exchange(pages, b"HEAD /metrics HTTP/1.1\r\n\r\n"))
+    assert told.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert told.endswith(b"\r\n\r\n")
+
+
+def test_a_body_is_taken_by_its_length(pages: Pages, node: StubNode) -> None:
+    body = b'{"add": ["h:1"]}'
+    head = b"POST /neighbours HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+    assert asyncio.run(exchange(pages, head, body, end=False)).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert node.asked == [("add", "h:1")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"", 400),
+        (b"\x16\x03\x01\x02\x00\x01", 400),
+        (b"GET /health\r\n\r\n", 400),
+        (b"GET /health HTTP/2\r\n\r\n", 400),
+        (b"get /health HTTP/1.1\r\n\r\n", 400),
+        (b"GET http://x/health HTTP/1.1\r\n\r\n", 400),
+        (b"GET /he alth HTTP/1.1\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nA: b\r\n folded\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nA : b\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\r\nA: b\r\na: c\r\n\r\n", 400),
+        (b"GET /health HTTP/1.1\nHost: x\n\n", 400),
+        (b"POST /leave HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /leave HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc", 400),
+        (b"POST /leave HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 501),
+        (b"POST /leave HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES_MAX + 1), 413),
+        (b"GET /" + b"x" * 2 * HEAD_BYTES_MAX, 431),
+        (b"GET / HTTP/1.1\r\n" + b"B: " + b"y" * HEAD_BYTES_MAX + b"\r\n\r\n", 431),
+    ],
+)
+def test_a_malformed_request_is_refused_and_its_connection_closed(
+    pages: Pages, node: StubNode, sent: bytes, status: int
+) -> None:
+    told = asyncio.run(exchange(pages, sent))
+    assert told.startswith(f"HTTP/1.1 {status} ".encode())
+    assert json.loads(told.partition(b"\r\n\r\n")[2])["error"]
+    assert node.asked == []
+
+
+def test_many_headers_are_refused() -> None:
+    with pytest.raises(BadRequest) as caught:
+        read_head(b"GET / HTTP/1.1\r\n" + b"\r\n".join(b"A%d: b" % one for one in range(HEADERS_MAX + 1)))
+    assert caught.value.status == 431
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(head: bytes) -> None:
+    with suppress(BadRequest):
+        assert read_head(head).path.startswith("/")
+
+
+def test_a_connection_that_says_nothing_is_closed(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "REQUEST_WITHIN_S", 0.01)
+    assert asyncio.run(exchange(pages, b"GET /hea", end=False)) == b""
+
+
+def test_connections_beyond_the_limit_are_told_to_come_back(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "CONNECTIONS_MAX", 1)
+
+    async def crowd() -> tuple[bytes, bytes]:
+        await pages.start()
+        first = await asyncio.open_connection(*pages.address)
+        first[1].write(b"GET /health")
+        await first[1].drain()
+        second = await asyncio.open_connection(*pages.address)
+        refused = await second[0].read()
+        first[1].write(b" HTTP/1.1\r\n\r\n")
+        answered = await first[0].read()
+        for _, writer in (first, second):
+            writer.close()
+        await pages.stop()
+        return refused, answered
+
+    refused, answered = asyncio.run(crowd())
+    assert refused.startswith(b"HTTP/1.1 503 ")
+    assert answered.startswith(b"HTTP/1.1 200 ")
+
+
+def test_an_address_that_is_taken_is_told_with_the_way_out(pages: Pages, node: StubNode) -> None:
+    async def taken() -> str:
+        await pages.start()
+        other = Pages(node, pages.address)
+        with pytest.raises(SetupError) as caught:
+            await other.start()
+        await pages.stop()
+        return str(caught.value)
+
+    told = asyncio.run(taken())
+    assert "cannot be used" in told
+    assert "127.0.0.1:0 for any free port" in told
+
+
+def test_answers_have_their_length() -> None:
+    answer = http._told(HTTPStatus.OK, {"a": 1})
+    assert b"Content-Length: 8\r\n" in write_answer(answer)
