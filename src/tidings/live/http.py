@@ -170,6 +170,8 @@ class Pages:
         return Answer(HTTPStatus.OK, self._metrics.text(), self._metrics.content_type)
 
     def _status(self) -> Answer:
+        if not (self._node.ready or self._node.stopping):
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "it is starting")
         return _told(HTTPStatus.OK, {**self._node.status(), "unready": unready(self._node), **self._extra()})
 
     def _neighbours(self, body: bytes) -> Answer:

@@ -1,0 +1,64 @@
+"""Records of a node on disk, written by a thread of their own: the event loop only ever appends to a list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from tidings.live.logs import LOGGER
+from tidings.records.segments import SegmentWriter
+
+LOG = logging.getLogger(LOGGER)
+
+
+class Recorder:
+    """What a node hands its records to. A disk that fails costs records, and is logged; the node goes on."""
+
+    def __init__(
+        self, folder: Path, broker: str, boot: int, *, rows_max: int, age_max_s: float, keep_bytes: int
+    ) -> None:
+        self._broker = broker
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
+        self._writer = SegmentWriter(
+            folder,
+            broker,
+            boot,
+            rows_max=rows_max,
+            age_max_s=age_max_s,
+            keep_bytes=keep_bytes,
+            run=self._submit,
+            on_fault=self._on_fault,
+        )
+        self.add = self._writer.add
+        self.tick = self._writer.tick
+
+    @property
+    def rows_written(self) -> int:
+        """Rows on disk."""
+        return self._writer.rows_written
+
+    @property
+    def rows_lost(self) -> int:
+        """Rows that are not, and will not be."""
+        return self._writer.rows_lost
+
+    def close(self) -> None:
+        """Write what is left; returns when it is on disk."""
+        self._writer.close()
+        self._thread.shutdown()
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        self._thread.submit(work).add_done_callback(self._ended)
+
+    def _ended(self, work: Future[None]) -> None:
+        # What is not a fault of the disk is a bug, and a thread would keep it to itself.
+        if error := work.exception():
+            LOG.error(
+                "records cannot be written", exc_info=error, extra={"broker": self._broker, "about": {}}
+            )
+
+    def _on_fault(self, error: OSError, rows: int) -> None:
+        about = {"reason": error.strerror or str(error), "rows_lost": str(rows)}
+        LOG.error("records cannot be written", extra={"broker": self._broker, "about": about})

@@ -1,0 +1,166 @@
+"""Brokers as a service: configurations become nodes with their pages and records, until a signal ends them.
+
+One process may run several. They start together; each may leave by itself, and the last ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+from tidings.errors import SetupError
+from tidings.live.config import Configuration
+from tidings.live.http import Pages
+from tidings.live.logs import LOGGER
+from tidings.live.node import Node, NodeOptions
+from tidings.live.recording import Recorder
+from tidings.live.tls import Tls
+from tidings.live.values import address_text
+
+LOG = logging.getLogger(LOGGER)
+
+
+class Service:
+    """One broker, with all that belongs to it."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self._recorder: Recorder | None = None
+        self.node = Node(options_of(configuration), records=self._record if configuration.records else None)
+        self.pages: Pages | None = None
+        if configuration["http"] is not None:
+            self.pages = Pages(
+                self.node, configuration["http"], token=configuration.settings.token, extra=self._extra
+            )
+
+    def _record(self, broker: str, boot: int) -> Recorder:
+        folder = self.configuration.records
+        assert folder is not None, "records are wanted"
+        values = self.configuration.values
+        try:
+            self._recorder = Recorder(
+                folder,
+                broker,
+                boot,
+                rows_max=values["records_rows_max"],
+                age_max_s=values["records_age_max"],
+                keep_bytes=values["records_keep_bytes"],
+            )
+        except OSError as error:
+            raise SetupError(
+                f"the folder for records {folder} cannot be used: {error.strerror}; set `records` to another "
+                f"folder, or to off"
+            ) from None
+        return self._recorder
+
+    def _extra(self) -> dict[str, object]:
+        assert self.pages is not None, "it is the pages that ask"
+        advertised = self.configuration["advertise"]
+        recorder = self._recorder
+        return {
+            "http": address_text(self.pages.address),
+            "advertise": address_text(advertised) if advertised else self.node.address,
+            "records": None
+            if recorder is None
+            else {"written": recorder.rows_written, "lost": recorder.rows_lost},
+        }
+
+    async def start(self) -> None:
+        """Serve the pages first, so that whoever waits can see why; then the broker."""
+        if self.pages is not None:
+            await self.pages.start()
+        try:
+            await self.node.start()
+        except BaseException:
+            await self._close_pages()
+            raise
+        for warning in self.configuration.warnings:
+            LOG.warning(warning, extra={"broker": self.node.id, "about": {}})
+
+    async def stopped(self) -> str:
+        """The reason for which it stopped, empty if it was asked to; then nothing of it runs any more."""
+        try:
+            return await self.node.stopped()
+        finally:
+            await self._close_pages()
+
+    async def _close_pages(self) -> None:
+        if self.pages is not None:
+            await self.pages.stop()
+
+
+def options_of(configuration: Configuration) -> NodeOptions:
+    """What a node is told."""
+    values = configuration.values
+    host, port = values["listen"]
+    return NodeOptions(
+        id=values["id"],
+        host=host,
+        port=port,
+        neighbours=tuple(address_text(address) for address in values["neighbours"]),
+        folder=values["data"],
+        settings=configuration.settings,
+        topics=configuration.topics,
+        tls=Tls(values["tls_authority"], values["tls_certificate"], values["tls_key"])
+        if values["tls_key"]
+        else None,
+        connections_max=values["connections_max"],
+        ungreeted_max=values["ungreeted_max"],
+        session_queue_bytes=values["session_queue_bytes"],
+        session_store_bytes=values["session_store_bytes"],
+    )
+
+
+async def serve(
+    configurations: Sequence[Configuration], ready: Callable[[Service], None] | None = None
+) -> dict[str, str]:
+    """Run brokers until SIGTERM or SIGINT drains and stops them; a second signal does not wait for that.
+
+    The answer is the reason for which each stopped, by its id; empty for those that were asked to.
+    """
+    services = [Service(configuration) for configuration in configurations]
+    loop = asyncio.get_running_loop()
+    draining: list[asyncio.Task[str]] = []
+
+    def on_signal() -> None:
+        if draining:
+            for service in services:
+                service.node.stop_now()
+        draining.extend(loop.create_task(service.node.stop()) for service in services)
+
+    started: list[Service] = []
+    try:
+        for service in services:
+            await service.start()
+            started.append(service)
+    except BaseException:
+        await asyncio.gather(*(service.node.stop() for service in started))
+        await asyncio.gather(*(service.stopped() for service in started))
+        raise
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        for service in services:
+            if ready is not None:
+                ready(service)
+        reasons = await asyncio.gather(*(service.stopped() for service in services))
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    return {service.node.id: reason for service, reason in zip(services, reasons, strict=True)}
+
+
+def run(
+    configurations: Sequence[Configuration], ready: Callable[[Service], None] | None = None
+) -> dict[str, str]:
+    """`serve`, on the fastest loop that is installed."""
+    factory = None
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(serve(configurations, ready))
