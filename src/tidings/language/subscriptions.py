@@ -63,10 +63,23 @@ class Advertisement(msgspec.Struct, frozen=True, array_like=True, order=True, ca
         return read_where(self.where) if self.where else None
 
 
-@lru_cache(maxsize=16_384)
+_READ: dict[str, Filter] = {}
+_READ_MAX = 16_384
+
+
 def read_where(text: str) -> Filter:
     """A content filter without declared types, remembered: one text comes over many links."""
-    return parse(text)
+    found = _READ.get(text)
+    if found is None:
+        found = _remember(text, parse(text))
+    return found
+
+
+def _remember(text: str, read: Filter) -> Filter:
+    if len(_READ) >= _READ_MAX:
+        del _READ[next(iter(_READ))]
+    _READ[text] = read
+    return read
 
 
 def check(asked: Subscription | Advertisement) -> None:
@@ -136,7 +149,10 @@ def _where_merge(one: str, other: str) -> str | None:
         merged = where_merge(read_where(one), read_where(other))
     except FilterError:
         return None
-    return None if merged is None else merged.text
+    if merged is None:
+        return None
+    _remember(merged.text, merged)
+    return merged.text
 
 
 def overlap(advertisement: Advertisement, subscription: Subscription) -> bool:

@@ -116,7 +116,7 @@ class Welcome(Message, frozen=True, tag=2):
     """The protocol version from here on."""
 
     proof: bytes
-    """HMAC-SHA256 of the other side's nonce and this side's id, keyed with the cluster token, if there is one."""
+    """HMAC-SHA256 of the other side's nonce and this side's id, keyed with the cluster token; or empty."""
 
 
 class Refuse(Message, frozen=True, tag=3):

@@ -99,3 +99,7 @@ class Settings:
 
     topic_cache: int = 4096
     """Topics whose matching topic filters are remembered."""
+
+
+DEFAULT = Settings()
+"""As shipped."""

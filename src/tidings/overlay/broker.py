@@ -1,0 +1,331 @@
+"""The broker: events in, effects out.
+
+It puts the parts together and knows nothing that they do not: `links` make messages reliable, `trees` say
+where they go, `routing` who wants what, `publications` carry. Each message and each event has one handler,
+found in a table. There is no socket, clock, file or randomness of its own here: a driver brings events in and
+carries effects out (`events`).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tidings.language.topics import Topic
+from tidings.overlay.core import Core
+from tidings.overlay.events import (
+    AdvertisementAsked,
+    AdvertisementDropped,
+    ConnectionLost,
+    ConnectionMade,
+    DialFailed,
+    Effect,
+    Event,
+    FrameReceived,
+    NeighbourAdded,
+    NeighbourRemoved,
+    PublicationOffered,
+    SessionClosed,
+    SessionEnded,
+    SessionOpened,
+    SetTimer,
+    Stop,
+    StopAsked,
+    SubscriptionAsked,
+    SubscriptionDropped,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
+from tidings.overlay.links import Link, Links, State
+from tidings.overlay.messages import (
+    Advertise,
+    Distance,
+    Done,
+    Forget,
+    Grow,
+    Installed,
+    Join,
+    Keep,
+    Kept,
+    Message,
+    Publish,
+    Regrow,
+    Roll,
+    Seek,
+    Subscribe,
+    Table,
+    Unadvertise,
+    Unsubscribe,
+)
+from tidings.overlay.publications import Publications
+from tidings.overlay.routing import Routing
+from tidings.overlay.settings import DEFAULT, Settings
+from tidings.overlay.status import LinkStatus, Status, TreeStatus
+from tidings.overlay.timers import Timer
+from tidings.overlay.trees import NO_EPOCH, Grown, Tree, Trees
+
+
+class Broker:
+    """One broker of a network.
+
+    >>> broker = Broker("a", boot=1, incarnation=1, random=random.Random(0))
+    >>> _ = broker.start(0.0)
+    >>> effects = broker.handle(NeighbourAdded("127.0.0.1:1883"), 0.0)
+    >>> effects[0]
+    Dial(address='127.0.0.1:1883')
+    """
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        *,
+        boot: int,
+        incarnation: int,
+        random: random.Random,
+        settings: Settings = DEFAULT,
+        topics: Sequence[Topic] = (),
+        saved: Mapping[str, bytes] | None = None,
+    ) -> None:
+        assert boot >= incarnation, "an incarnation begins with a boot"
+        self.id = id
+        core = self._core = Core(id, boot, incarnation, settings, random)
+        self._announced: float | None = None
+        self._saved = dict(saved or {})
+        self._stopping: StopAsked | None = None
+        declared = frozenset(topic.root for topic in topics if topic.root is not None)
+        links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
+        trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
+        routing = self._routing = Routing(core, links, trees, list(topics), self._on_ready)
+        publications = self._publications = Publications(core, links, trees, routing, list(topics))
+        self._events: dict[type, Callable[[Any], None]] = {
+            FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
+            PublicationOffered: publications.offer,
+            TimerFired: self._on_timer,
+            WritesSynced: lambda e: publications.on_synced(e.token),
+            ConnectionMade: lambda e: links.on_connection(e.connection, e.address, e.nonce, e.certified),
+            ConnectionLost: lambda e: links.on_connection_lost(e.connection, e.reason),
+            DialFailed: lambda e: links.on_dial_failed(e.address, e.reason),
+            NeighbourAdded: lambda e: links.add_address(e.address),
+            NeighbourRemoved: lambda e: links.remove_address(e.address),
+            StopAsked: self._on_stop_asked,
+            SessionOpened: lambda e: routing.open_session(e.session, e.durable),
+            SessionClosed: lambda e: routing.close_session(e.session),
+            SessionEnded: lambda e: routing.end_session(e.session),
+            SubscriptionAsked: lambda e: routing.ask(e.session, e.name, e.subscription),
+            SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
+            AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
+            AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
+        }
+        self._messages: dict[type, Callable[[Link, Any], None]] = {
+            Publish: publications.on_publish,
+            Done: publications.on_done,
+            Distance: trees.on_distance,
+            Seek: trees.on_seek,
+            Grow: trees.on_grow,
+            Join: trees.on_join,
+            Regrow: trees.on_regrow,
+            Roll: routing.on_roll,
+            Table: routing.on_table,
+            Subscribe: routing.on_subscribe,
+            Unsubscribe: routing.on_unsubscribe,
+            Advertise: routing.on_advertise,
+            Unadvertise: routing.on_unadvertise,
+            Installed: routing.on_installed,
+            Keep: publications.on_keep,
+            Kept: publications.on_kept,
+            Forget: publications.on_forget,
+        }
+        self._due: dict[Timer, Callable[[Any], None]] = {
+            Timer.TICK: self._on_tick,
+            Timer.REDIAL: links.on_redial,
+            Timer.GREETING: links.on_greeting_late,
+            Timer.RESUME: links.on_resume_late,
+            Timer.ROOT: trees.on_root_late,
+            Timer.REGROW: trees.on_regrow_due,
+            Timer.SETTLE: routing.on_settle_late,
+            Timer.ABSENT: publications.on_absent_late,
+            Timer.DRAIN: self._on_drain_late,
+        }
+
+    # What drivers call.
+
+    def start(self, now: float) -> list[Effect]:
+        """The first effects; what was saved is taken up again."""
+        core = self._core
+        core.now = now
+        self._routing.recover(self._saved)
+        self._publications.recover(self._saved)
+        self._saved = {}
+        self._trees.start()
+        core.timers.set(Timer.TICK, None, now + core.settings.heartbeat_s / 2)
+        return self._effects()
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """Something has happened: what is to be done, in order."""
+        core = self._core
+        if now > core.now:  # a clock that goes back is taken to stand still
+            core.now = now
+        self._events[type(event)](event)
+        return self._effects()
+
+    def next_deadline(self) -> float | None:
+        """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
+        return self._core.timers.next()
+
+    def _effects(self) -> list[Effect]:
+        core = self._core
+        self._publications.flush()
+        self._links.flush()
+        if core.sync_wanted:
+            core.sync_wanted = False
+            core.out.append(Sync(core.sync_token))
+        if self._routing.duplicate is not None and self._routing.duplicate <= core.boot:
+            core.out.append(Stop(f"another broker of this network has the id {core.id!r}"))
+            self._routing.duplicate = None
+        if self._stopping is not None and self._publications.at_rest:
+            self._part()
+        deadline = core.timers.next()
+        if deadline != self._announced and deadline is not None:
+            core.out.append(SetTimer(deadline))
+        self._announced = deadline
+        out, core.out = core.out, []
+        return out
+
+    # Wiring.
+
+    def _on_message(self, link: Link, message: Message) -> None:
+        self._messages[type(message)](link, message)
+
+    def _on_link_up(self, link: Link, new: bool) -> None:
+        if new:
+            self._routing.left.pop(link.peer, None)
+            self._trees.on_link_up(link)
+
+    def _on_link_down(self, link: Link) -> None:
+        if link.left_for_good:
+            self._routing.left[link.peer] = None
+        self._publications.on_link_down(link)
+        self._trees.on_link_down(link)
+
+    def _on_joined(self, tree: Tree, grown: Grown) -> None:
+        self._routing.on_joined(tree, grown)
+
+    def _on_dropped(self, _tree: Tree) -> None:
+        self._publications.rearrange()
+
+    def _on_share(self) -> None:
+        self._routing.on_share()
+        self._publications.rearrange()
+
+    def _on_ready(self, tree: Tree) -> None:
+        self._publications.on_ready(tree)
+
+    def _on_timer(self, _event: TimerFired) -> None:
+        core = self._core
+        for timer, about in core.timers.fired(core.now):
+            self._due[timer](about)
+
+    def _on_tick(self, _about: object) -> None:
+        core = self._core
+        core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
+        self._publications.tick()
+        self._trees.tick()
+        self._links.tick()
+
+    # Stopping.
+
+    def _on_stop_asked(self, event: StopAsked) -> None:
+        if self._stopping is None:
+            self._stopping = event
+            self._publications.stopping = True
+            self._core.timers.set(Timer.DRAIN, None, self._core.now + self._core.settings.drain_within_s)
+
+    def _on_drain_late(self, _about: object) -> None:
+        if self._stopping is not None:
+            self._core.log("warning", "stopping although not all is acknowledged; it is on disk")
+            self._part()
+
+    def _part(self) -> None:
+        assert self._stopping is not None, "only a broker that stops parts"
+        for_good, self._stopping = self._stopping.for_good, None
+        self._core.timers.cancel(Timer.DRAIN, None)
+        self._links.part_all(for_good)
+        self._core.out.append(Stop())
+
+    # Looking in.
+
+    def status(self, now: float) -> Status:
+        """What can be seen of this broker."""
+        core, publications, routing = self._core, self._publications, self._routing
+        trees = tuple(self._tree_status(self._trees.trees[root]) for root in sorted(self._trees.trees))
+        waiting = [
+            root
+            for root in self._trees.share
+            if (tree := self._trees.trees.get(root)) is None or tree.current is None or tree.growing
+        ]
+        return Status(
+            core.id,
+            core.boot,
+            core.incarnation,
+            core.settings.network,
+            tuple(
+                LinkStatus(
+                    link.peer,
+                    link.state.name.lower(),
+                    link.boot,
+                    link.version,
+                    link.queued,
+                    max(0.0, now - link.heard_at) if link.state is State.UP else 0.0,
+                )
+                for _, link in sorted(self._links.links.items())
+            ),
+            trees,
+            self._trees.share,
+            len(routing.sessions),
+            sum(len(session.subscriptions) for session in routing.sessions.values()),
+            len(publications.held),
+            publications.backlog_bytes,
+            tuple(publications.absent),
+            publications.absent_bytes,
+            publications.dropped,
+            publications.paused,
+            self._topics_remembered(),
+            not waiting and not self._stopping,
+            "stopping" if self._stopping else f"the tree of {waiting[0]!r} is growing" if waiting else "",
+        )
+
+    def _tree_status(self, tree: Tree) -> TreeStatus:
+        grown = tree.current
+        edges = grown.edges if grown is not None else {}
+        return TreeStatus(
+            tree.root,
+            grown.epoch if grown is not None else NO_EPOCH,
+            tree.growing is not None,
+            tree.hops,
+            grown.parent if grown is not None else None,
+            tuple(grown.children) if grown is not None else (),
+            tuple(sorted(grown.members)) if grown is not None else (),
+            grown.share if grown is not None else (),
+            {peer: tuple(sorted(edges[peer].subscriptions or ())) for peer in sorted(edges)},
+            {
+                peer: tuple(sorted(summary.told()))
+                for peer in sorted(edges)
+                if (summary := edges[peer].summary) is not None
+            },
+            {peer: tuple(sorted(edges[peer].advertisements)) for peer in sorted(edges)},
+        )
+
+    def _topics_remembered(self) -> int:
+        tables = [
+            grown.routes.topics_remembered
+            for tree in self._trees.trees.values()
+            for grown in (tree.current, tree.growing)
+            if grown is not None
+        ]
+        return self._routing.local.topics_remembered + sum(tables)
+
+    def audit(self) -> None:
+        """What must hold between two events, for tests."""
+        self._links.audit()

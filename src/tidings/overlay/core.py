@@ -1,0 +1,54 @@
+"""What all parts of one broker share: who it is, what time it is, what it wants done."""
+
+from __future__ import annotations
+
+import random
+
+from tidings.overlay.events import Effect, Log
+from tidings.overlay.settings import Settings
+from tidings.overlay.timers import Timers
+from tidings.records.record import Kind, Record
+
+
+class Core:
+    """One per broker; `now` and `out` belong to the event that is being handled."""
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        boot: int,
+        incarnation: int,
+        settings: Settings,
+        random: random.Random,
+    ) -> None:
+        self.id = id
+        self.boot = boot
+        self.incarnation = incarnation
+        self.settings = settings
+        self.random = random
+        self.timers = Timers()
+        self.now = 0.0
+        self.out: list[Effect] = []
+        self.records = 0
+        self.synced = 0
+        """The last sync that is known to be on disk."""
+        self.sync_wanted = False
+        self.sync_token = 0
+
+    @property
+    def at_us(self) -> int:
+        return round(self.now * 1_000_000)
+
+    def log(self, level: str, text: str, **about: object) -> None:
+        self.out.append(Log(level, text, tuple((key, str(value)) for key, value in about.items())))
+
+    def record_link(self, kind: Kind, peer: str, reason: str) -> None:
+        self.records += 1
+        self.out.append(Record(self.id, self.boot, self.records, self.at_us, kind, link=peer, reason=reason))
+
+    def ask_sync(self) -> int:
+        """Have all that was written be made durable at the end of this event; the token to wait for."""
+        if not self.sync_wanted:
+            self.sync_wanted = True
+            self.sync_token += 1
+        return self.sync_token

@@ -1,0 +1,631 @@
+"""Links: reliable, ordered delivery between two brokers over connections that may break at any byte.
+
+Every message of a link session has a number. The sender keeps a message until the other side has said that
+it has received it (any frame carries that number), and sends it again on the next connection if it has not.
+Both sides name the session that they hold in their greeting: if it is the same one it is resumed, without
+loss or repeat; if not, a new one begins, and those above are told that the link is new.
+
+    DOWN ──greeted──> UP ──connection lost──> HELD ──greeted, same session──> UP
+                       │                       │  ──greeted, another session──> UP (new)
+                       └──── bye ──> DOWN <────┘  not back within resume_within_s
+
+Control messages have a queue of their own and go first. Data is sent only while less than a bounded number
+of bytes has not been received, so that control never waits behind more than that. What the messages mean is
+not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+
+from tidings.overlay.core import Core
+from tidings.overlay.events import Dial, HangUp, Send
+from tidings.overlay.messages import Bye, Frame, Greet, Message, Publish, Refuse, Welcome
+from tidings.overlay.settings import Settings
+from tidings.overlay.timers import Timer
+from tidings.records.record import Kind
+
+ACK_MESSAGES = 256
+"""Received messages that are acknowledged at once; fewer wait for a frame that goes back anyway, or for a
+heartbeat."""
+
+MESSAGE_OVERHEAD_BYTES = 64
+"""What a publication takes on the wire beyond its topic and payload, roughly."""
+
+
+class State(Enum):
+    """Of a link."""
+
+    DOWN = auto()
+    """No session."""
+
+    HELD = auto()
+    """The connection is lost, the session may be resumed."""
+
+    UP = auto()
+    """Messages flow."""
+
+
+class Link:
+    """One neighbour: its session, what has been sent and not yet received, what waits to be sent."""
+
+    def __init__(self, peer: str, settings: Settings) -> None:
+        self.peer = peer
+        self.state = State.DOWN
+        self.boot = 0
+        """The neighbour's."""
+        self.connection: int | None = None
+        self.dialled = False
+        """Whether the connection was dialled here."""
+        self.session: tuple[int, ...] = ()
+        self.generation = 0
+        """Counts the sessions: what was agreed in one holds for that one."""
+        self.version = 0
+        self.heard_at = 0.0
+        self.said_at = 0.0
+        self.down_since = 0.0
+        self.left_for_good = False
+        self.received = 0
+        self._unacked_limit = settings.link_unacked_bytes
+        self._sent = 0  # number of the last message sent
+        self._acked = 0
+        self._replay: deque[tuple[Message, int]] = deque()  # messages _acked + 1 to _sent
+        self._unacked_bytes = 0
+        self._control: list[Message] = []
+        self._data: deque[tuple[Message, int]] = deque()
+        self._owed_messages = 0
+        self._owed_bytes = 0
+
+    def begin(self, session: tuple[int, ...]) -> None:
+        """A new session, with nothing in it."""
+        self.session = session
+        self.generation += 1
+        self.received = self._sent = self._acked = self._unacked_bytes = 0
+        self._owed_messages = self._owed_bytes = 0
+        self._replay.clear()
+        self._control.clear()
+        self._data.clear()
+
+    def end(self) -> None:
+        """The session is over."""
+        self.begin(())
+        self.state = State.DOWN
+
+    def put(self, message: Message) -> None:
+        """Send a control message when the link is flushed."""
+        self._control.append(message)
+
+    def put_data(self, message: Publish, size: int) -> None:
+        self._data.append((message, size))
+
+    @property
+    def queued(self) -> int:
+        """Messages that wait to be sent, or to be received."""
+        return len(self._control) + len(self._data) + len(self._replay)
+
+    def take_ack(self, ack: int) -> bool:
+        """The other side has received up to this; False if it cannot have."""
+        if ack > self._sent:
+            return False
+        replay = self._replay
+        while self._acked < ack:
+            self._acked += 1
+            self._unacked_bytes -= replay.popleft()[1]
+        return True
+
+    def replay_from(self, received: int) -> Frame | None:
+        """What the other side has not received, to be sent on a new connection."""
+        self.take_ack(received)
+        if not self._replay:
+            return None
+        return Frame(self._acked + 1, self.received, tuple(message for message, _ in self._replay))
+
+    def next_frame(self) -> Frame | None:
+        """What can be sent now: all control messages, and data as far as there is room."""
+        sizes: list[tuple[Message, int]] = [(message, 0) for message in self._control]
+        self._control.clear()
+        data = self._data
+        room = self._unacked_limit - self._unacked_bytes
+        while data and room > 0:
+            item = data.popleft()
+            room -= item[1]
+            self._unacked_bytes += item[1]
+            sizes.append(item)
+        if not sizes and self._owed_messages < ACK_MESSAGES and self._owed_bytes * 4 < self._unacked_limit:
+            return None
+        first = self._sent + 1
+        self._sent += len(sizes)
+        self._replay.extend(sizes)
+        self._owed_messages = self._owed_bytes = 0
+        return Frame(first, self.received, tuple([message for message, _ in sizes]))
+
+    def heartbeat(self) -> Frame:
+        self._owed_messages = self._owed_bytes = 0
+        return Frame(self._sent + 1, self.received)
+
+    def owe(self, messages: int, size: int) -> None:
+        self._owed_messages += messages
+        self._owed_bytes += size
+
+    def audit(self) -> None:
+        """What must hold between two events."""
+        assert self._sent - self._acked == len(self._replay), "what is not received is kept"
+        assert self._unacked_bytes == sum(size for _, size in self._replay), "its bytes are counted"
+
+
+class Connection:
+    """A connection that is being greeted."""
+
+    __slots__ = ("address", "certified", "greet", "nonce", "number", "peer_greet")
+
+    def __init__(self, number: int, address: str | None, nonce: bytes, certified: str | None) -> None:
+        self.number = number
+        self.address = address
+        self.nonce = nonce
+        self.certified = certified
+        self.greet: Greet | None = None
+        self.peer_greet: Greet | None = None
+
+
+class Dialler:
+    """An address at which a neighbour is to be reached."""
+
+    __slots__ = ("address", "connection", "pause_s", "peer", "trying")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.connection: int | None = None
+        self.trying = False
+        self.peer: str | None = None
+        self.pause_s = 0.0
+
+
+class Links:
+    """All links of a broker, the connections that may become one, and the addresses to dial."""
+
+    def __init__(
+        self,
+        core: Core,
+        on_up: Callable[[Link, bool], None],
+        on_down: Callable[[Link], None],
+        on_message: Callable[[Link, Message], None],
+    ) -> None:
+        self._core = core
+        self._on_up = on_up
+        self._on_down = on_down
+        self._on_message = on_message
+        self.links: dict[str, Link] = {}
+        self._greeting: dict[int, Connection] = {}
+        self._by_connection: dict[int, Link] = {}
+        self.diallers: dict[str, Dialler] = {}
+        self._proposals = 0
+        self._dirty: dict[str, Link] = {}
+        trees = f"trees={core.settings.trees}"
+        self._features = ("advertisements", trees) if core.settings.advertisements else (trees,)
+
+    # What those above may do.
+
+    def up(self) -> list[Link]:
+        """The links in use, held ones included, in order of their ids."""
+        return [self.links[peer] for peer in sorted(self.links) if self.links[peer].state is not State.DOWN]
+
+    def get(self, peer: str) -> Link | None:
+        """The link to a neighbour, if it is in use."""
+        link = self.links.get(peer)
+        return link if link is not None and link.state is not State.DOWN else None
+
+    def all_reached(self) -> bool:
+        """Whether there is a link to every neighbour that is dialled."""
+        return all(
+            dialler.peer is not None and self.get(dialler.peer) is not None
+            for dialler in self.diallers.values()
+        )
+
+    def send(self, link: Link, message: Message) -> None:
+        link.put(message)
+        self._dirty[link.peer] = link
+
+    def send_data(self, link: Link, message: Publish, size: int) -> None:
+        link.put_data(message, size)
+        self._dirty[link.peer] = link
+
+    def flush(self) -> None:
+        """Send what the event has brought."""
+        core = self._core
+        for link in self._dirty.values():
+            if link.state is State.UP:
+                frame = link.next_frame()
+                if frame is not None:
+                    assert link.connection is not None, "a link that is up has a connection"
+                    link.said_at = core.now
+                    core.out.append(Send(link.connection, frame))
+        self._dirty.clear()
+
+    # Dialling.
+
+    def add_address(self, address: str) -> None:
+        if address not in self.diallers:
+            self.diallers[address] = Dialler(address)
+            self._dial(self.diallers[address])
+
+    def remove_address(self, address: str) -> None:
+        """Dial it no more, and part from the neighbour that was reached there."""
+        dialler = self.diallers.pop(address, None)
+        if dialler is None:
+            return
+        self._core.timers.cancel(Timer.REDIAL, address)
+        link = self.links.get(dialler.peer) if dialler.peer is not None else None
+        if link is not None and link.state is not State.DOWN and link.dialled:
+            self._part(link, for_good=False, reason="removed here")
+
+    def on_dial_failed(self, address: str, reason: str) -> None:
+        dialler = self.diallers.get(address)
+        if dialler is not None:
+            dialler.trying = False
+            if dialler.pause_s == 0.0:
+                self._core.log("warning", "a neighbour cannot be reached", address=address, reason=reason)
+            self._redial_later(dialler)
+
+    def on_redial(self, address: str) -> None:
+        dialler = self.diallers.get(address)
+        if dialler is not None:
+            self._dial(dialler)
+
+    def _dial(self, dialler: Dialler) -> None:
+        link = self.links.get(dialler.peer) if dialler.peer is not None else None
+        if dialler.trying or dialler.connection is not None or (link is not None and link.state is State.UP):
+            return
+        dialler.trying = True
+        self._core.out.append(Dial(dialler.address))
+
+    def _redial_later(self, dialler: Dialler) -> None:
+        settings = self._core.settings
+        pause = min(max(dialler.pause_s * 2, settings.redial_min_s), settings.redial_max_s)
+        dialler.pause_s = pause
+        # Two brokers that dial each other must not do so in step for ever.
+        jitter = 0.5 + self._core.random.random() / 2
+        self._core.timers.set(Timer.REDIAL, dialler.address, self._core.now + pause * jitter)
+
+    # Connections.
+
+    def on_connection(self, number: int, address: str | None, nonce: bytes, certified: str | None) -> None:
+        connection = Connection(number, address, nonce, certified)
+        self._greeting[number] = connection
+        self._core.timers.set(Timer.GREETING, number, self._core.now + self._core.settings.greet_within_s)
+        if address is not None:
+            dialler = self.diallers.get(address)
+            if dialler is None:
+                self._give_up(connection, "this address is no longer a neighbour")
+                return
+            dialler.trying = False
+            dialler.connection = number
+            self._greet(connection, dialler.peer)
+
+    def _greet(self, connection: Connection, peer: str | None) -> None:
+        core = self._core
+        self._proposals += 1
+        link = self.links.get(peer) if peer is not None else None
+        connection.greet = Greet(
+            core.settings.versions,
+            core.id,
+            core.settings.network,
+            core.boot,
+            self._features,
+            connection.nonce,
+            link.session if link is not None else (),
+            link.received if link is not None else 0,
+            self._proposals,
+        )
+        core.out.append(Send(connection.number, Frame(0, 0, (connection.greet,))))
+
+    def on_frame(self, number: int, frame: Frame) -> None:
+        link = self._by_connection.get(number)
+        if link is None:
+            self._on_greeting_frame(number, frame)
+            return
+        link.heard_at = self._core.now
+        if frame.first == 0:
+            self._on_farewell(link, frame)
+            return
+        if not link.take_ack(frame.ack):
+            self._lose(link, "the neighbour acknowledges what was never sent", hang_up=True)
+            return
+        self._dirty[link.peer] = link
+        expected = link.received + 1
+        messages = frame.messages
+        if frame.first > expected:
+            self._lose(link, f"message {expected} is missing before {frame.first}", hang_up=True)
+            return
+        if frame.first < expected:
+            messages = messages[expected - frame.first :]
+        if not messages:
+            return
+        generation = link.generation
+        size = 0
+        for message in messages:
+            # Known as received before it is acted on: what it brings about may send a frame.
+            link.received += 1
+            if type(message) is Publish:
+                size += data_bytes(message)
+            self._on_message(link, message)
+            if link.generation != generation or link.connection != number:
+                return  # acting on it has ended the session
+        link.owe(len(messages), size)
+
+    def _on_greeting_frame(self, number: int, frame: Frame) -> None:
+        connection = self._greeting.get(number)
+        if connection is None:
+            return  # of a connection that was closed here
+        for at, message in enumerate(frame.messages):
+            if isinstance(message, Greet) and connection.peer_greet is None and frame.first == 0:
+                if not self._on_greet(connection, message):
+                    return
+            elif isinstance(message, Welcome) and connection.peer_greet is not None and frame.first == 0:
+                if not self._on_welcome(connection, message):
+                    return
+            elif isinstance(message, Refuse) and frame.first == 0:
+                self._on_refused(connection, message.reason)
+                return
+            else:
+                self._give_up(connection, f"{type(message).__name__} came before the greeting was over")
+                return
+            if number in self._by_connection and at + 1 < len(frame.messages):
+                self._give_up(connection, "more came with the welcome than a welcome")
+                return
+
+    def _on_greet(self, connection: Connection, greet: Greet) -> bool:
+        """Whether to go on with this connection."""
+        connection.peer_greet = greet
+        if connection.greet is None:
+            self._greet(connection, greet.broker)
+        if reason := self._objection(connection, greet):
+            self._refuse(connection, reason)
+            return False
+        if connection.address is not None:
+            self.diallers[connection.address].peer = greet.broker
+        core = self._core
+        version = min(greet.versions[1], core.settings.versions[1])
+        proof = self._proof(greet.nonce, core.id)
+        core.out.append(Send(connection.number, Frame(0, 0, (Welcome(version, proof),))))
+        return True
+
+    def _objection(self, connection: Connection, greet: Greet) -> str:
+        """Why a greeting is not accepted; empty if it is."""
+        core = self._core
+        settings = core.settings
+        if greet.network != settings.network:
+            return f"network {greet.network!r} is not {settings.network!r}"
+        if greet.broker == core.id:
+            return f"two brokers have the id {core.id!r}; give one of them another"
+        if not 0 < len(greet.broker) <= 255 or not greet.broker.isprintable():
+            return "a broker's id has 1 to 255 printable characters"
+        low = max(greet.versions[0], settings.versions[0])
+        high = min(greet.versions[1], settings.versions[1])
+        if low > high:
+            return (
+                f"protocol versions {greet.versions[0]} to {greet.versions[1]} are not spoken here; "
+                f"{settings.versions[0]} to {settings.versions[1]} are"
+            )
+        if greet.features != self._features:
+            return (
+                f"network-wide settings differ: {', '.join(greet.features)} there, "
+                f"{', '.join(self._features)} here"
+            )
+        if connection.certified is not None and connection.certified != greet.broker:
+            return f"the certificate is that of {connection.certified!r}, not of {greet.broker!r}"
+        link = self.links.get(greet.broker)
+        if link is not None and link.state is State.UP:
+            if link.boot != greet.boot:
+                return f"another broker with the id {greet.broker!r} is connected"
+            dialled = connection.address is not None
+            if dialled != link.dialled and dialled == (core.id > greet.broker):
+                # Both have dialled; both keep the connection that the smaller id dialled.
+                return ALREADY_LINKED
+        return ""
+
+    def _on_welcome(self, connection: Connection, welcome: Welcome) -> bool:
+        core = self._core
+        greet = connection.peer_greet
+        assert greet is not None, "the neighbour's greeting comes before its welcome"
+        assert connection.greet is not None, "a greeting is answered with a greeting"
+        expected = self._proof(connection.nonce, greet.broker)
+        if not hmac.compare_digest(expected, welcome.proof):
+            self._refuse(connection, "the cluster token is not ours")
+            return False
+        if reason := self._objection(connection, greet):
+            self._refuse(connection, reason)  # another connection was quicker
+            return False
+        number = connection.number
+        del self._greeting[number]
+        core.timers.cancel(Timer.GREETING, number)
+        link = self.links.get(greet.broker)
+        if link is None:
+            link = self.links[greet.broker] = Link(greet.broker, core.settings)
+        if link.connection is not None:
+            self._drop_connection(link, "replaced by a newer connection")
+        resumed = (
+            link.state is not State.DOWN
+            and link.session != ()
+            and link.boot == greet.boot
+            and connection.greet.session == link.session == greet.session
+        )
+        if not resumed:
+            if link.state is not State.DOWN:
+                self._down(link, "the neighbour began anew")
+            mine, theirs = (core.boot, connection.greet.proposal), (greet.boot, greet.proposal)
+            link.begin((*mine, *theirs) if core.id < greet.broker else (*theirs, *mine))
+        link.boot = greet.boot
+        link.connection = number
+        link.dialled = connection.address is not None
+        link.version = min(greet.versions[1], core.settings.versions[1])
+        link.state = State.UP
+        link.heard_at = link.said_at = core.now
+        link.left_for_good = False
+        self._by_connection[number] = link
+        core.timers.cancel(Timer.RESUME, link.peer)
+        if connection.address is not None:
+            self.diallers[connection.address].pause_s = 0.0
+        core.record_link(Kind.LINK_UP, link.peer, "resumed" if resumed else "new")
+        core.log("info", "link up", peer=link.peer, session="resumed" if resumed else "new")
+        if resumed and (frame := link.replay_from(greet.received)) is not None:
+            core.out.append(Send(number, frame))
+        self._dirty[link.peer] = link
+        self._on_up(link, not resumed)
+        return True
+
+    def _proof(self, nonce: bytes, prover: str) -> bytes:
+        token = self._core.settings.token
+        if not token:
+            return b""
+        return hmac.new(token.encode(), nonce + prover.encode(), hashlib.sha256).digest()
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        self._core.out.append(Send(connection.number, Frame(0, 0, (Refuse(reason),))))
+        self._give_up(connection, reason)
+
+    def _give_up(self, connection: Connection, reason: str) -> None:
+        core = self._core
+        self._greeting.pop(connection.number, None)
+        self._by_connection.pop(connection.number, None)
+        core.timers.cancel(Timer.GREETING, connection.number)
+        core.out.append(HangUp(connection.number, reason))
+        if reason != ALREADY_LINKED:
+            core.log("warning", "a connection is refused", reason=reason)
+        self._connection_gone(connection)
+
+    def _on_refused(self, connection: Connection, reason: str) -> None:
+        core = self._core
+        self._greeting.pop(connection.number, None)
+        core.timers.cancel(Timer.GREETING, connection.number)
+        core.out.append(HangUp(connection.number, "refused"))
+        if reason != ALREADY_LINKED:
+            core.log("error", "the neighbour refuses this broker", address=connection.address, reason=reason)
+        self._connection_gone(connection)
+
+    def _connection_gone(self, connection: Connection) -> None:
+        dialler = self.diallers.get(connection.address) if connection.address is not None else None
+        if dialler is not None and dialler.connection == connection.number:
+            dialler.connection = None
+            self._redial_later(dialler)
+
+    def on_greeting_late(self, number: int) -> None:
+        connection = self._greeting.get(number)
+        if connection is not None:
+            self._give_up(connection, "no greeting in time")
+
+    def on_connection_lost(self, number: int, reason: str) -> None:
+        connection = self._greeting.pop(number, None)
+        if connection is not None:
+            self._core.timers.cancel(Timer.GREETING, number)
+            self._connection_gone(connection)
+            return
+        link = self._by_connection.get(number)
+        if link is not None:
+            self._lose(link, reason, hang_up=False)
+
+    def _on_farewell(self, link: Link, frame: Frame) -> None:
+        for message in frame.messages:
+            if isinstance(message, Bye):
+                link.left_for_good = message.for_good
+                self._drop_connection(link, "goodbye")
+                self._down(link, "the neighbour said goodbye")
+                self._redial_peer(link)
+                return
+        self._lose(link, "a message without a number", hang_up=True)
+
+    def _lose(self, link: Link, reason: str, *, hang_up: bool) -> None:
+        """The connection is gone; the session is held for a while."""
+        core = self._core
+        if hang_up:
+            self._drop_connection(link, reason)
+        else:
+            self._forget_connection(link)
+        link.state = State.HELD
+        core.record_link(Kind.LINK_DOWN, link.peer, reason)
+        core.log("warning", "connection lost", peer=link.peer, reason=reason)
+        core.timers.set(Timer.RESUME, link.peer, core.now + core.settings.resume_within_s)
+        self._redial_peer(link)
+
+    def _redial_peer(self, link: Link) -> None:
+        for dialler in self.diallers.values():
+            if dialler.peer == link.peer and not dialler.trying and dialler.connection is None:
+                self._redial_later(dialler)
+
+    def on_resume_late(self, peer: str) -> None:
+        link = self.links.get(peer)
+        if link is not None and link.state is State.HELD:
+            self._down(link, "not resumed in time")
+
+    def _down(self, link: Link, reason: str) -> None:
+        core = self._core
+        core.timers.cancel(Timer.RESUME, link.peer)
+        if link.state is State.UP:
+            core.record_link(Kind.LINK_DOWN, link.peer, reason)
+        link.end()
+        link.down_since = core.now
+        core.log("warning", "link down", peer=link.peer, reason=reason)
+        self._on_down(link)
+
+    def _drop_connection(self, link: Link, reason: str) -> None:
+        assert link.connection is not None, "only a connection that is there can be dropped"
+        self._core.out.append(HangUp(link.connection, reason))
+        self._forget_connection(link)
+
+    def _forget_connection(self, link: Link) -> None:
+        number = link.connection
+        link.connection = None
+        if number is not None:
+            self._by_connection.pop(number, None)
+            for dialler in self.diallers.values():
+                if dialler.connection == number:
+                    dialler.connection = None
+
+    # Looking after them.
+
+    def tick(self) -> None:
+        """Heartbeats where nothing was said, an end to what is silent."""
+        core = self._core
+        settings = core.settings
+        for link in self.links.values():
+            if link.state is not State.UP:
+                continue
+            assert link.connection is not None, "a link that is up has a connection"
+            if core.now - link.heard_at > settings.suspect_after_s:
+                self._lose(link, f"silent for {settings.suspect_after_s:g} s", hang_up=True)
+            elif core.now - link.said_at >= settings.heartbeat_s:
+                link.said_at = core.now
+                core.out.append(Send(link.connection, link.heartbeat()))
+
+    def part_all(self, for_good: bool) -> None:
+        """Say goodbye to everyone and dial no more."""
+        for dialler in self.diallers.values():
+            self._core.timers.cancel(Timer.REDIAL, dialler.address)
+        self.diallers.clear()
+        for link in self.up():
+            self._part(link, for_good, "goodbye")
+
+    def _part(self, link: Link, for_good: bool, reason: str) -> None:
+        if link.connection is not None:
+            self._core.out.append(Send(link.connection, Frame(0, 0, (Bye(for_good),))))
+            self._drop_connection(link, reason)
+        self._down(link, reason)
+
+    def audit(self) -> None:
+        """What must hold between two events."""
+        for link in self.links.values():
+            link.audit()
+            assert (link.state is State.UP) == (link.connection is not None), "up means connected"
+
+
+ALREADY_LINKED = "already linked by another connection"
+"""Not an error: both sides dialled, and one connection is enough."""
+
+
+def data_bytes(message: Publish) -> int:
+    """What a publication counts for against windows and queues."""
+    publication = message.publication
+    return len(publication.payload) + len(publication.topic) + MESSAGE_OVERHEAD_BYTES

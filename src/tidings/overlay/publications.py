@@ -1,0 +1,1094 @@
+"""Publications: from where they enter to every matching session, each once, in order, although brokers die.
+
+A publication travels one tree, in one epoch, over the links that have a matching subscription behind them.
+Each hop acknowledges it (`Done`) when every hop behind it has, and when its own durable sessions have stored
+it; so when the origin hears, everyone has it. Until then the origin keeps it, on disk for QoS 1 and 2. When
+an epoch passes before that, the origin sends all that it keeps again in the next, in order, before anything
+new.
+
+Why the origin and not the hop before the one that died: a hop in the middle knows only its own part of a
+stream. What it sends again could overtake an earlier publication that waits elsewhere, and then that one
+would have to be delivered out of order or dropped. The origin's stream is whole. Therefore every broker sees
+the numbers of a stream rise within an epoch, one high-water mark per stream tells what is new to its
+sessions, and a repeat is dropped.
+
+The acknowledgement is the flow control too: on each link and tree a bounded amount may be under way. What
+does not fit waits where it came from, which fills the window of the hop before, and so on to the publisher.
+In a tree no link waits for itself, so nothing locks up.
+
+Brokers that were members of an earlier epoch and are not of this one are *absent*. What they would have
+wanted is kept for them by each origin, within bounds, and sent when they are back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from tidings.errors import PayloadError
+from tidings.language import names, payloads
+from tidings.language.payloads import Encoding, encoding_of
+from tidings.language.reports import Shape
+from tidings.language.topics import Topic
+from tidings.overlay.core import Core
+from tidings.overlay.events import (
+    Accept,
+    Deliver,
+    Erase,
+    Pause,
+    PublicationOffered,
+    Reject,
+    Resume,
+    Write,
+)
+from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links, data_bytes
+from tidings.overlay.messages import Done, Epoch, Forget, Keep, Kept, Publication, Publish
+from tidings.overlay.routing import Routing
+from tidings.overlay.tables import Table
+from tidings.overlay.timers import Timer
+from tidings.overlay.trees import Grown, Tree, Trees, pick
+from tidings.records.record import Kind, Record
+
+Stream = tuple[str, int, str]
+"""(origin, incarnation, root) within which numbers count up."""
+
+BOOT_SHIFT = 36
+"""Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
+larger than those it gave before, without a write to disk for each. Leaves 2^27 restarts of 2^36 publications
+within 63 bits."""
+
+STREAMS_MAX = 65_536
+"""High-water marks kept. Beyond, the one that moved longest ago is forgotten, and a repeat of its stream
+would be delivered; that takes as many brokers to publish in between."""
+
+PAST_MAX = 16
+"""Roots whose last epoch is remembered, to know what brokers out of reach asked for."""
+
+CREDIT_SHARE = 4
+"""Acknowledgements of QoS 0 are only flow control, so they may wait until a quarter of the window is due."""
+
+
+class Held:
+    """A publication that its origin keeps until everyone has it."""
+
+    __slots__ = (
+        "absent",
+        "accepted",
+        "epoch",
+        "kept_by",
+        "order",
+        "publication",
+        "session",
+        "size",
+        "sync",
+        "token",
+    )
+
+    def __init__(self, publication: Publication, size: int, order: int) -> None:
+        self.publication = publication
+        self.size = size
+        self.order = order
+        self.session = ""
+        self.token = -1
+        self.sync = 0
+        """The sync after which it is on disk."""
+        self.kept_by: str | None = None
+        """The neighbour that has a copy, where that is asked for."""
+        self.accepted = True
+        self.absent: dict[str, None] | None = None
+        """Brokers for which it is still kept; None while not all members have it."""
+        self.epoch: tuple[str, Epoch] | None = None
+        """(root, epoch) in which it was sent last."""
+
+
+class Passage:
+    """One publication at one broker in one epoch: what it still waits for."""
+
+    __slots__ = ("epoch", "generation", "held", "link", "open", "root", "slot", "stale", "sync")
+
+    def __init__(self, root: str, epoch: Epoch) -> None:
+        self.root = root
+        self.epoch = epoch
+        self.held: Held | None = None
+        """At its origin."""
+        self.link: Link | None = None
+        """Elsewhere: the link it came over, …"""
+        self.generation = 0
+        self.slot = 0
+        """… and its slot there."""
+        self.open = 0
+        """Links that have not answered, and one for a sync that is not done."""
+        self.stale = False
+        self.sync = 0
+
+
+class Channel:
+    """Publications on one link and one tree: what is under way each way, and what waits here."""
+
+    __slots__ = (
+        "bytes_out",
+        "credit_bytes",
+        "credits",
+        "generation",
+        "parked",
+        "parked_bytes",
+        "settled",
+        "slot",
+        "stale",
+        "under_way",
+    )
+
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
+        self.slot = 0
+        self.under_way: dict[int, tuple[Passage | None, int]] = {}
+        self.bytes_out = 0
+        self.parked: deque[Publish] = deque()
+        self.parked_bytes = 0
+        self.settled: list[int] = []
+        self.stale: list[int] = []
+        self.credits = 0
+        """Of the settled ones, those that nobody waits for."""
+        self.credit_bytes = 0
+
+
+Place = tuple[Table[str], str]
+"""What links asked for in the last epoch that had a broker as a member, and the link that it was behind."""
+
+
+class Copy:
+    """A publication that is being kept for a neighbour."""
+
+    __slots__ = ("generation", "link", "publication")
+
+    def __init__(self, link: Link, generation: int, publication: Publication) -> None:
+        self.link = link
+        self.generation = generation
+        self.publication = publication
+
+
+class Content:
+    """The fields of a publication, read when they are first asked for."""
+
+    __slots__ = ("_fields", "_publication", "_publications")
+
+    def __init__(self, publications: Publications, publication: Publication) -> None:
+        self._publications = publications
+        self._publication = publication
+        self._fields: Mapping[str, object] | None = None
+
+    def __call__(self) -> Mapping[str, object]:
+        if self._fields is None:
+            self._fields = self._publications.content(self._publication)
+        return self._fields
+
+
+class Backlog:
+    """Publications of this origin that are to travel one tree and wait for their turn."""
+
+    __slots__ = ("bytes", "queue")
+
+    def __init__(self) -> None:
+        self.queue: deque[Held] = deque()
+        self.bytes = 0
+
+
+class Publications:
+    """All publications that are at this broker."""
+
+    def __init__(self, core: Core, links: Links, trees: Trees, routing: Routing, topics: list[Topic]) -> None:
+        self._core = core
+        self._links = links
+        self._trees = trees
+        self._routing = routing
+        self._shapes = {topic.name: Shape(topic) for topic in topics}
+        self._declared: dict[str, Topic | None] = {}
+        self._numbers: dict[str, int] = {}
+        self._orders = 0
+        self.held: dict[tuple[str, int], Held] = {}
+        """QoS 1 and 2 of this origin, by stream and number, in order."""
+        self.backlogs: dict[str, Backlog] = {}
+        self.backlog_bytes = 0
+        self.paused = False
+        self.stopping = False
+        self.marks: dict[Stream, int] = {}
+        self._channels: dict[tuple[str, str], Channel] = {}  # by neighbour and root
+        self._unsynced: deque[tuple[int, Passage | Held | Copy]] = deque()
+        self._answers: dict[tuple[str, str], None] = {}  # channels with answers to send
+        self._drain: dict[str, None] = {}  # roots whose parked publications may go on
+        self._members: dict[str, None] = {}
+        """Brokers that were in reach at some time and have not left for good."""
+        self.absent: dict[str, list[Place]] = {}
+        """Those of them that are out of reach; without a place anything may be for them."""
+        self._past: dict[str, Grown] = {}
+        """By root, the last epoch that was ready."""
+        self.absent_bytes = 0
+        self.dropped = 0
+        """Publications that were given up because too much was held."""
+        self._withheld: deque[Held] = deque()
+        self.kept: dict[Stream, dict[int, Publication]] = {}
+        """Copies kept for neighbours."""
+        self._standing_in: dict[Stream, None] = {}
+
+    # Starting again.
+
+    def recover(self, saved: Mapping[str, bytes]) -> None:
+        """What was acknowledged and not yet passed on, what sessions have, who was a member."""
+        core = self._core
+        decode = msgspec.msgpack.Decoder(Publication).decode
+        publications = sorted(
+            (decode(saved[key]) for key in saved if key.startswith("held/")),
+            key=lambda publication: (publication.at_us, publication.number),
+        )
+        # Streams of one origin have no order between them; within each it is that of the numbers.
+        for publication in publications:
+            self._enqueue(self._hold(publication))
+        for key in saved:
+            if key.startswith("kept/"):
+                publication = decode(saved[key])
+                self.kept.setdefault(_stream(publication), {})[publication.number] = publication
+        if "members" in saved:
+            self._members = dict.fromkeys(msgspec.msgpack.decode(saved["members"], type=list[str]))
+            for member in self._members:
+                if member != core.id:
+                    self._hold_for(member, [])
+        for key in saved:
+            if key.startswith("mark/"):
+                mark = msgspec.msgpack.decode(saved[key], type=tuple[str, int, str, int])
+                self.marks[mark[:3]] = mark[3]
+
+    # From a client here.
+
+    def offer(self, offered: PublicationOffered) -> None:
+        core = self._core
+        if reason := self._objection(offered):
+            core.out.append(Reject(offered.session, offered.token, reason))
+            return
+        size = _size(offered.payload, offered.topic)
+        if offered.qos == 0 and self.backlog_bytes + size > 2 * core.settings.backlog_bytes:
+            # The publisher was told to pause; what it sends all the same is beyond the bound.
+            self._record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
+            return
+        root = self._root_of(offered.topic)
+        stream = root if root is not None else core.id
+        number = self._numbers.get(stream)
+        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+        self._numbers[stream] = number
+        publication = Publication(
+            core.id,
+            core.incarnation,
+            stream,
+            number,
+            offered.topic,
+            offered.payload,
+            offered.qos,
+            core.at_us,
+            offered.session,
+            offered.content_type,
+            offered.properties,
+            offered.retain,
+        )
+        self._record(
+            Kind.PUBLISHED,
+            offered.topic,
+            publication.id,
+            len(offered.payload),
+            client=offered.session,
+            publisher=offered.session,
+        )
+        durable = self._deliver(publication, None, 0)
+        self._mark((core.id, core.incarnation, stream), number)
+        if offered.qos:
+            held = self._hold(publication)
+            core.out.append(Write(_held_key(publication), _encode(publication)))
+            held.session, held.token, held.accepted = offered.session, offered.token, False
+            held.sync = core.ask_sync()
+            self._unsynced.append((held.sync, held))
+            self._ask_to_keep(held)
+        else:
+            self._orders += 1
+            held = Held(publication, size, self._orders)
+            if durable:
+                core.ask_sync()
+        self._enqueue(held)
+        self._pump(root)
+
+    def _objection(self, offered: PublicationOffered) -> str:
+        settings = self._core.settings
+        if self.stopping:
+            return "this broker is stopping; publish at another"
+        if fault := names.name_fault(offered.topic):
+            return fault
+        if not 0 <= offered.qos <= 2:
+            return f"quality of service {offered.qos} is not 0, 1 or 2"
+        if len(offered.payload) > settings.message_bytes_max:
+            return f"the payload has {len(offered.payload)} bytes; the limit is {settings.message_bytes_max}"
+        topic = self._declaration(offered.topic)
+        if topic is not None:
+            try:
+                encoding = encoding_of(offered.content_type or None)
+                self._shapes[topic.name].take(offered.topic, payloads.decode(offered.payload, encoding))
+            except PayloadError as error:
+                return str(error)
+        return ""
+
+    def _declaration(self, name: str) -> Topic | None:
+        if not self._shapes:
+            return None
+        if name not in self._declared:
+            if len(self._declared) >= self._core.settings.topic_cache:
+                del self._declared[next(iter(self._declared))]
+            self._declared[name] = self._routing.declared(name)
+        return self._declared[name]
+
+    def _root_of(self, topic: str) -> str | None:
+        """The root whose tree a topic uses now; None while there is no tree."""
+        declared = self._declaration(topic)
+        if declared is not None and declared.root is not None and self._trees.serving(declared.root):
+            return declared.root
+        first = topic.partition("/")[0]
+        for root in self._trees.share:
+            tree = self._trees.serving(root)
+            if tree is not None:
+                share = tree.current.share if tree.current is not None else ()
+                if root in share and pick(first, share) == root:
+                    return root
+        return None
+
+    def _hold(self, publication: Publication) -> Held:
+        self._orders += 1
+        held = Held(publication, _size(publication.payload, publication.topic), self._orders)
+        self.held[publication.stream, publication.number] = held
+        return held
+
+    def _enqueue(self, held: Held) -> None:
+        backlog = self.backlogs.setdefault("", Backlog())
+        root = self._root_of(held.publication.topic)
+        if root is not None and not backlog.queue:
+            backlog = self.backlogs.setdefault(root, Backlog())
+        backlog.queue.append(held)
+        backlog.bytes += held.size
+        self.backlog_bytes += held.size
+        if not self.paused and self.backlog_bytes > self._core.settings.backlog_bytes:
+            self.paused = True
+            self._core.out.append(Pause())
+
+    def _pump(self, root: str | None) -> None:
+        """Send what waits for its turn on a tree, as far as there is room."""
+        backlog = self.backlogs.get(root) if root is not None else None
+        tree = self._trees.serving(root) if root is not None else None
+        if backlog is None or tree is None or tree.current is None:
+            return
+        grown = tree.current
+        while backlog.queue:
+            held = backlog.queue[0]
+            publication = held.publication
+            if not self._routing.announced(publication.topic):
+                break
+            targets = grown.routes.match(publication.topic, self._fields(publication))
+            if any(self._full(peer, tree.root) for peer in targets):
+                break
+            backlog.queue.popleft()
+            backlog.bytes -= held.size
+            self.backlog_bytes -= held.size
+            if not publication.qos:
+                self._forward(tree, grown, publication, targets, None, 1, None)
+                continue
+            if publication.origin != self._core.id:
+                self._accept_copy(publication)
+            passage = Passage(tree.root, grown.epoch)
+            passage.held = held
+            held.epoch = (tree.root, grown.epoch)
+            self._forward(tree, grown, publication, targets, passage, 1, None)
+            if passage.open == 0:
+                self._passed(passage)
+        if self.paused and self.backlog_bytes * 2 < self._core.settings.backlog_bytes:
+            self.paused = False
+            self._core.out.append(Resume())
+
+    # From a neighbour.
+
+    def on_publish(self, link: Link, message: Publish) -> None:
+        channel = self._channel(link, message.root)
+        if channel.parked or not self._take(link, channel, message):
+            channel.parked.append(message)
+            channel.parked_bytes += data_bytes(message)
+
+    def _take(self, link: Link, channel: Channel, message: Publish) -> bool:
+        """Act on a publication; False if it must wait: for its epoch to be ready, or for room on a link."""
+        tree = self._trees.trees.get(message.root)
+        grown = tree.current if tree is not None else None
+        if tree is None or grown is None or message.epoch != grown.epoch:
+            if tree is not None and tree.growing is not None and tree.growing.epoch == message.epoch:
+                return False
+            self._take_stale(link, channel, message, "epoch has passed")
+            return True
+        edge = grown.edges.get(link.peer)
+        publication = message.publication
+        stream = _stream(publication)
+        if edge is None or not edge.alive:
+            self._take_stale(link, channel, message, "not a link of the tree")
+            return True
+        if message.previous != edge.last_in.get(stream, 0):
+            # Links keep order and lose nothing, so this is a fault of one of the two brokers.
+            self._core.log(
+                "error",
+                "a publication is missing",
+                peer=link.peer,
+                message=publication.id,
+                previous=message.previous,
+                known=edge.last_in.get(stream, 0),
+            )
+            self._answer(link, channel, message, stale=True)
+            self._trees.ask_regrow(tree)
+            return True
+        if publication.number <= grown.seen.get(stream, 0):
+            edge.last_in[stream] = publication.number
+            self._suppress(publication, link, message.hops, "repeat")
+            self._answer(link, channel, message, stale=False)
+            return True
+        targets = grown.routes.match(publication.topic, self._fields(publication))
+        targets.pop(link.peer, None)
+        if any(self._full(peer, tree.root) for peer in targets):
+            return False
+        edge.last_in[stream] = publication.number
+        grown.seen[stream] = publication.number
+        durable = self._accept(link, message, stream)
+        if not message.qos:
+            self._forward(tree, grown, publication, targets, None, message.hops + 1, link)
+            if durable:
+                self._core.ask_sync()
+            self._answer(link, channel, message, stale=False)
+            return True
+        passage = Passage(tree.root, grown.epoch)
+        passage.link, passage.generation, passage.slot = link, link.generation, message.slot
+        self._forward(tree, grown, publication, targets, passage, message.hops + 1, link)
+        if durable or self._core.sync_token > self._core.synced:
+            # A repeat of something that is being stored must wait for that too.
+            passage.open += 1
+            self._unsynced.append((self._core.ask_sync(), passage))
+        if passage.open == 0:
+            self._answer(link, channel, message, stale=False)
+        return True
+
+    def _take_stale(self, link: Link, channel: Channel, message: Publish, reason: str) -> None:
+        """It will come again in the next epoch; sessions here may have it now."""
+        if self._accept(link, message, _stream(message.publication)):
+            self._core.ask_sync()
+        if message.qos == 0:
+            self._suppress(message.publication, link, message.hops, reason)
+        self._answer(link, channel, message, stale=True)
+
+    def _accept(self, link: Link, message: Publish, stream: Stream) -> bool:
+        """Give it to sessions here, if it is new to them; whether a durable one has it to store."""
+        publication = message.publication
+        if publication.number <= self.marks.get(stream, 0):
+            self._suppress(publication, link, message.hops, "repeat")
+            return False
+        durable = self._deliver(publication, link, message.hops)
+        self._mark(stream, publication.number)
+        if durable:
+            self._core.out.append(_mark_write(stream, publication.number))
+        return durable
+
+    def _deliver(self, publication: Publication, link: Link | None, hops: int) -> bool:
+        """Hand it to the matching sessions; whether one of them is durable."""
+        routing = self._routing
+        found = routing.local.match(publication.topic, self._fields(publication))
+        if not found:
+            return False
+        subscriptions = tuple(sorted(found))
+        self._core.out.append(Deliver(publication, subscriptions, hops))
+        receivers = tuple(dict.fromkeys([session for session, _ in subscriptions]))
+        self._record(
+            Kind.DELIVERED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            link=link.peer if link is not None else None,
+            hops=hops,
+            latency_us=self._core.at_us - publication.at_us,
+            receivers=receivers,
+        )
+        sessions = routing.sessions
+        return any(sessions[session].durable for session in receivers)
+
+    def _mark(self, stream: Stream, number: int) -> None:
+        marks = self.marks
+        if stream not in marks and len(marks) >= STREAMS_MAX:
+            oldest = next(iter(marks))
+            del marks[oldest]
+            self._core.out.append(Erase(_mark_key(oldest)))
+        marks[stream] = number
+
+    def _forward(
+        self,
+        tree: Tree,
+        grown: Grown,
+        publication: Publication,
+        targets: dict[str, int],
+        passage: Passage | None,
+        hops: int,
+        source: Link | None,
+    ) -> None:
+        if not targets:
+            return
+        stream = _stream(publication)
+        size = _size(publication.payload, publication.topic)
+        sent = []
+        for peer in sorted(targets):
+            edge = grown.edges[peer]
+            if not edge.alive:
+                if passage is not None:
+                    passage.stale = True
+                continue
+            channel = self._channel(edge.link, tree.root)
+            channel.slot += 1
+            qos = min(publication.qos, targets[peer])
+            if passage is not None and qos:
+                passage.open += 1
+                channel.under_way[channel.slot] = (passage, size)
+            else:
+                channel.under_way[channel.slot] = (None, size)
+            channel.bytes_out += size
+            message = Publish(
+                tree.root,
+                grown.epoch,
+                channel.slot,
+                edge.last_out.get(stream, 0),
+                hops,
+                qos,
+                publication,
+            )
+            edge.last_out[stream] = publication.number
+            self._links.send_data(edge.link, message, size)
+            sent.append(peer)
+        if sent:
+            self._record(
+                Kind.FORWARDED,
+                publication.topic,
+                publication.id,
+                len(publication.payload),
+                publisher=publication.publisher,
+                link=source.peer if source is not None else None,
+                hops=hops,
+                receivers=tuple(sent),
+                epoch=f"{tree.root}:{grown.epoch[0]}:{grown.epoch[1]}",
+            )
+
+    def _fields(self, publication: Publication) -> Content:
+        return Content(self, publication)
+
+    def content(self, publication: Publication) -> Mapping[str, object]:
+        """The fields of a payload, typed if the topic is declared; none where it cannot be read."""
+        try:
+            encoding = encoding_of(publication.content_type) if publication.content_type else Encoding.JSON
+            fields = payloads.decode(publication.payload, encoding)
+            topic = self._declaration(publication.topic)
+            if topic is not None:
+                return self._shapes[topic.name].take(publication.topic, fields)
+            return fields
+        except PayloadError:
+            return {}
+
+    # Acknowledgements.
+
+    def _channel(self, link: Link, root: str) -> Channel:
+        key = (link.peer, root)
+        channel = self._channels.get(key)
+        if channel is None or channel.generation != link.generation:
+            channel = self._channels[key] = Channel(link.generation)
+        return channel
+
+    def _full(self, peer: str, root: str) -> bool:
+        channel = self._channels.get((peer, root))
+        if channel is None:
+            return False
+        settings = self._core.settings
+        return (
+            channel.bytes_out >= settings.link_window_bytes
+            or len(channel.under_way) >= settings.link_window_messages
+        ) and channel.generation == self._links.links[peer].generation
+
+    def _answer(self, link: Link, channel: Channel, message: Publish, *, stale: bool) -> None:
+        if channel.generation != link.generation:
+            return
+        if stale:
+            channel.stale.append(message.slot)
+        else:
+            channel.settled.append(message.slot)
+        if message.qos == 0:
+            channel.credits += 1
+            channel.credit_bytes += data_bytes(message)
+        self._answers[link.peer, message.root] = None
+
+    def flush(self) -> None:
+        """Go on with what has waited, and send the acknowledgements that this event has brought."""
+        while self._drain:
+            self._drain_parked(next(iter(self._drain)))
+        settings = self._core.settings
+        for key in list(self._answers):
+            channel = self._channels[key]
+            only_credits = channel.credits == len(channel.settled) + len(channel.stale)
+            if (
+                only_credits
+                and channel.credits * CREDIT_SHARE < settings.link_window_messages
+                and channel.credit_bytes * CREDIT_SHARE < settings.link_window_bytes
+            ):
+                continue
+            self._send_answers(key, channel)
+
+    def tick(self) -> None:
+        """Acknowledgements wait for company, but not for ever."""
+        for key in list(self._answers):
+            self._send_answers(key, self._channels[key])
+
+    def _send_answers(self, key: tuple[str, str], channel: Channel) -> None:
+        del self._answers[key]
+        link = self._links.get(key[0])
+        if link is None or link.generation != channel.generation:
+            return
+        self._links.send(link, Done(key[1], _ranges(channel.settled), _ranges(channel.stale)))
+        channel.settled, channel.stale = [], []
+        channel.credits = channel.credit_bytes = 0
+
+    def on_done(self, link: Link, message: Done) -> None:
+        channel = self._channels.get((link.peer, message.root))
+        if channel is None or channel.generation != link.generation:
+            return
+        for slots, stale in ((message.settled, False), (message.stale, True)):
+            for first, last in zip(slots[::2], slots[1::2], strict=False):
+                for slot in range(first, min(last, channel.slot) + 1):
+                    self._answered(channel, slot, stale=stale)
+        self._drain[message.root] = None
+
+    def _answered(self, channel: Channel, slot: int, *, stale: bool) -> None:
+        passage, size = channel.under_way.pop(slot, (None, 0))
+        channel.bytes_out -= size
+        if passage is not None:
+            passage.open -= 1
+            passage.stale |= stale
+            if passage.open == 0:
+                self._passed(passage)
+
+    def _passed(self, passage: Passage) -> None:
+        """Nothing more is waited for."""
+        if passage.held is not None:
+            if not passage.stale:
+                self._everyone_has(passage.held)
+            return
+        link = passage.link
+        assert link is not None, "what has no origin here came over a link"
+        if link.generation != passage.generation:
+            return
+        channel = self._channel(link, passage.root)
+        (channel.stale if passage.stale else channel.settled).append(passage.slot)
+        self._answers[link.peer, passage.root] = None
+
+    def on_synced(self, token: int) -> None:
+        """What was written up to here is on disk."""
+        self._core.synced = max(self._core.synced, token)
+        while self._unsynced and self._unsynced[0][0] <= token:
+            waiting = self._unsynced.popleft()[1]
+            if isinstance(waiting, Held):
+                waiting.sync = 0
+                self._accept_if_safe(waiting)
+            elif isinstance(waiting, Copy):
+                if waiting.link.generation == waiting.generation:
+                    it = waiting.publication
+                    self._links.send(waiting.link, Kept(it.stream, it.number, it.incarnation))
+            else:
+                waiting.open -= 1
+                if waiting.open == 0:
+                    self._passed(waiting)
+
+    def _drain_parked(self, root: str) -> None:
+        """There may be room again on a tree, or its new epoch is ready."""
+        self._drain.pop(root, None)
+        for peer in sorted(peer for peer, tree in self._channels if tree == root):
+            channel = self._channels[peer, root]
+            link = self._links.get(peer)
+            if link is None or link.generation != channel.generation:
+                continue
+            while channel.parked and self._take(link, channel, channel.parked[0]):
+                channel.parked_bytes -= data_bytes(channel.parked.popleft())
+        self._pump(root)
+
+    # When a client may know, when the origin may forget.
+
+    def _accept_if_safe(self, held: Held) -> None:
+        if held.accepted or held.sync:
+            return
+        if self._core.settings.acks == "neighbour" and held.kept_by is None and self._keeper() is not None:
+            return
+        if (
+            self._core.settings.overflow == "block"
+            and self.absent_bytes >= self._core.settings.absent_hold_bytes
+            and self._absent_for(held.publication)
+        ):
+            self._withheld.append(held)
+            return
+        held.accepted = True
+        self._core.out.append(Accept(held.session, held.token))
+        if held.absent is not None and not held.absent:
+            self._release(held)
+
+    def _everyone_has(self, held: Held) -> None:
+        """All members of an epoch have it. It is kept for those that are absent, and until it is accepted."""
+        publication = held.publication
+        if publication.origin != self._core.id:
+            self._forget_kept(publication)
+            return
+        if held.absent is not None or (publication.stream, publication.number) not in self.held:
+            return  # known from the acknowledgement of an earlier epoch
+        held.absent = dict.fromkeys(self._absent_for(publication))
+        if held.absent:
+            self.absent_bytes += held.size
+            self._bound_absent()
+        elif held.accepted:
+            self._release(held)
+
+    def _release(self, held: Held) -> None:
+        publication = held.publication
+        if self.held.pop((publication.stream, publication.number), None) is None:
+            return
+        self._core.out.append(Erase(_held_key(publication)))
+        if held.kept_by is not None:
+            link = self._links.get(held.kept_by)
+            if link is not None:
+                numbers = (publication.number,)
+                self._links.send(link, Forget(publication.stream, publication.incarnation, numbers))
+
+    # Brokers that are out of reach.
+
+    def on_ready(self, tree: Tree) -> None:
+        """A new epoch: see who is back and who is absent, then send again what not everyone has."""
+        core = self._core
+        grown = tree.current
+        assert grown is not None, "a ready epoch is the current one"
+        changed = False
+        for member in grown.members:
+            if member not in self._members:
+                self._members[member] = None
+                changed = True
+            if member in self.absent:
+                del self.absent[member]
+                core.timers.cancel(Timer.ABSENT, member)
+                self._back(member)
+        left = dict(self._routing.left)
+        for edge in grown.edges.values():
+            left |= dict.fromkeys(edge.left)
+        for member in left:
+            if member in self._members and member not in grown.members:
+                del self._members[member]
+                changed = True
+                if member in self.absent:
+                    self._given_up(member)
+        for member in self._members:
+            if not (member in grown.members or member in self.absent or self._elsewhere(member, tree)):
+                self._hold_for(member, self._places(member))
+        self._past.pop(tree.root, None)
+        self._past[tree.root] = grown
+        if len(self._past) > PAST_MAX:
+            del self._past[next(iter(self._past))]
+        if changed:
+            core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
+        self._standing_in = {stream: None for stream in self.kept if stream[0] not in grown.members}
+        self.rearrange()
+        if core.settings.acks == "neighbour":
+            for held in self.held.values():
+                self._ask_to_keep(held)
+                self._accept_if_safe(held)
+
+    def _places(self, member: str) -> list[Place]:
+        """Where a broker was when it was last in reach, in each tree."""
+        return [
+            (grown.routes, edge.peer)
+            for grown in self._past.values()
+            for edge in grown.edges.values()
+            if member in (edge.members or {})
+        ]
+
+    def _elsewhere(self, member: str, tree: Tree) -> bool:
+        """Whether a broker is in reach on another tree, which a moment later this one will know too."""
+        return any(
+            other is not tree
+            and other.hops >= 0
+            and other.current is not None
+            and member in other.current.members
+            and all(edge.alive for edge in other.current.edges.values())
+            for other in self._trees.trees.values()
+        )
+
+    def _hold_for(self, member: str, places: list[Place]) -> None:
+        self.absent[member] = places
+        self._core.timers.set(Timer.ABSENT, member, self._core.now + self._core.settings.absent_hold_s)
+
+    def _absent_for(self, publication: Publication) -> list[str]:
+        """The absent brokers that may want a publication."""
+        fields = self._fields(publication)
+        return [
+            member
+            for member, places in self.absent.items()
+            if not places
+            or any(routes.match(publication.topic, fields).get(peer, 0) > 0 for routes, peer in places)
+        ]
+
+    def _back(self, member: str) -> None:
+        """It is in reach again: what was held for it is to be sent again."""
+        for held in self.held.values():
+            if held.absent and member in held.absent:
+                self.absent_bytes -= held.size
+                held.absent = None
+        self._accept_withheld()
+
+    def on_absent_late(self, member: str) -> None:
+        if member in self.absent:
+            self._core.log("warning", "nothing more is held for a broker out of reach", broker=member)
+            self._members.pop(member, None)
+            self._core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
+            self._given_up(member)
+
+    def _given_up(self, member: str) -> None:
+        del self.absent[member]
+        self._core.timers.cancel(Timer.ABSENT, member)
+        for held in list(self.held.values()):
+            if held.absent and member in held.absent:
+                del held.absent[member]
+                if not held.absent:
+                    self.absent_bytes -= held.size
+                    if held.accepted:
+                        self._release(held)
+        self._accept_withheld()
+
+    def _bound_absent(self) -> None:
+        settings = self._core.settings
+        if settings.overflow == "block" or self.absent_bytes <= settings.absent_hold_bytes:
+            return
+        for held in list(self.held.values()):
+            if self.absent_bytes <= settings.absent_hold_bytes:
+                break
+            if held.absent and held.accepted:
+                publication = held.publication
+                self.absent_bytes -= held.size
+                self.dropped += 1
+                self._suppress(publication, None, 0, "held too much for absent brokers")
+                if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
+                    self._core.log("warning", "publications held are dropped", dropped=self.dropped)
+                self._release(held)
+
+    def _accept_withheld(self) -> None:
+        for _ in range(len(self._withheld)):
+            self._accept_if_safe(self._withheld.popleft())
+
+    def rearrange(self) -> None:
+        """Put all that waits, or must be sent again, into the queue of the tree it now uses, in order."""
+        waiting = {held.order: held for backlog in self.backlogs.values() for held in backlog.queue}
+        self.backlogs = {}
+        self.backlog_bytes = 0
+        for held in self.held.values():
+            if held.absent is None and held.order not in waiting and not self._under_way(held):
+                waiting[held.order] = held
+        for stream in self._standing_in:
+            for number in sorted(self.kept[stream]):
+                self._enqueue(Held(self.kept[stream][number], 0, 0))
+        for order in sorted(waiting):
+            if waiting[order].order:
+                self._enqueue(waiting[order])
+        for root in self._trees.trees:
+            self._drain[root] = None
+
+    def _under_way(self, held: Held) -> bool:
+        """Whether it was sent in the epoch that its topic uses now."""
+        root = self._root_of(held.publication.topic)
+        tree = self._trees.serving(root) if root is not None else None
+        if tree is None or tree.current is None:
+            return False
+        return held.epoch == (tree.root, tree.current.epoch)
+
+    # Copies at a neighbour.
+
+    def _keeper(self) -> str | None:
+        """The neighbour that keeps copies: the parent, or else the first child, in the first tree."""
+        for root in self._trees.share:
+            tree = self._trees.serving(root)
+            if tree is not None and tree.current is not None:
+                grown = tree.current
+                for peer in [grown.parent, *grown.children]:
+                    if peer is not None and peer in grown.edges and grown.edges[peer].alive:
+                        return peer
+        return None
+
+    def _ask_to_keep(self, held: Held) -> None:
+        keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
+        link = self._links.get(keeper) if keeper is not None else None
+        if link is not None and held.kept_by != keeper:
+            self._links.send(link, Keep(held.publication))
+
+    def on_keep(self, link: Link, message: Keep) -> None:
+        publication = message.publication
+        self.kept.setdefault(_stream(publication), {})[publication.number] = publication
+        self._core.out.append(Write(_kept_key(publication), _encode(publication)))
+        self._unsynced.append((self._core.ask_sync(), Copy(link, link.generation, publication)))
+
+    def _accept_copy(self, publication: Publication) -> None:
+        """Sessions here may not have what the origin could not send any more."""
+        stream = _stream(publication)
+        if publication.number > self.marks.get(stream, 0):
+            if self._deliver(publication, None, 0):
+                self._core.out.append(_mark_write(stream, publication.number))
+                self._core.ask_sync()
+            self._mark(stream, publication.number)
+
+    def on_kept(self, link: Link, message: Kept) -> None:
+        held = self.held.get((message.stream, message.number))
+        if held is not None and held.publication.incarnation == message.incarnation:
+            held.kept_by = link.peer
+            self._accept_if_safe(held)
+
+    def on_forget(self, link: Link, message: Forget) -> None:
+        for number in message.numbers:
+            publication = self.kept.get((link.peer, message.incarnation, message.stream), {}).get(number)
+            if publication is not None:
+                self._forget_kept(publication)
+
+    def _forget_kept(self, publication: Publication) -> None:
+        stream = _stream(publication)
+        copies = self.kept.get(stream, {})
+        if copies.pop(publication.number, None) is not None:
+            self._core.out.append(Erase(_kept_key(publication)))
+        if not copies:
+            self.kept.pop(stream, None)
+            self._standing_in.pop(stream, None)
+
+    # Links that end, and the broker's end.
+
+    def on_link_down(self, link: Link) -> None:
+        """Nothing that was under way there will be acknowledged."""
+        for key in [key for key in self._channels if key[0] == link.peer]:
+            channel = self._channels.pop(key)
+            self._answers.pop(key, None)
+            self._drain[key[1]] = None
+            for passage, _ in channel.under_way.values():
+                if passage is not None:
+                    passage.stale = True
+                    passage.open -= 1
+                    if passage.open == 0:
+                        self._passed(passage)
+        if self._core.settings.acks == "neighbour":
+            for held in self.held.values():
+                if held.kept_by == link.peer:
+                    held.kept_by = None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing is waited for, except brokers out of reach."""
+        return (
+            not self.backlog_bytes
+            and not self._unsynced
+            and not any(channel.under_way or channel.parked for channel in self._channels.values())
+        )
+
+    # Writing down.
+
+    def _suppress(self, publication: Publication, link: Link | None, hops: int, reason: str) -> None:
+        self._record(
+            Kind.SUPPRESSED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            link=link.peer if link is not None else None,
+            hops=hops,
+            reason=reason,
+        )
+
+    def _record(
+        self,
+        kind: Kind,
+        topic: str,
+        message: str | None,
+        size: int,
+        *,
+        publisher: str | None = None,
+        client: str | None = None,
+        link: str | None = None,
+        hops: int | None = None,
+        latency_us: int | None = None,
+        reason: str | None = None,
+        receivers: tuple[str, ...] = (),
+        epoch: str | None = None,
+    ) -> None:
+        core = self._core
+        core.records += 1
+        core.out.append(
+            Record(
+                core.id,
+                core.boot,
+                core.records,
+                core.at_us,
+                kind,
+                topic,
+                message,
+                size,
+                None,
+                None,
+                None,
+                publisher,
+                client,
+                None,
+                link,
+                hops,
+                latency_us,
+                reason,
+                receivers,
+                epoch,
+            )
+        )
+
+
+def _stream(publication: Publication) -> Stream:
+    return publication.origin, publication.incarnation, publication.stream
+
+
+def _size(payload: bytes, topic: str) -> int:
+    return len(payload) + len(topic) + MESSAGE_OVERHEAD_BYTES
+
+
+def _ranges(slots: list[int]) -> tuple[int, ...]:
+    """Slots as first, last, first, last, …
+
+    >>> _ranges([4, 1, 2, 3, 7])
+    (1, 4, 7, 7)
+    """
+    found: list[int] = []
+    for slot in sorted(slots):
+        if found and found[-1] == slot - 1:
+            found[-1] = slot
+        else:
+            found += (slot, slot)
+    return tuple(found)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def _held_key(publication: Publication) -> str:
+    return f"held/{quote(publication.stream, safe='')}/{publication.number:020}"
+
+
+def _kept_key(publication: Publication) -> str:
+    origin, stream = quote(publication.origin, safe=""), quote(publication.stream, safe="")
+    return f"kept/{origin}/{publication.incarnation}/{stream}/{publication.number:020}"
+
+
+def _mark_key(stream: Stream) -> str:
+    return f"mark/{quote(stream[0], safe='')}/{stream[1]}/{quote(stream[2], safe='')}"
+
+
+def _mark_write(stream: Stream, number: int) -> Write:
+    return Write(_mark_key(stream), _encode((*stream, number)))

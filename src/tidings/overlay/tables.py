@@ -1,0 +1,177 @@
+"""From a publication to those who want it: topic filters in a trie, content filters at its nodes.
+
+One table holds what local sessions ask for, and each tree has one of what its links ask for. Equal
+subscriptions are held once with all who ask. What is remembered per topic is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+from tidings.language.filters import Filter
+from tidings.language.subscriptions import Subscription
+from tidings.matching import Index
+
+Fields = Mapping[str, object]
+
+INDEX_FROM = 96
+"""Content filters on one topic filter from which an index pays; below, each is asked in turn. An empty index
+takes 320 kB and 9 us to ask, a filter 1 to 2 us."""
+
+T = TypeVar("T")
+
+
+class Entry(Generic[T]):
+    """A subscription and all who ask for it."""
+
+    __slots__ = ("filter", "number", "subscription", "targets")
+
+    def __init__(self, subscription: Subscription, number: int) -> None:
+        self.subscription = subscription
+        self.filter: Filter | None = subscription.filter
+        self.number = number
+        self.targets: dict[T, None] = {}
+
+
+class Node(Generic[T]):
+    """One level of topic filters."""
+
+    __slots__ = ("below", "entries", "filtered", "index", "plain")
+
+    def __init__(self) -> None:
+        self.below: dict[str, Node[T]] = {}
+        self.entries: dict[Subscription, Entry[T]] = {}
+        self.plain: dict[int, Entry[T]] = {}
+        self.filtered: dict[int, Entry[T]] = {}
+        self.index: Index | None = None
+
+
+class Table(Generic[T]):
+    """Who wants what is published."""
+
+    def __init__(self, cache: int) -> None:
+        self._root: Node[T] = Node()
+        self._cache_max = cache
+        self._nodes: dict[str, tuple[Node[T], ...]] = {}
+        self._count = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        """Different subscriptions."""
+        return self._size
+
+    @property
+    def topics_remembered(self) -> int:
+        return len(self._nodes)
+
+    def add(self, subscription: Subscription, target: T) -> None:
+        node = self._root
+        for level in subscription.topic_filter.split("/"):
+            below = node.below.get(level)
+            if below is None:
+                below = node.below[level] = Node()
+                self._nodes.clear()
+            node = below
+        entry = node.entries.get(subscription)
+        if entry is None:
+            entry = Entry(subscription, self._count)
+            self._count += 1
+            self._size += 1
+            if not node.entries:
+                self._nodes.clear()
+            node.entries[subscription] = entry
+            if entry.filter is None:
+                node.plain[entry.number] = entry
+            else:
+                node.filtered[entry.number] = entry
+                if node.index is not None:
+                    node.index.add(entry.number, entry.filter, subscription.unknown)
+                elif len(node.filtered) >= INDEX_FROM:
+                    node.index = Index()
+                    for other in node.filtered.values():
+                        assert other.filter is not None, "filtered entries have filters"
+                        node.index.add(other.number, other.filter, other.subscription.unknown)
+        entry.targets[target] = None
+
+    def remove(self, subscription: Subscription, target: T) -> None:
+        path = [self._root]
+        levels = subscription.topic_filter.split("/")
+        for level in levels:
+            path.append(path[-1].below[level])
+        node = path[-1]
+        entry = node.entries[subscription]
+        del entry.targets[target]
+        if entry.targets:
+            return
+        del node.entries[subscription]
+        self._size -= 1
+        if entry.filter is None:
+            del node.plain[entry.number]
+        else:
+            del node.filtered[entry.number]
+            if node.index is not None:
+                node.index.remove(entry.number)
+        if not node.entries:
+            self._nodes.clear()
+            for above, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
+                below = above.below[level]
+                if below.entries or below.below:
+                    break
+                del above.below[level]
+
+    def match(self, topic: str, fields: Callable[[], Fields]) -> dict[T, int]:
+        """Who wants it, with the highest quality of service asked for; `fields` is called if needed."""
+        nodes = self._nodes.get(topic)
+        if nodes is None:
+            nodes = self._find(topic)
+        found: dict[T, int] = {}
+        for node in nodes:
+            for entry in node.plain.values():
+                _take(found, entry)
+            if node.filtered:
+                content = fields()
+                if node.index is not None:
+                    for number in node.index.match(content):
+                        _take(found, node.filtered[int(number)])
+                else:
+                    for entry in node.filtered.values():
+                        assert entry.filter is not None, "filtered entries have filters"
+                        if entry.filter.matches(content, entry.subscription.unknown):
+                            _take(found, entry)
+        return found
+
+    def _find(self, topic: str) -> tuple[Node[T], ...]:
+        """The nodes whose topic filters match, remembered."""
+        levels = topic.split("/")
+        found: list[Node[T]] = []
+        wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
+        nodes = [self._root]
+        for level in levels:
+            following: list[Node[T]] = []
+            for node in nodes:
+                below = node.below
+                if wild and "#" in below:
+                    found.append(below["#"])
+                if level in below and level not in ("+", "#"):
+                    following.append(below[level])
+                if wild and "+" in below:
+                    following.append(below["+"])
+            nodes = following
+            wild = True
+        for node in nodes:
+            found.append(node)
+            if "#" in node.below:
+                found.append(node.below["#"])
+        answer = tuple(node for node in found if node.entries)
+        if len(self._nodes) >= self._cache_max:
+            del self._nodes[next(iter(self._nodes))]
+        self._nodes[topic] = answer
+        return answer
+
+
+def _take(found: dict[T, int], entry: Entry[T]) -> None:
+    qos = entry.subscription.qos
+    for target in entry.targets:
+        if found.get(target, -1) < qos:
+            found[target] = qos

@@ -1,0 +1,80 @@
+"""The times at which a broker wants to be woken, each with a name and what it is about."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from enum import Enum, auto
+
+
+class Timer(Enum):
+    """What may fall due."""
+
+    TICK = auto()
+    """Look after all links: heartbeats, silence, requests to be repeated."""
+
+    REDIAL = auto()
+    """Dial an address again."""
+
+    GREETING = auto()
+    """A connection has not been greeted in time."""
+
+    RESUME = auto()
+    """A lost connection has not come back in time: the link is down."""
+
+    ROOT = auto()
+    """A root has been out of reach for long enough: its topics move to another tree."""
+
+    REGROW = auto()
+    """A root starts a new epoch of its tree."""
+
+    SETTLE = auto()
+    """A subscription has not been confirmed in time: it is granted as settling."""
+
+    ABSENT = auto()
+    """Nothing more is held for a broker that is out of reach."""
+
+    DRAIN = auto()
+    """A stopping broker waits no longer."""
+
+
+Key = tuple[Timer, object]
+
+
+class Timers:
+    """A heap of deadlines; one per timer and thing it is about."""
+
+    def __init__(self) -> None:
+        self._due: dict[Key, float] = {}
+        self._heap: list[tuple[float, int, Key]] = []
+        self._count = 0
+
+    def set(self, timer: Timer, about: object, at: float) -> None:
+        """Ask for a wake-up, in the place of the one asked for before."""
+        key = (timer, about)
+        self._due[key] = at
+        self._count += 1
+        heapq.heappush(self._heap, (at, self._count, key))
+
+    def is_set(self, timer: Timer, about: object) -> bool:
+        return (timer, about) in self._due
+
+    def cancel(self, timer: Timer, about: object) -> None:
+        self._due.pop((timer, about), None)
+
+    def next(self) -> float | None:
+        """The earliest deadline."""
+        heap = self._heap
+        while heap:
+            at, _, key = heap[0]
+            if self._due.get(key) == at:
+                return at
+            heapq.heappop(heap)
+        return None
+
+    def fired(self, now: float) -> Iterator[Key]:
+        """What is due by now, each once, earliest first."""
+        while (at := self.next()) is not None and at <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._due[key]
+            yield key

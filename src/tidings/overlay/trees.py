@@ -1,0 +1,543 @@
+"""Routing trees: the shortest-path tree of each root, grown and repaired by neighbour messages only.
+
+Two layers. *Distances* say how far each neighbour is from a root. They are a distance vector with series
+numbers from the root and the feasibility condition of DUAL and Babel (RFC 8966, section 2.4): within a series
+a broker follows only neighbours that are nearer than it has ever been, so no loop can form, and whoever has
+lost its way asks the root for a new series instead of counting to infinity.
+
+*Epochs* are what publications travel. The root starts one; a broker is in it once its neighbour on the
+shortest way is, as that neighbour's child (`Join`), and offers it to all others (`Grow`). Over each link just
+one of the two goes in each direction, so every broker knows its children when all neighbours have answered.
+Then who is behind each link (`Roll`) and what they ask for (`Table`) travel from the leaves inwards and out
+again; a broker with all of them is *ready*. Within an epoch the tree never changes, and that is what lets a
+broker say "everyone behind me has it". When a link of it is lost, or a shorter way is known, the root is
+asked for the next (`Regrow`); the old one serves until the new one is ready.
+
+Ties go to the smaller id. Ids compare as Python strings, which is the order of their UTF-8 bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable
+from functools import lru_cache
+
+from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay.core import Core
+from tidings.overlay.links import Link, Links
+from tidings.overlay.messages import Distance, Epoch, Grow, Join, Regrow, Seek
+from tidings.overlay.summaries import Summary
+from tidings.overlay.tables import Table
+from tidings.overlay.timers import Timer
+
+NO_EPOCH: Epoch = (0, 0)
+"""Older than any."""
+
+ASK_AGAIN_S = 1.0
+"""A request towards a root is repeated after so long: the way it took may have broken."""
+
+CALM_AFTER_S = 5.0
+"""A root that was not asked for so long answers the next request quickly."""
+
+
+class Edge:
+    """A link of a tree in one epoch, seen from one end."""
+
+    def __init__(self, link: Link) -> None:
+        self.peer = link.peer
+        self.link = link
+        self.generation = link.generation
+        # What is behind it.
+        self.members: dict[str, int] | None = None
+        self.left: tuple[str, ...] = ()
+        self.advertisements: dict[Advertisement, None] = {}
+        self.subscriptions: dict[Subscription, None] | None = None
+        # What it has been told.
+        self.roll_sent = False
+        self.table_sent = False
+        self.summary: Summary[Subscription] | None = None
+        self.advertised: Summary[Advertisement] | None = None
+        # Which changes are known on the other side: counted, both ways.
+        self.changes_out = 0
+        self.installed = 0
+        self.changes_in = 0
+        self.unconfirmed: deque[tuple[int, dict[str, int]]] = deque()
+        # Publications.
+        self.last_out: dict[tuple[str, int, str], int] = {}
+        self.last_in: dict[tuple[str, int, str], int] = {}
+
+    @property
+    def alive(self) -> bool:
+        return self.link.generation == self.generation
+
+
+class Grown:
+    """A tree in one epoch, as one broker knows it."""
+
+    def __init__(self, epoch: Epoch, share: tuple[str, ...], parent: str | None, cache: int) -> None:
+        self.epoch = epoch
+        self.share = share
+        self.parent = parent
+        self.awaited: dict[str, int] = {}
+        """Neighbours that have not answered yet, and the generation of their link."""
+        self.edges: dict[str, Edge] = {}
+        self.ready = False
+        self.routes: Table[str] = Table(cache)
+        """What is asked for behind each link."""
+        self.members: dict[str, int] = {}
+        self.seen: dict[tuple[str, int, str], int] = {}
+        """The highest number forwarded, by origin, incarnation and stream."""
+
+    @property
+    def children(self) -> list[str]:
+        return sorted(peer for peer in self.edges if peer != self.parent)
+
+
+class Tree:
+    """One root, as one broker knows it."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        # Distances.
+        self.series: Epoch = NO_EPOCH
+        self.hops = -1
+        self.via: str | None = None
+        self.best: tuple[Epoch, int] | None = None
+        """The feasible distance: the nearest that this broker has said it was in the latest series."""
+        self.heard: dict[str, tuple[Epoch, int]] = {}
+        self.said: tuple[Epoch, int] | None = None
+        self.sought: dict[str, tuple[Epoch, float]] = {}
+        # Epochs.
+        self.current: Grown | None = None
+        self.growing: Grown | None = None
+        self.offers: dict[str, tuple[Epoch, tuple[str, ...]]] = {}
+        self.asked: tuple[Epoch, str, float] | None = None
+        self.count = 0
+        """Of epochs, at the root itself."""
+        self.wait_s = 0.0
+        self.grown_at = -CALM_AFTER_S
+        self.beyond: Epoch = NO_EPOCH
+        """The newest epoch that others remember, at the root itself."""
+
+    @property
+    def newest(self) -> Grown | None:
+        """The epoch that was joined last, ready or not."""
+        return self.growing or self.current
+
+    @property
+    def newest_epoch(self) -> Epoch:
+        grown = self.growing or self.current
+        return grown.epoch if grown is not None else NO_EPOCH
+
+
+class Trees:
+    """All trees of a broker."""
+
+    def __init__(
+        self,
+        core: Core,
+        links: Links,
+        declared: frozenset[str],
+        on_joined: Callable[[Tree, Grown], None],
+        on_dropped: Callable[[Tree], None],
+        on_share: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._links = links
+        self._declared = declared
+        self._on_joined = on_joined
+        self._on_dropped = on_dropped
+        self._on_share = on_share
+        self.trees: dict[str, Tree] = {}
+        self.share: tuple[str, ...] = ()
+        """The smallest reachable ids, whose trees undeclared topics use."""
+
+    def start(self) -> None:
+        self._choose_share()
+        if self._core.id in self._declared:
+            self._be_root()
+
+    # Distances.
+
+    def on_link_up(self, link: Link) -> None:
+        """A new link: say how far this broker is from each root it knows."""
+        for root in sorted(self.trees):
+            tree = self.trees[root]
+            if tree.said is not None and tree.said[1] >= 0:
+                self._links.send(link, Distance(root, *tree.said))
+        self._look_after_all()
+
+    def on_link_down(self, link: Link) -> None:
+        for root in sorted(self.trees):
+            tree = self.trees[root]
+            tree.offers.pop(link.peer, None)
+            tree.sought.pop(link.peer, None)
+            if tree.heard.pop(link.peer, None) is not None:
+                self._choose(tree)
+        self._choose_share()
+        self._look_after_all()
+
+    def on_distance(self, link: Link, message: Distance) -> None:
+        core = self._core
+        root = message.root
+        tree = self.trees.get(root)
+        if root == core.id:
+            if tree is not None and message.series > tree.series:
+                # Somebody remembers a series from before this broker lost its memory: go beyond it.
+                self._new_series(tree, message.series)
+            return
+        if tree is None:
+            if message.hops < 0:
+                return
+            tree = self.trees[root] = Tree(root)
+        if message.hops < 0:
+            tree.heard.pop(link.peer, None)
+        else:
+            tree.heard[link.peer] = (message.series, message.hops)
+        self._choose(tree)
+        self._choose_share()
+        self._look_after(tree)
+
+    def _choose(self, tree: Tree) -> None:
+        """Find the neighbour on the shortest way."""
+        if tree.root == self._core.id:
+            return
+        best = tree.best
+        found: tuple[Epoch, int, str] | None = None
+        for peer, (series, hops) in tree.heard.items():
+            if best is not None and not (series > best[0] or (series == best[0] and hops < best[1])):
+                continue
+            if (
+                found is None
+                or series > found[0]
+                or (series == found[0] and (hops < found[1] or (hops == found[1] and peer < found[2])))
+            ):
+                found = (series, hops, peer)
+        if found is None:
+            tree.hops, tree.via = -1, None
+        else:
+            tree.series, tree.hops, tree.via = found[0], found[1] + 1, found[2]
+        self._tell_distance(tree)
+        if found is None:
+            self._seek(tree)
+            if not self._would_need(tree.root):
+                self._drop_epochs(tree)
+            elif not self._core.timers.is_set(Timer.ROOT, tree.root):
+                # Its neighbours may be asking for it; its topics move only after a while.
+                due = self._core.now + self._core.settings.resume_within_s
+                self._core.timers.set(Timer.ROOT, tree.root, due)
+        elif tree.via is not None:
+            offer = tree.offers.get(tree.via)
+            if offer is not None and offer[0] > tree.newest_epoch:
+                self._join(tree, offer[0], offer[1], tree.via)
+
+    def _tell_distance(self, tree: Tree) -> None:
+        """Tell all neighbours, if it is a root that anybody needs and the distance is new."""
+        needed = tree.root in self.share or tree.root in self._declared
+        say = (tree.series, tree.hops if needed else -1)
+        if say == tree.said or (tree.said is None and say[1] < 0):
+            return
+        tree.said = say
+        if say[1] >= 0 and (
+            tree.best is None or say[0] > tree.best[0] or (say[0] == tree.best[0] and say[1] < tree.best[1])
+        ):
+            tree.best = say
+        for link in self._links.up():
+            self._links.send(link, Distance(tree.root, *say))
+
+    def _seek(self, tree: Tree) -> None:
+        """Ask for a new series, if there are neighbours that know a way which this one must not follow."""
+        if tree.best is None or not self._would_need(tree.root):
+            return
+        for peer in sorted(tree.heard):
+            link = self._links.get(peer)
+            before = tree.sought.get(peer)
+            again = before is None or before[0] < tree.best[0] or self._core.now - before[1] >= ASK_AGAIN_S
+            if link is not None and again:
+                tree.sought[peer] = (tree.best[0], self._core.now)
+                self._links.send(link, Seek(tree.root, tree.best[0]))
+
+    def on_seek(self, link: Link, message: Seek) -> None:
+        tree = self.trees.get(message.root)
+        if tree is None:
+            return
+        if tree.root == self._core.id:
+            if message.series >= tree.series:
+                self._new_series(tree, message.series)
+            return
+        if tree.said is not None and tree.said[1] >= 0 and tree.series > message.series:
+            self._links.send(link, Distance(tree.root, *tree.said))
+            return
+        via = self._links.get(tree.via) if tree.via is not None else None
+        if via is not None and via is not link:
+            before = tree.sought.get(via.peer)
+            if before is None or before[0] < message.series or self._core.now - before[1] >= ASK_AGAIN_S / 2:
+                tree.sought[via.peer] = (message.series, self._core.now)
+                self._links.send(via, message)
+
+    def _new_series(self, tree: Tree, beyond: Epoch) -> None:
+        core = self._core
+        boot, count = max(beyond, tree.series)
+        # A series of a later boot than this one's can only be left behind by counting on in it.
+        tree.series = (boot, count + 1) if boot > core.boot else max((core.boot, 1), (boot, count + 1))
+        self._tell_distance(tree)
+
+    # Which roots.
+
+    def _choose_share(self) -> None:
+        """The smallest ids within reach, this broker's own included."""
+        core = self._core
+        reach = {root for root, tree in self.trees.items() if tree.hops >= 0} | {core.id}
+        reach |= {root for root in self.share if core.timers.is_set(Timer.ROOT, root)}
+        share = tuple(sorted(reach)[: core.settings.trees])
+        if share == self.share:
+            return
+        before, self.share = self.share, share
+        if core.id in share:
+            self._be_root()
+        elif core.id in before and core.id not in self._declared:
+            self._drop(self.trees[core.id])
+        for root in sorted({*before, *share}):
+            tree = self.trees.get(root)
+            if tree is None or root == core.id:
+                continue
+            self._tell_distance(tree)
+            if root not in share and root not in self._declared:
+                self._drop_epochs(tree)
+        own = self.trees.get(core.id)
+        if own is not None:
+            self._want_growth(own)
+        self._on_share()
+
+    def on_root_late(self, root: str) -> None:
+        tree = self.trees.get(root)
+        if tree is None or tree.hops >= 0:
+            return
+        self._choose_share()
+        self._drop_epochs(tree)
+        self._look_after_all()
+
+    def _would_need(self, root: str) -> bool:
+        if root in self._declared or root in self.share:
+            return True
+        return len(self.share) < self._core.settings.trees or root < self.share[-1]
+
+    def _be_root(self) -> None:
+        core = self._core
+        tree = self.trees.get(core.id)
+        if tree is None:
+            tree = self.trees[core.id] = Tree(core.id)
+        if tree.hops < 0:
+            tree.hops = 0
+            self._new_series(tree, tree.series)
+            self._want_growth(tree)
+
+    def _drop(self, tree: Tree) -> None:
+        """This broker is a root no more."""
+        tree.hops = -1
+        self._tell_distance(tree)
+        self._core.timers.cancel(Timer.REGROW, tree.root)
+        self._drop_epochs(tree)
+
+    def _drop_epochs(self, tree: Tree) -> None:
+        had = tree.current is not None
+        tree.current = tree.growing = None
+        tree.asked = None
+        if had:
+            self._on_dropped(tree)
+
+    # Epochs.
+
+    def _look_after_all(self) -> None:
+        for root in sorted(self.trees):
+            self._look_after(self.trees[root])
+
+    def _look_after(self, tree: Tree) -> None:
+        """Ask for a new epoch, if the newest is not what it should be."""
+        core = self._core
+        if tree.hops < 0 or not (tree.root in self.share or tree.root in self._declared):
+            return
+        grown = tree.newest
+        if grown is not None and self._sound(tree, grown):
+            return
+        if tree.root == core.id:
+            self._want_growth(tree)
+            return
+        via = self._links.get(tree.via) if tree.via is not None else None
+        if via is None:
+            return
+        epoch = tree.newest_epoch
+        if (
+            tree.asked is None
+            or tree.asked[:2] != (epoch, via.peer)
+            or core.now - tree.asked[2] >= ASK_AGAIN_S
+        ):
+            tree.asked = (epoch, via.peer, core.now)
+            self._links.send(via, Regrow(tree.root, epoch))
+
+    def _sound(self, tree: Tree, grown: Grown) -> bool:
+        if grown.parent != tree.via:
+            return False
+        if any(not edge.alive for edge in grown.edges.values()):
+            return False
+        links = self._links.links
+        return all(links[peer].generation == generation for peer, generation in grown.awaited.items())
+
+    def ask_regrow(self, tree: Tree) -> None:
+        """The current epoch cannot be trusted."""
+        if tree.root == self._core.id:
+            self._want_growth(tree)
+            return
+        via = self._links.get(tree.via) if tree.via is not None else None
+        if via is not None:
+            self._links.send(via, Regrow(tree.root, tree.newest_epoch))
+
+    def on_regrow(self, link: Link, message: Regrow) -> None:
+        core = self._core
+        tree = self.trees.get(message.root)
+        if tree is None or tree.hops < 0:
+            return
+        grown = tree.newest
+        epoch = message.epoch
+        if grown is not None and epoch < grown.epoch:
+            edge = grown.edges.get(link.peer)
+            if link.peer in grown.awaited or (edge is not None and edge.alive):
+                return  # the newer epoch is on its way to who asks
+            if link.peer == grown.parent:
+                return
+            epoch = grown.epoch  # who asks is not in it
+        if tree.root == core.id:
+            if epoch >= tree.newest_epoch:
+                tree.beyond = max(tree.beyond, epoch)
+                self._want_growth(tree)
+            return
+        via = self._links.get(tree.via) if tree.via is not None else None
+        if via is None or via is link:
+            return
+        if (
+            tree.asked is None
+            or tree.asked[:2] != (epoch, via.peer)
+            or core.now - tree.asked[2] >= ASK_AGAIN_S / 2
+        ):
+            tree.asked = (epoch, via.peer, core.now)
+            self._links.send(via, Regrow(tree.root, epoch))
+
+    def _want_growth(self, tree: Tree) -> None:
+        """The root starts a new epoch soon: requests come in groups."""
+        core = self._core
+        if core.timers.is_set(Timer.REGROW, tree.root):
+            return
+        settings = core.settings
+        if tree.count == 0:
+            tree.wait_s = 0.0
+        elif core.now - tree.grown_at > CALM_AFTER_S:
+            tree.wait_s = settings.regrow_min_s
+        else:
+            tree.wait_s = min(max(tree.wait_s * 2, settings.regrow_min_s), settings.regrow_max_s)
+        core.timers.set(Timer.REGROW, tree.root, core.now + tree.wait_s)
+
+    def on_regrow_due(self, root: str) -> None:
+        core = self._core
+        tree = self.trees.get(root)
+        if tree is None or tree.hops < 0:
+            return
+        tree.count += 1
+        tree.grown_at = core.now
+        share = self.share if core.id in self.share else ()
+        epoch = max((core.boot, tree.count), (tree.beyond[0], tree.beyond[1] + 1))
+        tree.count = max(tree.count, epoch[1])
+        self._join(tree, epoch, share, None)
+
+    def _join(self, tree: Tree, epoch: Epoch, share: tuple[str, ...], parent: str | None) -> None:
+        """Be in a new epoch, and offer it to all other neighbours."""
+        grown = Grown(epoch, share, parent, self._core.settings.topic_cache)
+        tree.growing = grown
+        tree.asked = None
+        for link in self._links.up():
+            if link.peer == parent:
+                self._links.send(link, Join(tree.root, epoch))
+                grown.edges[link.peer] = Edge(link)
+                continue
+            self._links.send(link, Grow(tree.root, epoch, share))
+            offer = tree.offers.get(link.peer)
+            if offer is None or offer[0] != epoch:
+                grown.awaited[link.peer] = link.generation
+        if not grown.awaited:
+            self._on_joined(tree, grown)
+
+    def on_grow(self, link: Link, message: Grow) -> None:
+        tree = self.trees.get(message.root)
+        if tree is None or tree.root == self._core.id:
+            return
+        tree.offers[link.peer] = (message.epoch, message.share)
+        if message.epoch > tree.newest_epoch:
+            if link.peer == tree.via:
+                self._join(tree, message.epoch, message.share, link.peer)
+            return
+        self._answered(tree, link, message.epoch, child=False)
+
+    def on_join(self, link: Link, message: Join) -> None:
+        tree = self.trees.get(message.root)
+        if tree is not None:
+            self._answered(tree, link, message.epoch, child=True)
+
+    def _answered(self, tree: Tree, link: Link, epoch: Epoch, *, child: bool) -> None:
+        grown = tree.growing
+        if grown is None or grown.epoch != epoch or link.peer not in grown.awaited:
+            return
+        if grown.awaited.pop(link.peer) != link.generation:
+            return
+        if child:
+            grown.edges[link.peer] = Edge(link)
+        if not grown.awaited:
+            self._on_joined(tree, grown)
+
+    def tick(self) -> None:
+        """Ask again for what has not come."""
+        for root in sorted(self.trees):
+            tree = self.trees[root]
+            if tree.hops < 0 and root != self._core.id:
+                self._seek(tree)
+        self._look_after_all()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Roots that nobody speaks of any more need no memory, except of how near one has been to them."""
+        gone = [
+            root
+            for root, tree in self.trees.items()
+            if root != self._core.id
+            and not tree.heard
+            and tree.current is None
+            and tree.growing is None
+            and root not in self.share
+        ]
+        for root in gone[: max(0, len(gone) - ROOTS_REMEMBERED_MAX)]:
+            del self.trees[root]
+
+    # Which tree a topic uses.
+
+    def serving(self, root: str) -> Tree | None:
+        """The tree of a root, if publications can travel it."""
+        tree = self.trees.get(root)
+        return tree if tree is not None and tree.current is not None else None
+
+
+ROOTS_REMEMBERED_MAX = 1024
+"""Roots out of reach whose feasible distance is remembered."""
+
+
+@lru_cache(maxsize=4096)
+def pick(first_level: str, roots: tuple[str, ...]) -> str:
+    """The root whose tree the topics with this first level use: rendezvous hashing.
+
+    >>> pick("traffic", ("a",))
+    'a'
+    """
+    if len(roots) == 1:
+        return roots[0]
+    return max(
+        roots,
+        key=lambda root: hashlib.blake2b(f"{root}\0{first_level}".encode(), digest_size=16).digest(),
+    )
