@@ -8,13 +8,16 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidings.errors import SetupError
+from tidings.language.subscriptions import Subscription
 from tidings.live import http
 from tidings.live.counters import Counters
 from tidings.live.http import Pages
@@ -28,8 +31,23 @@ from tidings.live.requests import (
     read_head,
     write_answer,
 )
+from tidings.overlay.status import LinkStatus, Status, TreeStatus
 
 FAR = "192.0.2.7"
+
+TREE = TreeStatus(
+    root="b1",
+    epoch=(1, 1),
+    growing=False,
+    hops=0,
+    parent=None,
+    children=("b2",),
+    members=("b1", "b2"),
+    share=("b1",),
+    behind={"b2": (Subscription("a"), Subscription("b"))},
+    told={"b2": ()},
+    advertised={},
+)
 
 
 class StubNode:
@@ -39,14 +57,38 @@ class StubNode:
         self.id = "b1"
         self.ready = True
         self.stopping = False
+        self.reason = ""
         self.counters = Counters()
         self.asked: list[tuple[str, object]] = []
 
     def gauges(self) -> Mapping[str, float]:
         return dict.fromkeys(GAUGES, 2.0)
 
-    def status(self) -> dict[str, object]:
-        return {"id": self.id, "links": []}
+    def status(self) -> dict[str, Any]:
+        told = msgspec.to_builtins(
+            Status(
+                broker=self.id,
+                boot=1,
+                incarnation=1,
+                network="tidings",
+                links=(LinkStatus("b2", "up", 1, 2, 0, 0.5), LinkStatus("b3", "down", 1, 2, 0, 0.0)),
+                trees=(TREE,),
+                share=("b1",),
+                sessions=1,
+                subscriptions=4,
+                held=5,
+                backlog_bytes=6,
+                absent=("b3",),
+                absent_bytes=7,
+                dropped=8,
+                paused=False,
+                topics_remembered=9,
+                ready=not self.reason,
+                reason=self.reason,
+            )
+        )
+        assert isinstance(told, dict)
+        return told
 
     def add_neighbour(self, address: str) -> None:
         self.asked.append(("add", address))
@@ -71,7 +113,7 @@ def pages(node: StubNode) -> Pages:
 
 def ask(
     pages: Pages, path: str, body: bytes = b"", *, method: str = "", peer: str = "127.0.0.1", **headers: str
-) -> tuple[int, dict[str, object]]:
+) -> tuple[int, dict[str, Any]]:
     """The status and the value of an answer, without a socket."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     request = Request(method or ("POST" if body else "GET"), path, named, len(body))
@@ -108,13 +150,37 @@ def test_ready_gives_its_reason_when_it_is_not(pages: Pages, node: StubNode) -> 
     node.ready = False
     status, told = ask(pages, "/ready")
     assert (status, told["ready"]) == (503, False)
-    assert told["reason"] == "it is starting, or has no link yet"
+    assert told["reason"] == "it is starting"
     node.stopping = True
     assert ask(pages, "/ready") == (503, {"broker": "b1", "ready": False, "reason": "it is stopping"})
 
 
 def test_status_is_what_the_node_says_and_what_is_around_it(pages: Pages) -> None:
-    assert ask(pages, "/status") == (200, {"id": "b1", "links": [], "unready": "", "http": "here"})
+    status, told = ask(pages, "/status")
+    assert status == 200
+    assert (told["broker"], told["unready"], told["http"]) == ("b1", "", "here")
+
+
+def test_status_has_numbers_in_the_place_of_tables(pages: Pages) -> None:
+    (tree,) = ask(pages, "/status")[1]["trees"]
+    assert (tree["behind"], tree["told"], tree["advertised"]) == ({"b2": 2}, {"b2": 0}, {})
+
+
+def test_status_waits_for_the_start(pages: Pages, node: StubNode) -> None:
+    node.ready = False
+    assert ask(pages, "/status") == (503, {"error": "it is starting"})
+
+
+def test_a_broker_is_ready_once_its_trees_are_settled(pages: Pages, node: StubNode) -> None:
+    node.reason = "the tree of 'b1' is growing"
+    assert ask(pages, "/ready") == (503, {"broker": "b1", "ready": False, "reason": node.reason})
+
+
+def test_a_broker_with_neighbours_is_ready_once_it_has_reached_one(node: StubNode) -> None:
+    pages = Pages(node, ("127.0.0.1", 0), expects_links=True)
+    assert ask(pages, "/ready")[1]["reason"] == "no neighbour has been reached yet"
+    node.counters.links_up = 1
+    assert ask(pages, "/ready")[0] == 200
 
 
 def test_neighbours_are_added_and_removed(pages: Pages, node: StubNode) -> None:
@@ -145,7 +211,7 @@ def test_a_body_that_cannot_be_read_is_refused(
 
 
 def test_leaving_is_for_good_and_asked_once(pages: Pages, node: StubNode) -> None:
-    async def twice() -> list[tuple[int, dict[str, object]]]:
+    async def twice() -> list[tuple[int, dict[str, Any]]]:
         told = [ask(pages, "/leave", b" "), ask(pages, "/leave", b" ")]
         assert pages._leaving is not None
         await pages._leaving
@@ -219,6 +285,11 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_publications_offered_total", ()] == 4
     assert samples["tidings_link_messages_total", (("direction", "in"), ("kind", "HTTPStatus"))] == 5
     assert samples["tidings_connections", ()] == 2
+    assert samples["tidings_links_up_now", ()] == 1
+    assert samples["tidings_links_known", ()] == 2
+    assert samples["tidings_publications_held", ()] == 5
+    assert samples["tidings_absent_dropped_total", ()] == 8
+    assert samples["tidings_settled", ()] == 1
     assert any(name == "tidings_broker_info" and ("broker", "b1") in labels for name, labels in samples)
     assert ("process_resident_memory_bytes", ()) in samples
 

@@ -36,6 +36,9 @@ CONNECTIONS_MAX = 64
 ADDRESSES_MAX = 64
 """In one request."""
 
+TABLES = ("behind", "told", "advertised")
+"""What a tree's status has of tables, by link."""
+
 
 class Watched(Metered, Protocol):
     """What is shown here of a node, and what may be asked of it."""
@@ -65,9 +68,11 @@ class Pages:
         address: Address,
         *,
         token: str = "",
+        expects_links: bool = False,
         extra: Callable[[], dict[str, object]] = dict,
     ) -> None:
-        """`extra` is what /status shows beside what the node says."""
+        """`expects_links` is whether it is to have neighbours; `extra` is shown by /status too."""
+        self._expects_links = expects_links
         self._node = node
         self._wanted = address
         self._token = token
@@ -162,7 +167,7 @@ class Pages:
         return Answer(HTTPStatus.OK, text.encode(), "text/plain; charset=utf-8")
 
     def _ready(self) -> Answer:
-        reason = unready(self._node)
+        reason = unready(self._node, self._expects_links)
         status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
         return _told(status, {"broker": self._node.id, "ready": not reason, "reason": reason})
 
@@ -172,7 +177,10 @@ class Pages:
     def _status(self) -> Answer:
         if not (self._node.ready or self._node.stopping):
             raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "it is starting")
-        return _told(HTTPStatus.OK, {**self._node.status(), "unready": unready(self._node), **self._extra()})
+        told = brief(self._node.status())
+        return _told(
+            HTTPStatus.OK, {**told, "unready": unready(self._node, self._expects_links), **self._extra()}
+        )
 
     def _neighbours(self, body: bytes) -> Answer:
         try:
@@ -221,10 +229,28 @@ def _told(status: HTTPStatus, value: object) -> Answer:
     return Answer(status, msgspec.json.encode(value) + b"\n")
 
 
-def unready(node: Watched) -> str:
-    """Why a node should get no traffic yet; empty if it may."""
+def unready(node: Watched, expects_links: bool) -> str:
+    """Why a node should get no traffic yet; empty if it may.
+
+    One that is to have neighbours is not ready before it has reached the first. Later it stays so without
+    them: each side of a parted network serves its own.
+    """
     if node.stopping:
         return "it is stopping"
     if not node.ready:
-        return "it is starting, or has no link yet"
-    return ""
+        return "it is starting"
+    if expects_links and node.counters.links_up == 0:
+        return "no neighbour has been reached yet"
+    return str(node.status()["reason"])
+
+
+def brief(status: dict[str, Any]) -> dict[str, Any]:
+    """A status with numbers in the place of tables, which may have a million rows."""
+    trees = [
+        {
+            **tree,
+            **{name: {link: len(rows) for link, rows in tree[name].items()} for name in TABLES},
+        }
+        for tree in status["trees"]
+    ]
+    return {**status, "trees": trees}

@@ -7,7 +7,7 @@ The node counts in plain integers; here is the table of what each is called outs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings import __version__
@@ -24,7 +24,7 @@ class Metered(Protocol):
     @property
     def id(self) -> str: ...
     def gauges(self) -> Mapping[str, float]: ...
-    def status(self) -> dict[str, object]: ...
+    def status(self) -> dict[str, Any]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,11 +77,36 @@ COUNTS = (
 GAUGES = {
     "connections": "Open connections.",
     "sessions": "Sessions, connected or kept.",
+    "ungreeted": "Connections that have not said yet what they are.",
     "clients": "Connected clients.",
     "queue_bytes": "Waiting in memory for clients.",
     "store_pending": "Rows not yet on disk.",
 }
 """What goes up and down, by its name in the node; others are shown without a sentence."""
+
+
+STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
+    "links_up_now": (
+        "Links that are up.",
+        lambda status: sum(link["state"] == "up" for link in status["links"]),
+    ),
+    "links_known": ("Links, up or not.", lambda status: len(status["links"])),
+    "trees": ("Trees that this broker is in.", lambda status: len(status["trees"])),
+    "subscriptions": ("Subscriptions of sessions here.", lambda status: status["subscriptions"]),
+    "publications_held": (
+        "Publications of QoS 1 and 2 that entered here and that not everyone has.",
+        lambda status: status["held"],
+    ),
+    "backlog_bytes": ("Publications that wait for room on a link.", lambda status: status["backlog_bytes"]),
+    "absent_brokers": (
+        "Brokers out of reach, for which publications are held.",
+        lambda status: len(status["absent"]),
+    ),
+    "absent_bytes": ("Publications held for them.", lambda status: status["absent_bytes"]),
+    "paused": ("Whether publishers are paused.", lambda status: status["paused"]),
+    "settled": ("Whether every tree in use is settled here.", lambda status: status["ready"]),
+}
+"""What the broker says about itself, and how it is read from its status."""
 
 
 class Metrics:
@@ -112,6 +137,8 @@ class Metrics:
         """What a registry asks for."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
+        # Asked first: a node brings its counters up to date when it tells its status.
+        status = self._node.status()
         yield InfoMetricFamily(
             "tidings_broker", "Which broker this is.", {"broker": self._node.id, "version": __version__}
         )
@@ -122,5 +149,10 @@ class Metrics:
                 for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
                     family.add_metric([*labels, key] if key is not None else list(labels), number)
             yield family
+        yield CounterMetricFamily(
+            "tidings_absent_dropped", "Publications given up because too much was held.", status["dropped"]
+        )
         for name, number in self._node.gauges().items():
             yield GaugeMetricFamily(f"tidings_{name}", GAUGES.get(name, name), number)
+        for name, (meaning, read) in STATUS.items():
+            yield GaugeMetricFamily(f"tidings_{name}", meaning, float(read(status)))

@@ -33,7 +33,11 @@ class Service:
         self.pages: Pages | None = None
         if configuration["http"] is not None:
             self.pages = Pages(
-                self.node, configuration["http"], token=configuration.settings.token, extra=self._extra
+                self.node,
+                configuration["http"],
+                token=configuration.settings.token,
+                expects_links=bool(configuration["neighbours"]),
+                extra=self._extra,
             )
 
     def _record(self, broker: str, boot: int) -> Recorder:
