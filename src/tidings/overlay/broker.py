@@ -97,7 +97,9 @@ class Broker:
         declared = frozenset(topic.root for topic in topics if topic.root is not None)
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
-        routing = self._routing = Routing(core, links, trees, list(topics), self._on_ready)
+        routing = self._routing = Routing(
+            core, links, trees, list(topics), self._on_ready, lambda: not publications.absent
+        )
         publications = self._publications = Publications(core, links, trees, routing, list(topics))
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
@@ -107,8 +109,8 @@ class Broker:
             ConnectionMade: lambda e: links.on_connection(e.connection, e.address, e.nonce, e.certified),
             ConnectionLost: lambda e: links.on_connection_lost(e.connection, e.reason),
             DialFailed: lambda e: links.on_dial_failed(e.address, e.reason),
-            NeighbourAdded: lambda e: links.add_address(e.address),
-            NeighbourRemoved: lambda e: links.remove_address(e.address),
+            NeighbourAdded: self._on_neighbour_added,
+            NeighbourRemoved: self._on_neighbour_removed,
             StopAsked: self._on_stop_asked,
             SessionOpened: lambda e: routing.open_session(e.session, e.durable),
             SessionClosed: lambda e: routing.close_session(e.session),
@@ -194,6 +196,14 @@ class Broker:
         return out
 
     # Wiring.
+
+    def _on_neighbour_added(self, event: NeighbourAdded) -> None:
+        self._links.add_address(event.address)
+        self._publications.on_neighbour_added(event.address)
+
+    def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
+        self._links.remove_address(event.address)
+        self._publications.on_neighbour_removed(event.address)
 
     def _on_message(self, link: Link, message: Message) -> None:
         self._messages[type(message)](link, message)
@@ -287,7 +297,7 @@ class Broker:
             sum(len(session.subscriptions) for session in routing.sessions.values()),
             len(publications.held),
             publications.backlog_bytes,
-            tuple(publications.absent),
+            tuple(member for member in publications.absent if member.isprintable()),
             publications.absent_bytes,
             publications.dropped,
             publications.paused,

@@ -218,13 +218,6 @@ class Links:
         link = self.links.get(peer)
         return link if link is not None and link.state is not State.DOWN else None
 
-    def all_reached(self) -> bool:
-        """Whether there is a link to every neighbour that is dialled."""
-        return all(
-            dialler.peer is not None and self.get(dialler.peer) is not None
-            for dialler in self.diallers.values()
-        )
-
     def send(self, link: Link, message: Message) -> None:
         link.put(message)
         self._dirty[link.peer] = link

@@ -471,7 +471,7 @@ class Publications:
             passage.open += 1
             self._unsynced.append((self._core.ask_sync(), passage))
         if passage.open == 0:
-            self._answer(link, channel, message, stale=False)
+            self._answer(link, channel, message, stale=passage.stale)
         return True
 
     def _take_stale(self, link: Link, channel: Channel, message: Publish, reason: str) -> None:
@@ -782,6 +782,11 @@ class Publications:
         left = dict(self._routing.left)
         for edge in grown.edges.values():
             left |= dict.fromkeys(edge.left)
+        for address, dialler in self._links.diallers.items():
+            if unreached(address) in self.absent and dialler.peer in grown.members:
+                del self.absent[unreached(address)]
+                core.timers.cancel(Timer.ABSENT, unreached(address))
+                self._back(unreached(address))
         for member in left:
             if member in self._members and member not in grown.members:
                 del self._members[member]
@@ -800,9 +805,19 @@ class Publications:
         self._standing_in = {stream: None for stream in self.kept if stream[0] not in grown.members}
         self.rearrange()
         if core.settings.acks == "neighbour":
-            for held in self.held.values():
+            for held in list(self.held.values()):
                 self._ask_to_keep(held)
                 self._accept_if_safe(held)
+
+    def on_neighbour_added(self, address: str) -> None:
+        """Until a neighbour has been reached, nobody knows what those behind it want."""
+        dialler = self._links.diallers[address]
+        if dialler.peer is None and unreached(address) not in self.absent:
+            self._hold_for(unreached(address), [])
+
+    def on_neighbour_removed(self, address: str) -> None:
+        if unreached(address) in self.absent:
+            self._given_up(unreached(address))
 
     def _places(self, member: str) -> list[Place]:
         """Where a broker was when it was last in reach, in each tree."""
@@ -1057,6 +1072,11 @@ def _stream(publication: Publication) -> Stream:
 
 def _size(payload: bytes, topic: str) -> int:
     return len(payload) + len(topic) + MESSAGE_OVERHEAD_BYTES
+
+
+def unreached(address: str) -> str:
+    """How a neighbour is called among absent brokers before its id is known; no id has a control character."""
+    return f"\t{address}"
 
 
 def _ranges(slots: list[int]) -> tuple[int, ...]:

@@ -95,12 +95,14 @@ class Routing:
         trees: Trees,
         topics: list[Topic],
         on_ready: Callable[[Tree], None],
+        all_in_reach: Callable[[], bool],
     ) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._topics = topics
         self._on_ready = on_ready
+        self._all_in_reach = all_in_reach
         self.sessions: dict[str, Session] = {}
         self.local: Table[Named] = Table(core.settings.topic_cache)
         self._asked: dict[Subscription, int] = {}
@@ -613,7 +615,7 @@ class Routing:
 
     def _check_waiting(self, waiting: Waiting, root: str, grown: Grown) -> None:
         needs = waiting.trees.get(root)
-        if needs is not None and _known(grown, needs):
+        if needs is not None and _known(grown, needs) and (not waiting.grant or self._all_in_reach()):
             del waiting.trees[root]
             if not waiting.trees:
                 self._granted(waiting, "")
@@ -625,14 +627,11 @@ class Routing:
             tree = self._trees.trees.get(root)
             grown = tree.current if tree is not None and tree.growing is None else None
             waiting.trees[root] = _all_changes(grown) if grown is not None else {}
-            if grown is not None and _known(grown, waiting.trees[root]):
-                del waiting.trees[root]
+            # While a broker is out of reach, nobody can say that everyone knows.
+            if grown is not None:
+                self._check_waiting(waiting, root, grown)
         if not waiting.trees:
-            if self._links.all_reached():
-                self._granted(waiting, "")
-                return None
-            # A broker that has not found its neighbours yet must not say that everyone knows.
-            waiting.trees = {root: {} for root in self._roots_of(topic_filter)}
+            return None
         if grant:
             self._waiting[named] = waiting
             self._core.timers.set(Timer.SETTLE, named, self._core.now + self._core.settings.settle_s)
