@@ -43,7 +43,7 @@ class Flooder:
 
     def __init__(
         self,
-        id: str,
+        id: str,  # noqa: A002  it is the broker's parameter
         *,
         boot: int,
         incarnation: int,

@@ -14,6 +14,7 @@ import typer
 from tidings import __version__, installation
 from tidings.cli import filter as filter_command
 from tidings.cli import match as match_command
+from tidings.cli import simulate as simulate_command
 from tidings.cli import topic as topic_command
 from tidings.errors import TidingsError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("match", epilog=EPILOG)(match_command.match)
+app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
 filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
 filters.command("explain", epilog=EPILOG)(filter_command.explain)
 filters.command("covers", epilog=EPILOG)(filter_command.covers)

@@ -1,0 +1,336 @@
+"""`tidings simulate`: a network of brokers in virtual time, from one seed."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from time import process_time
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tidings.errors import InputError
+from tidings.language import durations
+from tidings.sim import faults, runs, topologies, workload
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from tidings.records.record import Record
+    from tidings.sim.measures import Distribution, LinkMeasure
+    from tidings.sim.runs import Outcome, Plan
+
+LINKS_SHOWN = 10
+"""Of the table of links: those with the most publications."""
+
+BREACHES_SHOWN = 5
+
+UNREPLAYED = ("json", "records", "trace")
+"""Options that change what is shown of a run and not the run."""
+
+
+def simulate(
+    context: typer.Context,
+    topology: Annotated[
+        str,
+        typer.Option(
+            "--topology",
+            metavar="NAME|FILE",
+            help="path, ring, star, tree, grid, random or power-law; or a TOML or GraphML file.",
+        ),
+    ] = "random",
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", metavar="N", help="How many brokers, where no file says it.")
+    ] = None,
+    workload_: Annotated[
+        str,
+        typer.Option(
+            "--workload", metavar="NAME|FILE", help="uniform, popular or wildcards; or a TOML file."
+        ),
+    ] = "uniform",
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same run.")] = 0,
+    topics: Annotated[int | None, typer.Option("--topics", help="Different topics.")] = None,
+    subscriptions: Annotated[
+        int | None, typer.Option("--subscriptions", help="Subscriptions, spread over the brokers.")
+    ] = None,
+    publications: Annotated[
+        int | None, typer.Option("--publications", help="Publications, spread over the brokers.")
+    ] = None,
+    matching: Annotated[
+        float | None,
+        typer.Option("--matching", help="Subscriptions that a publication satisfies, on average."),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Publications in a second of virtual time.")
+    ] = None,
+    qos: Annotated[
+        int | None, typer.Option("--qos", help="Quality of service: 0, 1, 2, or -1 for any.")
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", metavar="DURATION|distance", help="Of every link, or by distance."),
+    ] = None,
+    latencies: Annotated[
+        Path | None,
+        typer.Option("--latencies", metavar="FILE", help="Delays from a CSV matrix in milliseconds."),
+    ] = None,
+    bandwidth: Annotated[
+        float | None, typer.Option("--bandwidth", metavar="BYTES", help="Of every link, in a second.")
+    ] = None,
+    faults_: Annotated[
+        str,
+        typer.Option(
+            "--faults",
+            metavar="KINDS",
+            help=f"What goes wrong: all, none, or some of {', '.join(faults.ALL)}.",
+        ),
+    ] = "none",
+    fault_count: Annotated[
+        int, typer.Option("--fault-count", help="How often something goes wrong.", min=0)
+    ] = 5,
+    chaos: Annotated[
+        bool, typer.Option("--chaos", help="Draw everything from the seed: network, settings, faults.")
+    ] = False,
+    records: Annotated[
+        Path | None,
+        typer.Option("--records", metavar="DIR", help="Write what brokers record, as Parquet, to a folder."),
+    ] = None,
+    trace: Annotated[
+        bool, typer.Option("--trace", help="Also say a digest of all that brokers were told and answered.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+) -> None:
+    r"""Run a network of brokers in virtual time, and see whether it kept its promises.
+
+    The brokers are those that run live. Clients subscribe, publish while things go wrong, all heals, and
+    checkers look at what everybody got. The exit code is 1 if a promise was broken; the line that replays
+    the run is printed with it.
+
+    Try it:
+
+        tidings simulate --topology power-law --brokers 20 --publications 200 \
+            --faults cuts,crashes --seed 7
+    """
+    given = {
+        "topics": topics,
+        "subscriptions": subscriptions,
+        "publications": publications,
+        "matching": matching,
+        "rate_per_s": rate,
+        "qos": qos,
+    }
+    plan = (
+        runs.chaos(seed)
+        if chaos
+        else runs.Plan(
+            seed=seed,
+            topology=_topology(topology, brokers, seed, delay, latencies, bandwidth),
+            workload=workload.changed(
+                workload.read(workload_),
+                {name: value for name, value in given.items() if value is not None},
+            ),
+            faults=faults.read_kinds(faults_),
+            fault_count=fault_count if faults_ != "none" else 0,
+            command=shlex.join(["tidings", *_arguments(context)]),
+        )
+    )
+    write, close = _writer(records)
+    digest = runs.Digest() if trace else None
+    start = process_time()
+    with _Progress() as progress:
+        outcome = runs.Run(plan, record=write, trace=digest, progress=progress).run()
+    close()
+    spent_s = process_time() - start
+    if json:
+        typer.echo(_json(outcome, spent_s, digest))
+    else:
+        _show(outcome, spent_s, digest)
+    if outcome.breaches:
+        for breach in outcome.breaches[:BREACHES_SHOWN]:
+            typer.echo(str(breach), err=True)
+        typer.echo(f"{len(outcome.breaches)} promises broken; replay: {plan.command}", err=True)
+        raise typer.Exit(1)
+
+
+def _arguments(context: typer.Context) -> list[str]:
+    """What the command was called with, for the line that replays it."""
+    words = [context.info_name or "simulate"]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if value is not None and value != parameter.default and parameter.name not in UNREPLAYED:
+            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
+    return words
+
+
+def _topology(
+    name: str,
+    brokers: int | None,
+    seed: int,
+    delay: str | None,
+    latencies: Path | None,
+    bandwidth: float | None,
+) -> topologies.Topology:
+    if name in topologies.GENERATORS:
+        made = topologies.generate(name, 10 if brokers is None else brokers, seed)
+    elif "." not in name and "/" not in name:
+        raise InputError(
+            f"topology {name!r} is unknown; there are {', '.join(topologies.GENERATORS)}, or give a file"
+        )
+    elif brokers is not None:
+        raise InputError("--brokers is for generated topologies; a file says itself how many there are")
+    else:
+        made = topologies.read(Path(name))
+    if delay is not None and latencies is not None:
+        raise InputError("--delay and --latencies both say how long frames take; give one")
+    if delay == "distance":
+        made = made.with_delays(topologies.distance_delay())
+    elif delay is not None:
+        try:
+            made = made.with_delays(topologies.constant_delay(durations.parse(delay) / 1e6))
+        except ValueError as error:
+            raise InputError(f"--delay: {error}, or 'distance'") from None
+    elif latencies is not None:
+        made = made.with_delays(topologies.matrix_delay(topologies.read_latencies(latencies)))
+    if bandwidth is not None:
+        if not bandwidth > 0:
+            raise InputError(f"--bandwidth is {bandwidth}; give bytes in a second, above 0")
+        made = made.with_bandwidth(bandwidth)
+    return made
+
+
+def _writer(folder: Path | None) -> tuple[Callable[[Record], object] | None, Callable[[], None]]:
+    """What takes records, and what ends it."""
+    if folder is None:
+        return None, lambda: None
+    from tidings.errors import SetupError
+
+    try:
+        import pyarrow  # noqa: F401  its absence should be said before the run, not after
+    except ImportError:
+        raise SetupError(
+            "--records writes Parquet, which needs pyarrow; pip install 'tidings-network[sim]'"
+        ) from None
+    from tidings.records.segments import SegmentWriter, closed_segments
+
+    if closed_segments(folder):
+        raise InputError(f"{folder} has records already; name an empty folder")
+    # All brokers in one file: a thousand brokers would be a thousand small files.
+    writer = SegmentWriter(folder, "simulation", 0)
+    return writer.add, writer.close
+
+
+def _json(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> str:
+    plan: Plan = outcome.plan
+    told: dict[str, object] = {
+        "seed": plan.seed,
+        "replay": plan.command,
+        "kept": not outcome.breaches,
+        "breaches": [asdict(breach) for breach in outcome.breaches],
+        "faults": [asdict(fault) for fault in outcome.faults],
+        "measures": asdict(outcome.measures),
+        "cpu_s": spent_s,
+    }
+    if digest is not None:
+        told["trace"] = digest.text
+    return msgspec.json.encode(told).decode()
+
+
+def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    found = outcome.measures
+    hops, latency = found.hops, found.latency_s
+    speed = found.events / max(spent_s, 1e-9)
+    overview = Table(title=f"Simulation, seed {outcome.plan.seed}", show_header=False)
+    for name, value in (
+        ("brokers, links", f"{found.brokers:,}, {found.links:,}"),
+        ("offered, accepted, rejected", f"{found.offered:,}, {found.accepted:,}, {found.rejected:,}"),
+        ("deliveries", f"{found.delivered:,}"),
+        ("publications over links, of these in vain", f"{found.forwarded:,}, {found.false_positives:,}"),
+        ("hops: mean, median, 99%, most", _spread(hops, 1)),
+        ("latency in ms: mean, median, 99%, most", _spread(latency, 1e3)),
+        ("frames", f"{found.frames:,}"),
+        ("virtual time", f"{found.virtual_s:,.1f} s"),
+        ("events, CPU time", f"{found.events:,} in {spent_s:,.1f} s ({speed:,.0f}/s)"),
+        ("faults", f"{len(outcome.faults):,}"),
+        ("promises", "kept" if not outcome.breaches else f"{len(outcome.breaches)} broken"),
+    ):
+        overview.add_row(name, value)
+    if digest is not None:
+        overview.add_row("trace", digest.text)
+    console.print(overview)
+    kinds = Table(title="Messages between brokers")
+    kinds.add_column("kind")
+    kinds.add_column("sent", justify="right")
+    for kind, count in found.messages.items():
+        kinds.add_row(kind, f"{count:,}")
+    console.print(kinds)
+    console.print(_links_table(found.per_link))
+    if outcome.faults:
+        happened = Table(title="What went wrong")
+        for title in ("from s", "to s", "fault", "brokers"):
+            happened.add_column(title)
+        for fault in outcome.faults:
+            happened.add_row(f"{fault.at:.2f}", f"{fault.until:.2f}", fault.kind, " ".join(fault.brokers))
+        console.print(happened)
+
+
+def _links_table(per_link: dict[str, LinkMeasure]) -> Table:
+    from rich.table import Table
+
+    busiest = sorted(per_link.items(), key=lambda pair: (-pair[1].publications, pair[0]))
+    table = Table(title=f"The {min(LINKS_SHOWN, len(busiest))} busiest of {len(busiest)} link directions")
+    for title in ("link", "frames", "publications", "in vain", "Publish", "Done", "other messages"):
+        table.add_column(title, justify="left" if title == "link" else "right")
+    for name, link in busiest[:LINKS_SHOWN]:
+        others = sum(count for kind, count in link.messages.items() if kind not in ("Publish", "Done"))
+        table.add_row(
+            name,
+            f"{link.frames:,}",
+            f"{link.publications:,}",
+            f"{link.false_positives:,}",
+            f"{link.messages.get('Publish', 0):,}",
+            f"{link.messages.get('Done', 0):,}",
+            f"{others:,}",
+        )
+    return table
+
+
+def _spread(found: Distribution, unit: float) -> str:
+    values = (found.mean, found.median, found.p99, found.most)
+    return ", ".join(f"{value * unit:,.1f}" for value in values)
+
+
+class _Progress:
+    """A bar on standard error, where somebody looks."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._task = self._bars.add_task("", total=1.0)
+
+    def __call__(self, text: str, share: float) -> None:
+        self._bars.update(self._task, description=text, completed=share)
+
+    def __enter__(self) -> _Progress:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()

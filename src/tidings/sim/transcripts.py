@@ -1,0 +1,446 @@
+"""Small networks as texts: what is done to them, and below `----` what is said because of it.
+
+    network a-b-c
+    subscribe c s1 "price > 10"
+    settle
+    ----
+    c>b Subscribe # "price > 10"
+    b>a Subscribe # "price > 10"
+    c: s1 granted
+
+A file is a list of such blocks with blank lines between them; lines that begin with `#` are comments. `play`
+runs a text and answers it with the lines that really came, so that a test compares two texts and an update is
+writing the answer back. docs/simulation.md lists the commands.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+
+import msgspec
+
+from tidings.errors import InputError
+from tidings.language import durations
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay.events import (
+    Accept,
+    Deliver,
+    Deny,
+    Effect,
+    Event,
+    Grant,
+    Log,
+    Reject,
+    Send,
+    Stop,
+    StopAsked,
+)
+from tidings.overlay.messages import (
+    Advertise,
+    Bye,
+    Message,
+    Publish,
+    Refuse,
+    Subscribe,
+    Table,
+    Unadvertise,
+    Unsubscribe,
+)
+from tidings.overlay.settings import Settings
+from tidings.records.record import Kind, Record
+from tidings.sim import topologies
+from tidings.sim.clients import Client
+from tidings.sim.hosts import Host, MachineMaker
+from tidings.sim.world import DEFAULTS, World
+
+RULE = "----"
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "subscriptions": ("Subscribe", "Unsubscribe"),
+    "advertisements": ("Advertise", "Unadvertise"),
+    "publications": ("Publish",),
+    "clients": ("Grant", "Deny", "Deliver", "Reject"),
+    "refusals": ("Refuse", "Bye", "Stop"),
+    "tables": ("Table",),
+    "trees": ("Distance", "Seek", "Grow", "Join", "Regrow"),
+    "rolls": ("Roll",),
+    "confirmations": ("Installed", "Done", "Accept"),
+    "copies": ("Keep", "Kept", "Forget"),
+    "greetings": ("Greet", "Welcome"),
+    "links": ("link up", "link down"),
+    "logs": ("Log",),
+}
+"""What can be shown and hidden, by a word for several."""
+
+SHOWN_FIRST = ("subscriptions", "advertisements", "publications", "clients", "refusals")
+
+
+@dataclass(slots=True)
+class Block:
+    """Some commands and what came of them."""
+
+    commands: list[str]
+    """As written, with comments."""
+
+    expected: list[str]
+
+
+def parse(text: str) -> list[Block]:
+    """The blocks of a transcript."""
+    blocks = []
+    for part in text.strip("\n").split("\n\n"):
+        lines = part.strip("\n").split("\n")
+        at = lines.index(RULE) if RULE in lines else len(lines)
+        blocks.append(Block(lines[:at], lines[at + 1 :]))
+    return blocks
+
+
+def render(blocks: Sequence[Block]) -> str:
+    """A transcript as a text."""
+    return "\n\n".join("\n".join([*block.commands, RULE, *block.expected]) for block in blocks) + "\n"
+
+
+def play(text: str, machine: MachineMaker | None = None) -> str:
+    """Run the commands of a transcript; the same text with the lines that came."""
+    player = Player(machine)
+    return render([Block(block.commands, list(player.run(block.commands))) for block in parse(text)])
+
+
+class Player:
+    """Carries out commands, and writes down what is said."""
+
+    def __init__(self, machine: MachineMaker | None = None) -> None:
+        self._machine = machine
+        self._world: World | None = None
+        self._lines: list[str] = []
+        self._shown = {name for group in SHOWN_FIRST for name in GROUPS[group]}
+        self._settings: dict[str, Settings] = {}
+        self._ids: dict[str, str] = {}
+        self._clients: dict[str, Client] = {}
+        self._cut: list[tuple[str, str]] = []
+
+    def run(self, commands: Sequence[str]) -> Iterator[str]:
+        """Carry out the commands of a block; what came of them."""
+        for command in commands:
+            words = shlex.split(command, comments=True)
+            if words:
+                method: Callable[[list[str]], None] | None = getattr(self, f"_do_{words[0]}", None)
+                if method is None:
+                    known = sorted(name[4:] for name in dir(self) if name.startswith("_do_"))
+                    raise InputError(f"{command!r}: no such command; there are {', '.join(known)}")
+                method(words[1:])
+        lines, self._lines = self._lines, []
+        yield from lines
+
+    @property
+    def world(self) -> World:
+        """What the commands are about."""
+        assert self._world is not None, "a transcript begins with 'network'"
+        return self._world
+
+    # The network.
+
+    def _do_broker(self, words: list[str]) -> None:
+        """Say something about one broker before the network begins."""
+        name, options = words[0], _options(words[1:])
+        self._ids[name] = options.pop("id", name)
+        self._settings[name] = _settings(DEFAULTS, options)
+
+    def _do_network(self, words: list[str]) -> None:
+        """Start brokers: chains such as a-b-c, and settings for all of them."""
+        options = _options([word for word in words if "=" in word])
+        delay_s = durations.parse(options.pop("delay", "1ms")) / 1e6
+        away = options.pop("down", "")
+        pairs, alone = [], []
+        for word in words:
+            if "=" not in word:
+                chain = word.split("-")
+                pairs += list(pairwise(chain))
+                alone += chain
+        topology = topologies.from_links(pairs, alone).with_delays(topologies.constant_delay(delay_s))
+        base = _settings(DEFAULTS, options)
+        own = {
+            name: _settings(base, _differences(self._settings[name])) if name in self._settings else base
+            for name in topology.ids
+        }
+        self._world = World(
+            topology,
+            0,
+            machine=self._machine,
+            settings=own,
+            ids=self._ids,
+            sync_s=0.0,
+            record=self._on_record,
+            watch=self._watch,
+        )
+        down = away.split(",") if away else []
+        self._world.start([name for name in topology.ids if name not in down])
+        self._world.settle()
+
+    def _do_settle(self, words: list[str]) -> None:
+        """Let time pass until only heartbeats are left."""
+        assert not words, "settle takes nothing"
+        if not self.world.settle():
+            self._lines.append("still talking")
+
+    def _do_wait(self, words: list[str]) -> None:
+        """Let some time pass."""
+        self.world.run(durations.parse(words[0]) / 1e6)
+
+    def _do_start(self, words: list[str]) -> None:
+        for name in words:
+            self.world.start_broker(name)
+
+    def _do_crash(self, words: list[str]) -> None:
+        """Kill a broker: `crash b`, `crash b silently`, `crash b without disk`."""
+        self.world.crash(words[0], disk="without" not in words, silent="silently" in words)
+
+    def _do_stop(self, words: list[str]) -> None:
+        """Ask a broker to stop: `stop b`, `stop b for good`."""
+        self.world.tell(self.world.hosts[words[0]], StopAsked(words[1:] == ["for", "good"]))
+
+    def _do_cut(self, words: list[str]) -> None:
+        """Let nothing pass over links; `silently` where nobody is told."""
+        for word in words:
+            if word != "silently":
+                one, other = word.split("-")
+                self.world.cut(one, other, silent="silently" in words)
+                self._cut.append((one, other))
+
+    def _do_mend(self, words: list[str]) -> None:
+        for word in words:
+            one, other = word.split("-")
+            self.world.mend(one, other)
+            self._cut.remove((one, other))
+
+    def _do_break(self, words: list[str]) -> None:
+        """Break connections that may be made again at once."""
+        for word in words:
+            self.world.break_connection(*word.split("-"))
+
+    def _do_partition(self, words: list[str]) -> None:
+        """Cut some brokers off from the others."""
+        for link in self.world.topology.links:
+            if (link.one in words) is not (link.other in words):
+                self.world.cut(link.one, link.other, silent=False)
+                self._cut.append((link.one, link.other))
+
+    def _do_heal(self, words: list[str]) -> None:
+        """Mend all that is cut."""
+        assert not words, "heal takes nothing"
+        for one, other in self._cut:
+            self.world.mend(one, other)
+        self._cut.clear()
+
+    # Clients.
+
+    def _client(self, broker: str, session: str, durable: bool = False) -> Client:
+        if session not in self._clients:
+            self._clients[session] = self.world.client(broker, session, durable=durable)
+        client = self._clients[session]
+        assert client.host.address == broker, f"{session} is a client of {client.host.address}"
+        return client
+
+    def _do_subscribe(self, words: list[str]) -> None:
+        """`subscribe c s1 [TOPIC FILTER] ["WHERE"] [qos=1] [unknown=assume] [durable]`; s1/x names it."""
+        (session, name), rest = _named(words[1]), words[2:]
+        durable = "durable" in rest
+        options = _options([word for word in rest if _is_option(word)])
+        topic_filter, where = _filter([word for word in rest if word != "durable" and not _is_option(word)])
+        self._client(words[0], session, durable).subscribe(
+            name,
+            Subscription(
+                topic_filter,
+                where,
+                Unknown(options.get("unknown", "wait")),
+                int(options.get("qos", "1")),
+            ),
+        )
+
+    def _do_unsubscribe(self, words: list[str]) -> None:
+        session, name = _named(words[0])
+        self._clients[session].unsubscribe(name)
+
+    def _do_advertise(self, words: list[str]) -> None:
+        """`advertise a p1 TOPIC FILTER ["WHERE"]`."""
+        session, name = _named(words[1])
+        self._client(words[0], session).advertise(name, Advertisement(*_filter(words[2:])))
+
+    def _do_unadvertise(self, words: list[str]) -> None:
+        session, name = _named(words[0])
+        self._clients[session].unadvertise(name)
+
+    def _do_publish(self, words: list[str]) -> None:
+        """`publish a TOPIC PAYLOAD [qos=1]`."""
+        options = _options([word for word in words[3:] if _is_option(word)])
+        publisher = self._client(words[0], f"publisher-{words[0]}")
+        offer = publisher.publish(words[1], words[2].encode(), int(options.get("qos", "1")))
+        if offer is None:
+            self._lines.append(f"{words[0]}: is down")
+
+    def _do_detach(self, words: list[str]) -> None:
+        self._clients[words[0]].detach()
+
+    def _do_attach(self, words: list[str]) -> None:
+        self._clients[words[0]].attach()
+
+    def _do_leave(self, words: list[str]) -> None:
+        self._clients[words[0]].leave()
+
+    # What is seen.
+
+    def _do_show(self, words: list[str]) -> None:
+        """Show more of what is said, by group or kind."""
+        self._shown |= {name for word in words for name in GROUPS.get(word, (word,))}
+
+    def _do_hide(self, words: list[str]) -> None:
+        self._shown -= {name for word in words for name in GROUPS.get(word, (word,))}
+
+    def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
+        for effect in effects:
+            if isinstance(effect, Send):
+                end = host.ends.get(effect.connection)
+                to = "?" if end is None else end.other.host.address
+                for message in effect.frame.messages:
+                    if type(message).__name__ in self._shown:
+                        self._lines.append(f"{host.address}>{to} {message_text(message)}")
+            elif type(effect).__name__ in self._shown and (said := effect_text(effect)):
+                self._lines.append(f"{host.address}: {said}")
+
+    def _on_record(self, record: Record) -> None:
+        if record.kind.value in self._shown:
+            reason = f" ({record.reason})" if record.reason else ""
+            state = "up" if record.kind is Kind.LINK_UP else "down"
+            self._lines.append(f"{record.broker}: link to {record.link} {state}{reason}")
+
+
+def message_text(message: Message) -> str:
+    """What a broker says to another, in one line."""
+    name = type(message).__name__
+    if isinstance(message, Subscribe | Unsubscribe):
+        return f"{name} {subscription_text(message.subscription)}{_tree(message.root)}"
+    if isinstance(message, Advertise | Unadvertise):
+        return f"{name} {_asked(message.advertisement)}{_tree(message.root)}"
+    if isinstance(message, Table):
+        inside = ", ".join(subscription_text(one) for one in message.subscriptions)
+        return f"{name} [{inside}]{_tree(message.root)}"
+    if isinstance(message, Publish):
+        publication = message.publication
+        return f"{name} {publication.topic} {publication.payload.decode()}{_tree(message.root)}"
+    if isinstance(message, Refuse):
+        return f"{name}: {message.reason}"
+    if isinstance(message, Bye):
+        return f"{name} for good" if message.for_good else name
+    values = [
+        f"{field.name}={_value(getattr(message, field.name))}"
+        for field in msgspec.structs.fields(type(message))
+        if field.name not in ("nonce", "proof")
+    ]
+    return " ".join([name, *values])
+
+
+def effect_text(effect: Effect) -> str:
+    """What a broker wants done for its clients, in one line; empty for anything else."""
+    if isinstance(effect, Grant):
+        return f"{_name(effect.session, effect.name)} granted" + (
+            f" ({effect.reason})" if effect.reason else ""
+        )
+    if isinstance(effect, Deny):
+        return f"{_name(effect.session, effect.name)} denied: {effect.reason}"
+    if isinstance(effect, Deliver):
+        whose = " ".join(_name(*pair) for pair in effect.subscriptions)
+        publication = effect.publication
+        return f"{whose} gets {publication.topic} {publication.payload.decode()}"
+    if isinstance(effect, Accept):
+        return f"{effect.session} has {effect.token} accepted"
+    if isinstance(effect, Reject):
+        return f"{effect.session} has {effect.token} rejected: {effect.reason}"
+    if isinstance(effect, Stop):
+        return f"stops: {effect.reason}" if effect.reason else "stops"
+    if isinstance(effect, Log):
+        return f"{effect.level}: {effect.text}"
+    return ""
+
+
+def subscription_text(subscription: Subscription) -> str:
+    """A subscription as in the command, without what is at its default there."""
+    extras = []
+    if subscription.unknown is not Unknown.WAIT:
+        extras.append(f"unknown={subscription.unknown.value}")
+    if subscription.qos != 1:
+        extras.append(f"qos={subscription.qos}")
+    return " ".join([_asked(subscription), *extras])
+
+
+def _asked(asked: Subscription | Advertisement) -> str:
+    return f'{asked.topic_filter} "{asked.where}"' if asked.where else asked.topic_filter
+
+
+def _tree(root: str) -> str:
+    return f" on {root}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return "[" + " ".join(_value(one) for one in value) + "]"
+    return str(value)
+
+
+def _named(word: str) -> tuple[str, str]:
+    """A session and the name of a subscription: `s1` or `s1/x`."""
+    session, _, name = word.partition("/")
+    return session, name or "1"
+
+
+def _name(session: str, name: str) -> str:
+    return session if name == "1" else f"{session}/{name}"
+
+
+def _is_option(word: str) -> bool:
+    return word.startswith(("qos=", "unknown="))
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
+
+
+def _filter(words: Sequence[str]) -> tuple[str, str]:
+    """A topic filter, `#` if there is none, and a content filter: the one with a blank in it."""
+    topics = [word for word in words if " " not in word]
+    wheres = [word for word in words if " " in word]
+    return (topics[0] if topics else "#"), (wheres[0] if wheres else "")
+
+
+def _settings(base: Settings, options: dict[str, str]) -> Settings:
+    """Settings with some replaced, by their names."""
+    kinds = {field.name: type(getattr(base, field.name)) for field in fields(Settings)}
+    changes: dict[str, object] = {}
+    for name, text in options.items():
+        kind = kinds[name]
+        if kind is bool:
+            changes[name] = text in ("true", "yes")
+        elif kind is tuple:
+            changes[name] = tuple(int(part) for part in text.split(","))
+        else:
+            changes[name] = kind(text)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def _differences(settings: Settings) -> dict[str, str]:
+    """What is not at its default, as options."""
+    found = {}
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
+        if value != getattr(DEFAULTS, field.name):
+            found[field.name] = (
+                ",".join(map(str, value))
+                if isinstance(value, tuple)
+                else ("true" if value else "false")
+                if isinstance(value, bool)
+                else str(value)
+            )
+    return found
