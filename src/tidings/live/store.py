@@ -258,7 +258,9 @@ class DiskStore(Store):
         self._begin()
 
     async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
-        return await self._loop.run_in_executor(self._thread, self._read, session, after, bytes_max)
+        # Taken, but not yet erased on disk. What is under way will be, when the thread comes to this.
+        taken = {n for (name, n), value in self._next.waiting.items() if name == session and value is None}
+        return await self._loop.run_in_executor(self._thread, self._read, session, after, bytes_max, taken)
 
     def pending(self) -> int:
         return len(self._next) + self._under_way
@@ -332,12 +334,12 @@ class DiskStore(Store):
         run("COMMIT")
         self.sync_seconds += time.monotonic() - started
 
-    def _read(self, session: str, after: int, bytes_max: int) -> list[Row]:
+    def _read(self, session: str, after: int, bytes_max: int, taken: set[int]) -> list[Row]:
         found = self._database.execute(
             "SELECT number, value FROM waiting WHERE session = ? AND number > ? ORDER BY number",
             (session, after),
         )
-        return _some(found, bytes_max)
+        return _some((row for row in found if row[0] not in taken), bytes_max)
 
 
 def _open(path: Path, broker: str) -> tuple[sqlite3.Connection, Identity]:
@@ -412,7 +414,7 @@ def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _some(rows: Iterator[Row] | sqlite3.Cursor, bytes_max: int) -> list[Row]:
+def _some(rows: Iterator[Row], bytes_max: int) -> list[Row]:
     some: list[Row] = []
     size = 0
     for number, value in rows:

@@ -52,10 +52,13 @@ class Refused(Word, frozen=True, tag=102):
 
 
 class Leave(Word, frozen=True, tag=103):
-    """The program goes on purpose; the broker says it when the session has gone to another connection."""
+    """One side goes on purpose."""
 
     for_good: bool = False
-    """Whether a durable session ends with it."""
+    """Whether a durable session ends with it; said by programs."""
+
+    reason: str = ""
+    """Said by brokers."""
 
 
 class Ask(Word, frozen=True, tag=110):

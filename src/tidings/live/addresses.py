@@ -1,0 +1,32 @@
+"""Where a broker listens, as text: `host:port`, with brackets around an IPv6 address."""
+
+from __future__ import annotations
+
+from tidings.errors import InputError
+
+PORT_MAX = 65_535
+
+
+def read(text: str) -> tuple[str, int]:
+    """Host and port.
+
+    >>> read("localhost:1883"), read("[::1]:1883")
+    (('localhost', 1883), ('::1', 1883))
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise InputError(f"{text!r} is no address: write an IPv6 address in brackets, as in [::1]:1883")
+    if not colon or not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        raise InputError(f"{text!r} is no address: it is a host and a port, as in 127.0.0.1:1883")
+    return host, int(port)
+
+
+def write(host: str, port: int) -> str:
+    """The text that `read` reads.
+
+    >>> write("::1", 1883)
+    '[::1]:1883'
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

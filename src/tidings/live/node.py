@@ -1,0 +1,769 @@
+"""A node: one broker with its sockets, its clock, its files and the programs attached to it.
+
+It brings events in, carries effects out, keeps the clock and owns the folder. Effects are carried out by a
+table, in their order, and none of them is waited for: whatever comes of one is a new event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import random
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from tidings.errors import SetupError
+from tidings.language.topics import Topic
+from tidings.live import addresses, tls
+from tidings.live.connections import Connection
+from tidings.live.counters import Counters
+from tidings.live.sessions import Limits, Session, Sessions
+from tidings.live.store import DiskStore, MemoryStore, Store
+from tidings.overlay import events as e
+from tidings.overlay.broker import Broker
+from tidings.overlay.messages import Frame
+from tidings.overlay.settings import MIB, Settings
+from tidings.records.record import Kind, Record
+from tidings.wire import attachment as a
+
+DIAL_WITHIN_S = 10.0
+"""How long an attempt to connect may take, TLS included."""
+
+STOP_BEYOND_DRAIN_S = 5.0
+"""A broker that was asked to stop and has not by its own time and this, is stopped."""
+
+RECORDS_EVERY_S = 1.0
+"""How often a record sink is told the time."""
+
+NONCE_BYTES = 16
+"""Enough that none comes twice."""
+
+BACKLOG = 128
+"""Connections that the kernel holds until they are accepted."""
+
+SESSION_CHARACTERS_MAX = 255
+"""Of a session's name, as of a broker's id."""
+
+LOG = logging.getLogger("tidings.broker")
+LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """What a node is, beside what its broker is."""
+
+    id: str
+    """The broker's."""
+
+    host: str = "127.0.0.1"
+    """Where to listen."""
+
+    port: int = 0
+    """0 for a free one."""
+
+    neighbours: tuple[str, ...] = ()
+    """Addresses of brokers to be linked with: dialled, and dialled again, for ever."""
+
+    folder: Path | None = None
+    """Where the store is; None if nothing need survive a restart."""
+
+    settings: Settings = Settings()  # noqa: RUF009
+    topics: tuple[Topic, ...] = ()
+
+    tls: tls.Tls | None = None
+    """None for plain TCP."""
+
+    connections_max: int = 1024
+    """Brokers and programs together. Each is a file to the system, and 1024 a usual limit for these."""
+
+    ungreeted_max: int = 64
+    """Connections that have not said yet who they are."""
+
+    session_queue_bytes: int = 4 * MIB
+    """Waiting in memory for one program."""
+
+    session_store_bytes: int = 256 * MIB
+    """Waiting on disk for one program; as much as is held for absent brokers."""
+
+
+class RecordSink(Protocol):
+    """Where records go. Called on the thread of the event loop, but for `close`, which may take its time."""
+
+    def add(self, record: Record) -> None: ...
+
+    def tick(self, now: float) -> None:
+        """About once a second; seconds since 1970."""
+
+    def close(self) -> None: ...
+
+
+class BrokerLike(Protocol):
+    """What a node asks of a broker."""
+
+    def start(self, now: float) -> list[e.Effect]: ...
+
+    def handle(self, event: e.Event, now: float) -> list[e.Effect]: ...
+
+    def status(self, now: float) -> Any: ...
+
+
+def make_broker(options: NodeOptions, store: Store) -> BrokerLike:
+    """The broker of a node, as its store remembers it."""
+    return Broker(
+        options.id,
+        boot=store.identity.boot,
+        incarnation=store.identity.incarnation,
+        random=random.Random(),
+        settings=options.settings,
+        topics=options.topics,
+        saved=store.saved,
+    )
+
+
+class Node:
+    """One broker, running. `start`, then `stop`; or `serve`, which does both."""
+
+    def __init__(
+        self,
+        options: NodeOptions,
+        *,
+        records: Callable[[str, int], RecordSink] | None = None,
+        broker: Callable[[NodeOptions, Store], BrokerLike] = make_broker,
+    ) -> None:
+        """`records` makes the sink for a broker's id and boot."""
+        self.options = options
+        self.counters = Counters()
+        self.stopping = False
+        """Whether it was asked to stop, or has."""
+        self.address = ""
+        """Where it listens."""
+        self._records = records
+        self._make_broker = broker
+        self._started = False
+        self._finished = False
+        self._connections: dict[int, Connection] = {}
+        self._numbers = 0
+        self._ungreeted: set[int] = set()
+        self._handshakes = 0
+        self._sink: RecordSink | None = None
+        self._dirty: list[Connection] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._wake_at = 0.0
+        self._paused = False
+        self._by_connection: dict[int, Session] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._clock_offset = time.time() - time.monotonic()
+        self._carry: dict[type, Callable[[Any], None]] = {
+            e.Send: self._send,
+            e.Dial: self._dial,
+            e.HangUp: self._hang_up,
+            e.Deliver: self._deliver,
+            e.Grant: self._grant,
+            e.Deny: self._deny,
+            e.Accept: self._accept,
+            e.Reject: self._reject,
+            e.Pause: self._pause,
+            e.Resume: self._resume,
+            e.Write: self._write,
+            e.Erase: self._erase,
+            e.Sync: self._sync,
+            e.SetTimer: self._set_timer,
+            e.Log: self._log,
+            e.Stop: self._stop,
+            Record: self._record,
+        }
+        self._hear: dict[type, Callable[[Session, Any], None]] = {
+            a.Ask: self._on_ask,
+            a.Drop: self._on_drop,
+            a.Announce: self._on_announce,
+            a.Withdraw: self._on_withdraw,
+            a.Offer: self._on_offer,
+            a.Taken: self._on_taken,
+            a.Leave: self._on_leave,
+        }
+
+    # For those who run it.
+
+    @property
+    def id(self) -> str:
+        return self.options.id
+
+    @property
+    def boot(self) -> int:
+        return self._store.identity.boot
+
+    @property
+    def ready(self) -> bool:
+        """Whether it listens, and is not about to stop."""
+        return self._started and not self.stopping
+
+    async def start(self) -> None:
+        """Open the store, listen, start the broker. SetupError says what is not as it must be."""
+        options = self.options
+        self._loop = asyncio.get_running_loop()
+        self._done: asyncio.Future[str] = self._loop.create_future()
+        for neighbour in options.neighbours:
+            addresses.read(neighbour)
+        self._accepting: ssl.SSLContext | None = None
+        self._dialling: ssl.SSLContext | None = None
+        if options.tls is not None:
+            self._accepting, self._dialling = tls.contexts(options.tls)
+        self._store: Store = (
+            MemoryStore(options.id)
+            if options.folder is None
+            else DiskStore(options.folder, options.id, self._on_store_failed)
+        )
+        try:
+            self._listener = _listen(options.host, options.port)
+        except BaseException:
+            await self._store.close(discard=True)
+            raise
+        self.address = addresses.write(*self._listener.getsockname()[:2])
+        self._sessions = Sessions(
+            self._store, Limits(options.session_queue_bytes, options.session_store_bytes), self.counters
+        )
+        if self._records is not None:
+            self._sink = self._records(options.id, self.boot)
+            self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
+        self.broker = self._make_broker(options, self._store)
+        self._carry_out(self.broker.start(self.now()))
+        self._started = True
+        self._background(self._accept_all())
+        for neighbour in options.neighbours:
+            self.tell(e.NeighbourAdded(neighbour))
+        self._say(logging.INFO, "started", address=self.address, boot=str(self.boot))
+
+    async def stop(self, for_good: bool = False) -> str:
+        """Drain, say goodbye, close everything. The reason that it stopped for, empty if it is this one."""
+        if not self.stopping:
+            self.stopping = True
+            self._listener.close()
+            self.tell(e.StopAsked(for_good))
+        within = self.options.settings.drain_within_s + STOP_BEYOND_DRAIN_S
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(self._done), within)
+        self._say(logging.ERROR, "the broker has not stopped by itself", within_s=f"{within:g}")
+        self._finish("not drained in time")
+        return await self._done
+
+    async def stopped(self) -> str:
+        """Waits until it has stopped, whoever asked for it; the reason is empty after `stop`."""
+        return await asyncio.shield(self._done)
+
+    def stop_now(self) -> None:
+        """Stop without draining; what was acknowledged is safe."""
+        self.stopping = True
+        self._finish("stopped at once")
+
+    def add_neighbour(self, address: str) -> None:
+        """Link with the broker at this address, from now on. InputError if it is none."""
+        addresses.read(address)
+        self.tell(e.NeighbourAdded(address))
+
+    def remove_neighbour(self, address: str) -> None:
+        """Dial this address no more, and part from the broker there."""
+        addresses.read(address)
+        self.tell(e.NeighbourRemoved(address))
+
+    def status(self) -> dict[str, object]:
+        """Plain values, fit for JSON: what the broker tells, and what the node does."""
+        counters = asdict(self._counted())
+        counters["messages_in"] = self.counters.messages_in
+        counters["messages_out"] = self.counters.messages_out
+        del counters["kinds_in"], counters["kinds_out"]
+        broker = msgspec.to_builtins(self.broker.status(self.now()))
+        assert isinstance(broker, dict), "a broker's status is a struct"
+        return broker | {
+            "address": self.address,
+            "stopping": self.stopping,
+            "durable": self.options.folder is not None,
+            "counters": counters,
+            "gauges": self.gauges(),
+        }
+
+    def gauges(self) -> Mapping[str, float]:
+        """What goes up and down."""
+        return {
+            "connections": len(self._connections),
+            "ungreeted": len(self._ungreeted),
+            "sessions": len(self._sessions.by_name),
+            "clients": self._sessions.attached,
+            "queue_bytes": self._sessions.queue_bytes,
+            "store_pending": self._store.pending(),
+        }
+
+    def now(self) -> float:
+        """Seconds since 1970; never goes back."""
+        return time.monotonic() + self._clock_offset
+
+    def tell(self, event: e.Event) -> None:
+        """Tell the broker what happened, and do what it wants."""
+        if self._finished:
+            return
+        try:
+            self._carry_out(self.broker.handle(event, self.now()))
+        except Exception as error:
+            # The broker's state may be half of two: nothing more is written, and neighbours hold what is due.
+            LOG.exception("a bug of ours stops the broker", extra={"broker": self.id, "about": {}})
+            self._finish(f"a bug: {error!r}", discard=True)
+            raise
+
+    # What connections tell.
+
+    def connected(self, connection: Connection) -> None:
+        self.counters.connections_made += 1
+        if self._finished:
+            connection.abort()
+            return
+        connection.nonce = os.urandom(NONCE_BYTES)
+        self._connections[connection.number] = connection
+        self._ungreeted.add(connection.number)
+        certificate = connection.transport.get_extra_info("peercert")
+        self.tell(
+            e.ConnectionMade(
+                connection.number, connection.address, connection.nonce, tls.certified(certificate)
+            )
+        )
+
+    def received(self, connection: Connection, frames: list[Frame]) -> None:
+        number = connection.number
+        if connection.attached:
+            for frame in frames:
+                for word in frame.messages:
+                    self._on_word(connection, word)
+            return
+        for frame in frames:
+            self.tell(e.FrameReceived(number, frame))
+            if not connection.open:
+                return
+        if frames[-1].first:
+            self._ungreeted.discard(number)
+
+    def lost(self, connection: Connection, reason: str) -> None:
+        self.counters.connections_lost += 1
+        self._forget(connection)
+        session = self._by_connection.pop(connection.number, None)
+        if session is not None:
+            self._let_go(session)
+        elif not connection.attached:
+            if connection.decoder.fault is not None:
+                self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
+            self.tell(e.ConnectionLost(connection.number, reason))
+
+    def writable(self, connection: Connection) -> None:
+        session = self._by_connection.get(connection.number)
+        if session is not None:
+            session.pump()
+
+    def flush_soon(self, connection: Connection) -> None:
+        if not self._dirty:
+            self._loop.call_soon(self._flush)
+        self._dirty.append(connection)
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    # Connecting.
+
+    def _connection(self, address: str | None) -> Connection:
+        self._numbers += 1
+        return Connection(self, self._numbers, address, self.options.settings.message_bytes_max + MIB)
+
+    async def _accept_all(self) -> None:
+        while True:
+            try:
+                accepted, peer = await self._loop.sock_accept(self._listener)
+            except OSError as error:
+                if self.stopping:
+                    return
+                # Too many open files, most likely: some will close.
+                self._say(logging.ERROR, "no connection can be accepted", reason=str(error))
+                await asyncio.sleep(1.0)
+                continue
+            waiting = len(self._ungreeted) + self._handshakes
+            if len(self._connections) + self._handshakes >= self.options.connections_max:
+                self._turn_away(
+                    accepted, peer, f"there are {self.options.connections_max} connections already"
+                )
+            elif waiting >= self.options.ungreeted_max:
+                self._turn_away(accepted, peer, f"{waiting} connections have not greeted yet")
+            else:
+                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                self._handshakes += 1
+                self._background(self._take(accepted, peer))
+
+    def _turn_away(self, accepted: socket.socket, peer: Any, reason: str) -> None:
+        self.counters.connections_refused += 1
+        self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=reason)
+        accepted.close()
+
+    async def _take(self, accepted: socket.socket, peer: Any) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: self._connection(None),
+                accepted,
+                ssl=self._accepting,
+                ssl_handshake_timeout=self.options.settings.greet_within_s if self._accepting else None,
+            )
+        except (OSError, ssl.SSLError) as error:
+            self.counters.connections_refused += 1
+            self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=_reason(error))
+            accepted.close()
+        finally:
+            self._handshakes -= 1
+
+    def _dial(self, effect: e.Dial) -> None:
+        self._background(self._connect(effect.address))
+
+    async def _connect(self, address: str) -> None:
+        host, port = addresses.read(address)
+        try:
+            async with asyncio.timeout(DIAL_WITHIN_S):
+                await self._loop.create_connection(
+                    lambda: self._connection(address),
+                    host,
+                    port,
+                    ssl=self._dialling,
+                    server_hostname=host if self._dialling else None,
+                )
+        except TimeoutError:
+            self.counters.dials_failed += 1
+            self.tell(e.DialFailed(address, f"no answer within {DIAL_WITHIN_S:g} s"))
+        except (OSError, ssl.SSLError) as error:
+            self.counters.dials_failed += 1
+            self.tell(e.DialFailed(address, _reason(error)))
+
+    def _forget(self, connection: Connection) -> None:
+        self._connections.pop(connection.number, None)
+        self._ungreeted.discard(connection.number)
+
+    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # What the broker wants.
+
+    def _carry_out(self, effects: Sequence[e.Effect]) -> None:
+        carry = self._carry
+        for effect in effects:
+            carry[type(effect)](effect)
+
+    def _send(self, effect: e.Send) -> None:
+        connection = self._connections.get(effect.connection)
+        if connection is not None:
+            connection.send(effect.frame)
+
+    def _hang_up(self, effect: e.HangUp) -> None:
+        connection = self._connections.get(effect.connection)
+        if connection is not None:
+            self._forget(connection)
+            connection.close()
+
+    def _deliver(self, effect: e.Deliver) -> None:
+        self._sessions.deliver(effect.publication, effect.subscriptions, effect.hops)
+
+    def _grant(self, effect: e.Grant) -> None:
+        self._tell_session(effect.session, a.Granted(effect.name, effect.reason))
+
+    def _deny(self, effect: e.Deny) -> None:
+        self._tell_session(effect.session, a.Denied(effect.name, effect.reason))
+
+    def _accept(self, effect: e.Accept) -> None:
+        self.counters.accepted += 1
+        self._tell_session(effect.session, a.Accepted(effect.token))
+
+    def _reject(self, effect: e.Reject) -> None:
+        self.counters.rejected += 1
+        self._tell_session(effect.session, a.Rejected(effect.token, effect.reason))
+
+    def _tell_session(self, name: str, word: a.Word) -> None:
+        session = self._sessions.by_name.get(name)
+        if session is not None and session.connection is not None:
+            session.connection.say(word)
+
+    def _pause(self, _: e.Pause) -> None:
+        self._paused = True
+        for number in self._by_connection:
+            self._connections[number].silence("broker")
+
+    def _resume(self, _: e.Resume) -> None:
+        self._paused = False
+        for number in self._by_connection:
+            self._connections[number].listen("broker")
+
+    def _write(self, effect: e.Write) -> None:
+        self._store.write(effect.key, effect.value)
+
+    def _erase(self, effect: e.Erase) -> None:
+        self._store.erase(effect.key)
+
+    def _sync(self, effect: e.Sync) -> None:
+        self._store.sync(partial(self._synced, effect.token, self._sessions.mark()))
+
+    def _synced(self, token: int, told: Callable[[], None] | None) -> None:
+        if self._finished:
+            return
+        if told is not None:
+            told()
+        self.tell(e.WritesSynced(token))
+
+    def _set_timer(self, effect: e.SetTimer) -> None:
+        # A timer that is moved back, as most are, stays; when it fires it sees that it is early.
+        self._wake_at = effect.at
+        if self._timer is None or effect.at < self._timer_at:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._wake_at
+        self._timer = self._loop.call_later(max(0.0, self._wake_at - self.now()), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer = None
+        if self._wake_at > self.now():
+            self._arm()
+        else:
+            self.tell(e.TimerFired())
+
+    def _log(self, effect: e.Log) -> None:
+        LOG.log(LEVELS[effect.level], effect.text, extra={"broker": self.id, "about": dict(effect.about)})
+
+    def _record(self, record: Record) -> None:
+        if record.kind is Kind.LINK_UP:
+            self.counters.links_up += 1
+        if self._sink is not None:
+            self._sink.add(record)
+
+    def _stop(self, effect: e.Stop) -> None:
+        self.stopping = True
+        if effect.reason:
+            self._say(logging.ERROR, "the broker must not run", reason=effect.reason)
+        # The effects behind this one, if there are any, are carried out first.
+        self._loop.call_soon(self._finish, effect.reason)
+
+    # What programs say.
+
+    def _on_word(self, connection: Connection, word: Any) -> None:
+        if not connection.open:
+            return
+        session = self._by_connection.get(connection.number)
+        if session is not None:
+            heard = self._hear.get(type(word))
+            if heard is not None:
+                heard(session, word)
+                return
+        elif isinstance(word, a.Attach):
+            self._on_attach(connection, word)
+            return
+        self._refuse(connection, f"{type(word).__name__} is not expected here")
+
+    def _on_attach(self, connection: Connection, attach: a.Attach) -> None:
+        token, name = self.options.settings.token, attach.session
+        if not 0 < len(name) <= SESSION_CHARACTERS_MAX or not name.isprintable():
+            self._refuse(connection, "a session's name has 1 to 255 printable characters")
+            return
+        if not hmac.compare_digest(attach.proof, a.proof(token, connection.nonce, name)):
+            if attach.proof:
+                self._refuse(connection, "the cluster token is not ours")
+            else:
+                connection.say(a.Challenge(connection.nonce))
+            return
+        if self.stopping:
+            self._refuse(connection, "this broker is stopping")
+            return
+        # To the broker, which watches over greetings, this connection is no more.
+        self._ungreeted.discard(connection.number)
+        self.tell(e.ConnectionLost(connection.number, "a program is attached"))
+        old = self._sessions.by_name.get(name)
+        if old is not None and old.connection is not None:
+            other = old.connection
+            other.say(a.Leave(reason="another connection has taken the session"))
+            self._forget(other)
+            del self._by_connection[other.number]
+            other.close()
+            self._let_go(old)
+        if old is not None and old.durable and not attach.durable:
+            self._end(old)
+        session, resumed = self._sessions.open(name, attach.durable)
+        connection.attach()
+        self._by_connection[connection.number] = session
+        if self._paused:
+            connection.silence("broker")
+        self.tell(e.SessionOpened(name, attach.durable))
+        connection.say(a.Attached(resumed))
+        session.attach(connection)
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        self._say(logging.WARNING, "a program is refused", peer=connection.peer, reason=reason)
+        connection.say(a.Refused(reason))
+        connection.drop(reason)
+
+    def _on_ask(self, session: Session, word: a.Ask) -> None:
+        self.tell(e.SubscriptionAsked(session.name, word.name, word.subscription))
+
+    def _on_drop(self, session: Session, word: a.Drop) -> None:
+        self.tell(e.SubscriptionDropped(session.name, word.name))
+
+    def _on_announce(self, session: Session, word: a.Announce) -> None:
+        self.tell(e.AdvertisementAsked(session.name, word.name, word.advertisement))
+
+    def _on_withdraw(self, session: Session, word: a.Withdraw) -> None:
+        self.tell(e.AdvertisementDropped(session.name, word.name))
+
+    def _on_offer(self, session: Session, word: a.Offer) -> None:
+        self.counters.offered += 1
+        self.tell(
+            e.PublicationOffered(
+                session.name,
+                word.token,
+                word.topic,
+                word.payload,
+                word.qos,
+                word.content_type,
+                word.properties,
+                word.retain,
+            )
+        )
+
+    def _on_taken(self, session: Session, word: a.Taken) -> None:
+        session.on_taken(word.numbers)
+
+    def _on_leave(self, session: Session, word: a.Leave) -> None:
+        connection = session.connection
+        assert connection is not None, "a program that speaks is there"
+        self._forget(connection)
+        del self._by_connection[connection.number]
+        connection.close()
+        self._let_go(session)
+        if word.for_good and session.durable:
+            self._end(session)
+
+    def _let_go(self, session: Session) -> None:
+        """The program of a session has gone."""
+        session.detach()
+        if session.durable:
+            self.tell(e.SessionClosed(session.name))
+        else:
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        self._sessions.end(session)
+        self.tell(e.SessionEnded(session.name))
+
+    # The end, and odds and ends.
+
+    def _on_store_failed(self, error: BaseException) -> None:
+        self._say(logging.ERROR, "the store cannot be written", reason=str(error))
+        self._finish(f"the store cannot be written: {error}", discard=True)
+
+    def _finish(self, reason: str, discard: bool = False) -> None:
+        if not self._finished:
+            self._finished = self.stopping = True
+            self._listener.close()
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in self._tasks:
+                task.cancel()
+            self._ending = self._loop.create_task(self._end_all(reason, discard))
+
+    async def _end_all(self, reason: str, discard: bool) -> None:
+        for connection in list(self._connections.values()):
+            if connection.attached:
+                connection.say(a.Leave(reason=reason or "the broker stops"))
+            connection.close()
+        self._connections.clear()
+        try:
+            await self._store.close(discard)
+            if self._sink is not None:
+                self._tick_handle.cancel()
+                await self._loop.run_in_executor(None, self._sink.close)
+        finally:
+            self._say(logging.INFO, "stopped", reason=reason or "asked to")
+            self._done.set_result(reason)
+
+    def _tick(self) -> None:
+        assert self._sink is not None, "only a sink is told the time"
+        self._sink.tick(self.now())
+        self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
+
+    def _counted(self) -> Counters:
+        store, counters = self._store, self.counters
+        counters.syncs, counters.rows, counters.sync_seconds = store.syncs, store.rows, store.sync_seconds
+        return counters
+
+    def _say(self, level: int, text: str, **about: str) -> None:
+        LOG.log(level, text, extra={"broker": self.id, "about": about})
+
+
+async def serve(node: Node, *, ready: Callable[[Node], None] | None = None) -> str:
+    """Runs a node until SIGTERM or SIGINT stops it, or it stops by itself; a second signal does not wait for
+    it to drain. Gives the reason, which is empty if it was asked to stop.
+    """
+    await node.start()
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[str]] = []
+
+    def asked() -> None:
+        if ending:
+            node.stop_now()
+        else:
+            ending.append(loop.create_task(node.stop()))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    try:
+        if ready is not None:
+            ready(node)
+        return await node.stopped()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen at {addresses.write(host, port)}: {error}; name an address of this machine"
+        ) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise SetupError(
+            f"cannot listen at {addresses.write(host, port)}: {error.strerror}; name another port, or 0 for a"
+            " free one"
+        ) from error
+    return listener
+
+
+def _peer(name: Any) -> str:
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error) or type(error).__name__

@@ -1,0 +1,83 @@
+"""TLS between brokers: both sides show a certificate of one authority, and the certificate names the broker.
+
+Whether the name is the right one is for the broker to say, when it is greeted; so host names are not
+compared.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.errors import SetupError
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Three PEM files."""
+
+    authority: Path
+    """Certificates of the authorities that are believed."""
+
+    certificate: Path
+    """This broker's certificate, with those between it and the authority. Its common name is the broker's id;
+    where it has none, its first DNS name is."""
+
+    key: Path
+    """The private key of that certificate."""
+
+
+def contexts(tls: Tls) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """For accepting and for dialling. SetupError says which file is wrong, and how."""
+    return _context(tls, ssl.PROTOCOL_TLS_SERVER), _context(tls, ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _context(tls: Tls, side: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    for file in (tls.authority, tls.certificate, tls.key):
+        if not file.is_file():
+            raise SetupError(
+                f"the TLS file {file} is not there; name PEM files for authority, certificate and key"
+            )
+    try:
+        context.load_verify_locations(cafile=tls.authority)
+    except (OSError, ssl.SSLError) as error:
+        raise SetupError(f"{tls.authority} is not a certificate in PEM form: {error}") from error
+    try:
+        # A key with a password would ask on the terminal; a broker has none.
+        context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
+    except (OSError, ssl.SSLError) as error:
+        raise SetupError(
+            f"{tls.certificate} and {tls.key} are not a certificate and its key in PEM form: {error}"
+        ) from error
+    return context
+
+
+def _no_password() -> str:
+    raise ssl.SSLError("the key has a password; store it without one, readable only by the broker's user")
+
+
+def certified(certificate: Mapping[str, object] | None) -> str | None:
+    """The broker id in a peer's certificate, as `ssl` gives it: its common name, else its first DNS name.
+
+    >>> certified({"subject": ((("organizationName", "x"),), (("commonName", "athens-1"),))})
+    'athens-1'
+    >>> certified({"subjectAltName": (("DNS", "athens-1"), ("DNS", "other"))})
+    'athens-1'
+    """
+    if not certificate:
+        return None
+    subject = certificate.get("subject", ())
+    assert isinstance(subject, tuple)
+    for part in subject:
+        for name, value in part:
+            if name == "commonName":
+                return str(value)
+    others = certificate.get("subjectAltName", ())
+    assert isinstance(others, tuple)
+    return next((str(value) for name, value in others if name == "DNS"), None)
