@@ -98,7 +98,7 @@ class Broker:
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
         routing = self._routing = Routing(
-            core, links, trees, list(topics), self._on_ready, lambda: not publications.absent
+            core, links, trees, list(topics), self._on_ready, lambda: not publications.absences
         )
         publications = self._publications = Publications(core, links, trees, routing, list(topics))
         self._events: dict[type, Callable[[Any], None]] = {
@@ -199,7 +199,7 @@ class Broker:
 
     def _on_neighbour_added(self, event: NeighbourAdded) -> None:
         self._links.add_address(event.address)
-        self._publications.on_neighbour_added(event.address)
+        self._publications.absences.on_neighbour_added(event.address)
 
     def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
         self._links.remove_address(event.address)
@@ -222,8 +222,8 @@ class Broker:
     def _on_joined(self, tree: Tree, grown: Grown) -> None:
         self._routing.on_joined(tree, grown)
 
-    def _on_dropped(self, _tree: Tree) -> None:
-        self._publications.rearrange()
+    def _on_dropped(self, tree: Tree) -> None:
+        self._publications.on_dropped(tree.root)
 
     def _on_share(self) -> None:
         self._routing.on_share()
@@ -297,7 +297,7 @@ class Broker:
             sum(len(session.subscriptions) for session in routing.sessions.values()),
             len(publications.held),
             publications.backlog_bytes,
-            tuple(member for member in publications.absent if member.isprintable()),
+            publications.absences.names(),
             publications.absent_bytes,
             publications.dropped,
             publications.paused,

@@ -33,6 +33,7 @@ from tidings.language import names, payloads
 from tidings.language.payloads import Encoding, encoding_of
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
+from tidings.overlay.absence import Absences, unreached
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
     Accept,
@@ -47,8 +48,6 @@ from tidings.overlay.events import (
 from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links, data_bytes
 from tidings.overlay.messages import Done, Epoch, Forget, Keep, Kept, Publication, Publish
 from tidings.overlay.routing import Routing
-from tidings.overlay.tables import Table
-from tidings.overlay.timers import Timer
 from tidings.overlay.trees import Grown, Tree, Trees, pick
 from tidings.records.record import Kind, Record
 
@@ -63,9 +62,6 @@ within 63 bits."""
 STREAMS_MAX = 65_536
 """High-water marks kept. Beyond, the one that moved longest ago is forgotten, and a repeat of its stream
 would be delivered; that takes as many brokers to publish in between."""
-
-PAST_MAX = 16
-"""Roots whose last epoch is remembered, to know what brokers out of reach asked for."""
 
 CREDIT_SHARE = 4
 """Acknowledgements of QoS 0 are only flow control, so they may wait until a quarter of the window is due."""
@@ -155,10 +151,6 @@ class Channel:
         self.credit_bytes = 0
 
 
-Place = tuple[Table[str], str]
-"""What links asked for in the last epoch that had a broker as a member, and the link that it was behind."""
-
-
 class Copy:
     """A publication that is being kept for a neighbour."""
 
@@ -219,12 +211,7 @@ class Publications:
         self._unsynced: deque[tuple[int, Passage | Held | Copy]] = deque()
         self._answers: dict[tuple[str, str], None] = {}  # channels with answers to send
         self._drain: dict[str, None] = {}  # roots whose parked publications may go on
-        self._members: dict[str, None] = {}
-        """Brokers that were in reach at some time and have not left for good."""
-        self.absent: dict[str, list[Place]] = {}
-        """Those of them that are out of reach; without a place anything may be for them."""
-        self._past: dict[str, Grown] = {}
-        """By root, the last epoch that was ready."""
+        self.absences = Absences(core, links)
         self.absent_bytes = 0
         self.dropped = 0
         """Publications that were given up because too much was held."""
@@ -237,7 +224,6 @@ class Publications:
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
-        core = self._core
         decode = msgspec.msgpack.Decoder(Publication).decode
         publications = sorted(
             (decode(saved[key]) for key in saved if key.startswith("held/")),
@@ -251,10 +237,7 @@ class Publications:
                 publication = decode(saved[key])
                 self.kept.setdefault(_stream(publication), {})[publication.number] = publication
         if "members" in saved:
-            self._members = dict.fromkeys(msgspec.msgpack.decode(saved["members"], type=list[str]))
-            for member in self._members:
-                if member != core.id:
-                    self._hold_for(member, [])
+            self.absences.recover(saved["members"])
         for key in saved:
             if key.startswith("mark/"):
                 mark = msgspec.msgpack.decode(saved[key], type=tuple[str, int, str, int])
@@ -728,7 +711,7 @@ class Publications:
         if (
             self._core.settings.overflow == "block"
             and self.absent_bytes >= self._core.settings.absent_hold_bytes
-            and self._absent_for(held.publication)
+            and self._wanted_by_absent(held)
         ):
             self._withheld.append(held)
             return
@@ -745,7 +728,7 @@ class Publications:
             return
         if held.absent is not None or (publication.stream, publication.number) not in self.held:
             return  # known from the acknowledgement of an earlier epoch
-        held.absent = dict.fromkeys(self._absent_for(publication))
+        held.absent = dict.fromkeys(self._wanted_by_absent(held))
         if held.absent:
             self.absent_bytes += held.size
             self._bound_absent()
@@ -770,38 +753,14 @@ class Publications:
         core = self._core
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
-        changed = False
-        for member in grown.members:
-            if member not in self._members:
-                self._members[member] = None
-                changed = True
-            if member in self.absent:
-                del self.absent[member]
-                core.timers.cancel(Timer.ABSENT, member)
-                self._back(member)
         left = dict(self._routing.left)
         for edge in grown.edges.values():
             left |= dict.fromkeys(edge.left)
-        for address, dialler in self._links.diallers.items():
-            if unreached(address) in self.absent and dialler.peer in grown.members:
-                del self.absent[unreached(address)]
-                core.timers.cancel(Timer.ABSENT, unreached(address))
-                self._back(unreached(address))
-        for member in left:
-            if member in self._members and member not in grown.members:
-                del self._members[member]
-                changed = True
-                if member in self.absent:
-                    self._given_up(member)
-        for member in self._members:
-            if not (member in grown.members or member in self.absent or self._elsewhere(member, tree)):
-                self._hold_for(member, self._places(member))
-        self._past.pop(tree.root, None)
-        self._past[tree.root] = grown
-        if len(self._past) > PAST_MAX:
-            del self._past[next(iter(self._past))]
-        if changed:
-            core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
+        back, gone = self.absences.on_ready(tree, left)
+        for member in back:
+            self._back(tree.root, member)
+        for member in gone:
+            self._given_up(member)
         self._standing_in = {stream: None for stream in self.kept if stream[0] not in grown.members}
         self.rearrange()
         if core.settings.acks == "neighbour":
@@ -809,68 +768,40 @@ class Publications:
                 self._ask_to_keep(held)
                 self._accept_if_safe(held)
 
-    def on_neighbour_added(self, address: str) -> None:
-        """Until a neighbour has been reached, nobody knows what those behind it want."""
-        dialler = self._links.diallers[address]
-        if dialler.peer is None and unreached(address) not in self.absent:
-            self._hold_for(unreached(address), [])
-
     def on_neighbour_removed(self, address: str) -> None:
-        if unreached(address) in self.absent:
-            self._given_up(unreached(address))
+        self.absences.forget(unreached(address))
+        self._given_up(unreached(address))
 
-    def _places(self, member: str) -> list[Place]:
-        """Where a broker was when it was last in reach, in each tree."""
-        return [
-            (grown.routes, edge.peer)
-            for grown in self._past.values()
-            for edge in grown.edges.values()
-            if member in (edge.members or {})
-        ]
-
-    def _elsewhere(self, member: str, tree: Tree) -> bool:
-        """Whether a broker is in reach on another tree, which a moment later this one will know too."""
-        return any(
-            other is not tree
-            and other.hops >= 0
-            and other.current is not None
-            and member in other.current.members
-            and all(edge.alive for edge in other.current.edges.values())
-            for other in self._trees.trees.values()
-        )
-
-    def _hold_for(self, member: str, places: list[Place]) -> None:
-        self.absent[member] = places
-        self._core.timers.set(Timer.ABSENT, member, self._core.now + self._core.settings.absent_hold_s)
-
-    def _absent_for(self, publication: Publication) -> list[str]:
-        """The absent brokers that may want a publication."""
-        fields = self._fields(publication)
-        return [
-            member
-            for member, places in self.absent.items()
-            if not places
-            or any(routes.match(publication.topic, fields).get(peer, 0) > 0 for routes, peer in places)
-        ]
-
-    def _back(self, member: str) -> None:
-        """It is in reach again: what was held for it is to be sent again."""
+    def on_dropped(self, root: str) -> None:
+        """A tree is used no more: what was sent on it will be sent on another."""
+        self.absences.on_dropped(root)
         for held in self.held.values():
-            if held.absent and member in held.absent:
+            if held.absent and held.epoch is not None and held.epoch[0] == root:
+                self.absent_bytes -= held.size
+                held.absent = None
+        self.rearrange()
+
+    def _wanted_by_absent(self, held: Held) -> list[str]:
+        root = held.epoch[0] if held.epoch is not None else self._root_of(held.publication.topic)
+        if root is None:
+            return []
+        publication = held.publication
+        return self.absences.wanting(root, publication.topic, self._fields(publication))
+
+    def _back(self, root: str, member: str) -> None:
+        """It is on a tree again: what was held for it is to be sent again."""
+        for held in self.held.values():
+            if held.absent and member in held.absent and held.epoch is not None and held.epoch[0] == root:
                 self.absent_bytes -= held.size
                 held.absent = None
         self._accept_withheld()
 
     def on_absent_late(self, member: str) -> None:
-        if member in self.absent:
-            self._core.log("warning", "nothing more is held for a broker out of reach", broker=member)
-            self._members.pop(member, None)
-            self._core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
-            self._given_up(member)
+        self._core.log("warning", "nothing more is held for a broker out of reach", broker=member.strip())
+        self.absences.forget(member)
+        self._given_up(member)
 
     def _given_up(self, member: str) -> None:
-        del self.absent[member]
-        self._core.timers.cancel(Timer.ABSENT, member)
         for held in list(self.held.values()):
             if held.absent and member in held.absent:
                 del held.absent[member]
@@ -1072,11 +1003,6 @@ def _stream(publication: Publication) -> Stream:
 
 def _size(payload: bytes, topic: str) -> int:
     return len(payload) + len(topic) + MESSAGE_OVERHEAD_BYTES
-
-
-def unreached(address: str) -> str:
-    """How a neighbour is called among absent brokers before its id is known; no id has a control character."""
-    return f"\t{address}"
 
 
 def _ranges(slots: list[int]) -> tuple[int, ...]:

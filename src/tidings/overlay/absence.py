@@ -1,0 +1,141 @@
+"""Brokers out of reach: who they are, and what they asked for when they were last seen.
+
+A broker that was a member of a tree and is not in its current epoch is *absent* from that tree. So is a
+neighbour that is to be dialled and has not been reached yet. What absent brokers may want is held for them by
+`publications`; how long is bounded. Which publications those are is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.overlay.core import Core
+from tidings.overlay.events import Write
+from tidings.overlay.links import Links
+from tidings.overlay.tables import Fields, Table
+from tidings.overlay.timers import Timer
+from tidings.overlay.trees import Grown, Tree
+
+Place = tuple[Table[str], str]
+"""What links asked for in the last epoch that had a broker as a member, and the link that it was behind."""
+
+PAST_MAX = 16
+"""Roots whose last epoch is remembered."""
+
+
+class Absences:
+    """All brokers that this one has known, and from which trees they are absent."""
+
+    def __init__(self, core: Core, links: Links) -> None:
+        self._core = core
+        self._links = links
+        self._members: dict[str, None] = {}
+        """Brokers that were in reach at some time and have not left for good."""
+        self._unreached: dict[str, None] = {}
+        self._missing: dict[str, dict[str, list[Place]]] = {}
+        """By root; without a place anything may be for them."""
+        self._past: dict[str, Grown] = {}
+        """By root, the last epoch that was ready."""
+
+    def recover(self, saved: bytes) -> None:
+        """Those known before a restart: all absent until seen again."""
+        self._members = dict.fromkeys(msgspec.msgpack.decode(saved, type=list[str]))
+
+    def __bool__(self) -> bool:
+        return any(self._missing.values())
+
+    def names(self) -> tuple[str, ...]:
+        """Absent brokers, for people to read."""
+        found = {member for missing in self._missing.values() for member in missing}
+        return tuple(sorted(member for member in found if member not in self._unreached))
+
+    def wanting(self, root: str, topic: str, fields: Callable[[], Fields]) -> list[str]:
+        """Those absent from a tree that may want a publication on it, with QoS 1 or 2."""
+        return [
+            member
+            for member, places in self._missing.get(root, {}).items()
+            if not places or any(routes.match(topic, fields).get(peer, 0) > 0 for routes, peer in places)
+        ]
+
+    def on_ready(self, tree: Tree, left: dict[str, None]) -> tuple[list[str], list[str]]:
+        """A new epoch: who is back on this tree, and who will never be."""
+        core = self._core
+        grown = tree.current
+        assert grown is not None, "a ready epoch is the current one"
+        known = len(self._members)
+        self._members |= dict.fromkeys(grown.members)
+        changed = len(self._members) != known
+        gone = [member for member in left if member in self._members and member not in grown.members]
+        for member in gone:
+            changed = True
+            self.forget(member)
+        for address, dialler in self._links.diallers.items():
+            if dialler.peer in grown.members:
+                self._unreached.pop(unreached(address), None)
+        before = self._missing.get(tree.root, {})
+        missing: dict[str, list[Place]] = {}
+        for member in [*self._members, *self._unreached]:
+            if member not in grown.members:
+                places = before.get(member)
+                missing[member] = self._places(member) if places is None else places
+                if not core.timers.is_set(Timer.ABSENT, member):
+                    core.timers.set(Timer.ABSENT, member, core.now + core.settings.absent_hold_s)
+        self._missing[tree.root] = missing
+        self._past.pop(tree.root, None)
+        self._past[tree.root] = grown
+        if len(self._past) > PAST_MAX:
+            del self._past[next(iter(self._past))]
+        back = [member for member in before if member not in missing and member not in gone]
+        for member in back:
+            self._calm(member)
+        if changed:
+            self._save()
+        return back, gone
+
+    def on_dropped(self, root: str) -> None:
+        """A tree is used no more."""
+        for member in self._missing.pop(root, {}):
+            self._calm(member)
+
+    def on_neighbour_added(self, address: str) -> None:
+        """Until a neighbour has been reached, nobody knows what those behind it want."""
+        member = unreached(address)
+        if self._links.diallers[address].peer is None and member not in self._unreached:
+            self._unreached[member] = None
+            for missing in self._missing.values():
+                missing[member] = []
+            core = self._core
+            core.timers.set(Timer.ABSENT, member, core.now + core.settings.absent_hold_s)
+
+    def forget(self, member: str) -> None:
+        """Nothing more is held for it."""
+        was_member = self._members.pop(member, "") is None
+        self._unreached.pop(member, None)
+        for missing in self._missing.values():
+            missing.pop(member, None)
+        self._core.timers.cancel(Timer.ABSENT, member)
+        if was_member:
+            self._save()
+
+    def _calm(self, member: str) -> None:
+        if not any(member in missing for missing in self._missing.values()):
+            self._core.timers.cancel(Timer.ABSENT, member)
+
+    def _places(self, member: str) -> list[Place]:
+        """Where a broker was when it was last in reach, in each tree."""
+        return [
+            (grown.routes, edge.peer)
+            for grown in self._past.values()
+            for edge in grown.edges.values()
+            if member in (edge.members or {})
+        ]
+
+    def _save(self) -> None:
+        self._core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
+
+
+def unreached(address: str) -> str:
+    """How a neighbour is called here before its id is known; no id has a control character."""
+    return f"\t{address}"
