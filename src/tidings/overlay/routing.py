@@ -623,13 +623,15 @@ class Routing:
     def _wait(self, named: Named, topic_filter: str, *, grant: bool) -> Waiting | None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
         waiting = Waiting(named, grant)
+        epochs: dict[str, Grown] = {}
         for root in self._roots_of(topic_filter):
             tree = self._trees.trees.get(root)
-            grown = tree.current if tree is not None and tree.growing is None else None
-            waiting.trees[root] = _all_changes(grown) if grown is not None else {}
-            # While a broker is out of reach, nobody can say that everyone knows.
-            if grown is not None:
-                self._check_waiting(waiting, root, grown)
+            waiting.trees[root] = {}
+            if tree is not None and tree.current is not None and tree.growing is None:
+                epochs[root] = tree.current
+                waiting.trees[root] = _all_changes(tree.current)
+        for root, grown in epochs.items():
+            self._check_waiting(waiting, root, grown)
         if not waiting.trees:
             return None
         if grant:
