@@ -229,10 +229,19 @@ class Deliveries:
         return next((turn for turn in self._settled if turn > wish.asked), None)
 
     def _excused(self, offer: Offer) -> bool:
-        """Whether it may be lost: the disk that its acceptance stood on was."""
-        return not self._neighbours_keep and any(
-            host == offer.host and turn > offer.turn for turn, host in self._ledger.wiped
-        )
+        """Whether it may be lost: the disk that its acceptance stood on was.
+
+        Or it was offered to a broker that had lost its disk and might not yet have met the others: it cannot
+        hold anything for those of whom it has not heard.
+        """
+        for turn, host in self._ledger.wiped:
+            if host == offer.host and turn > offer.turn and not self._neighbours_keep:
+                return True
+            if host == offer.host and turn < offer.turn:
+                met = next((settled for settled in self._settled if settled > turn), None)
+                if met is None or offer.turn < met:
+                    return True
+        return False
 
 
 def _unnamed(
@@ -266,7 +275,10 @@ def _unnamed(
 
 
 def _told(offer: Offer) -> str:
-    return f"offer {offer.number} ({offer.host}, {offer.topic}, QoS {offer.qos}, at {offer.at:.3f} s)"
+    return (
+        f"offer {offer.number} ({offer.host}, {offer.topic}, QoS {offer.qos}, at {offer.at:.3f} s, "
+        f"{offer.payload[:40]!r})"
+    )
 
 
 class Forwarding:

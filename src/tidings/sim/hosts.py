@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.language.topics import Topic
 from tidings.overlay.events import Effect, Event, PublicationOffered
 from tidings.overlay.settings import Settings
+from tidings.overlay.status import Status
 from tidings.sim.clock import TRUE_CLOCK, Skew
 from tidings.sim.disks import Disk
 from tidings.sim.network import End
@@ -27,7 +28,7 @@ class Machine(Protocol):
 
     def start(self, now: float) -> list[Effect]: ...
     def handle(self, event: Event, now: float) -> list[Effect]: ...
-    def status(self, now: float) -> Any: ...
+    def status(self, now: float) -> Status: ...
 
 
 class MachineMaker(Protocol):

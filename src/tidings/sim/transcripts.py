@@ -51,6 +51,7 @@ from tidings.overlay.messages import (
     Unsubscribe,
 )
 from tidings.overlay.settings import Settings
+from tidings.overlay.trees import NO_EPOCH
 from tidings.records.record import Kind, Record
 from tidings.sim import topologies
 from tidings.sim.clients import Client
@@ -126,7 +127,7 @@ class Player:
     def run(self, commands: Sequence[str]) -> Iterator[str]:
         """Carry out the commands of a block; what came of them."""
         for command in commands:
-            words = shlex.split(command, comments=True)
+            words = [] if command.startswith("#") else shlex.split(command)
             if words:
                 method: Callable[[list[str]], None] | None = getattr(self, f"_do_{words[0]}", None)
                 if method is None:
@@ -299,6 +300,26 @@ class Player:
 
     def _do_hide(self, words: list[str]) -> None:
         self._shown -= {name for word in words for name in GROUPS.get(word, (word,))}
+
+    def _do_trees(self, words: list[str]) -> None:
+        """Say for every tree who is whose child."""
+        assert not words, "trees takes nothing"
+        parents: dict[str, list[str]] = {}
+        for status in self.world.statuses().values():
+            for tree in status.trees:
+                if tree.epoch == NO_EPOCH:
+                    continue
+                above = "the root" if tree.parent is None else tree.parent
+                parents.setdefault(tree.root, []).append(f"{status.broker} below {above}")
+        self._lines += [f"tree of {root}: {', '.join(each)}" for root, each in sorted(parents.items())]
+
+    def _do_status(self, words: list[str]) -> None:
+        """Say what brokers hold for whom."""
+        for name in words:
+            status = self.world.statuses()[name]
+            self._lines.append(
+                f"{name}: holds {status.held} publications; absent: {' '.join(status.absent) or 'nobody'}"
+            )
 
     def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
         for effect in effects:

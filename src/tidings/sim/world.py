@@ -47,6 +47,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.messages import Frame, Publication
 from tidings.overlay.settings import Settings
+from tidings.overlay.status import Status
 from tidings.records.record import Record
 from tidings.sim.clients import Client
 from tidings.sim.clock import Agenda, Skew
@@ -228,6 +229,14 @@ class World:
         for client in host.clients:
             if client.attached:
                 client.attach()
+
+    def statuses(self) -> dict[str, Status]:
+        """What each broker that runs says of itself, by address."""
+        return {
+            address: host.broker.status(self._local(host))
+            for address, host in self.hosts.items()
+            if host.broker is not None
+        }
 
     def crash(self, address: str, *, disk: bool = True, silent: bool = False) -> None:
         """Kill a broker, with its disk or without; `silent` where nobody is told, as when a machine dies."""
