@@ -48,6 +48,7 @@ async def until(condition: Callable[[], object], what: str = "the condition") ->
 
 class LocalStatus(msgspec.Struct):
     id: str
+    ready: bool = True
 
 
 class LocalBroker:

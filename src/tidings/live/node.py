@@ -207,8 +207,8 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether it listens, and is not about to stop."""
-        return self._started and not self.stopping
+        """Whether programs are served: it listens, every tree is settled, and it is not about to stop."""
+        return self._started and not self.stopping and bool(self.broker.status(self.now()).ready)
 
     async def start(self) -> None:
         """Open the store, listen, start the broker. SetupError says what is not as it must be."""

@@ -1,0 +1,80 @@
+"""A broker in a process of its own, for tests that kill it.
+
+`python -m tests.live.process ID PORT FOLDER NEIGHBOUR…` prints its address when it is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tidings.live.node import Node, NodeOptions, serve
+from tidings.overlay.settings import Settings
+
+WITHIN_S = 60.0
+"""For starting and stopping: far more than a busy machine needs."""
+
+
+class BrokerProcess:
+    """One such process; it comes back at the same address, with the same folder."""
+
+    def __init__(self, broker: str, folder: Path, neighbours: tuple[str, ...] = (), port: int = 0) -> None:
+        self.broker = broker
+        self._folder = folder
+        self._neighbours = neighbours
+        self._port = port
+        self.address = ""
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.live.process",
+            self.broker,
+            str(self._port),
+            str(self._folder),
+            *self._neighbours,
+            stdout=subprocess.PIPE,
+            cwd=Path(__file__).parents[2],
+        )
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), WITHIN_S)
+        self.address = line.decode().strip()
+        assert self.address, f"broker {self.broker} has not started"
+        self._port = int(self.address.rpartition(":")[2])
+
+    async def kill(self) -> None:
+        """As by kill -9: nothing more is written, sent or said."""
+        self._process.kill()
+        await self._process.wait()
+
+    async def terminate(self) -> int:
+        """SIGTERM; the exit code when it has drained."""
+        self._process.send_signal(signal.SIGTERM)
+        return await asyncio.wait_for(self._process.wait(), WITHIN_S)
+
+
+def main() -> int:
+    broker, port, folder, *neighbours = sys.argv[1:]
+    logging.basicConfig(
+        level=logging.WARNING,
+        format=f"%(relativeCreated)d {broker}: %(message)s %(about)s",
+        stream=sys.stderr,
+    )
+    options = NodeOptions(
+        broker,
+        port=int(port),
+        folder=Path(folder) / broker,
+        neighbours=tuple(neighbours),
+        settings=Settings(redial_max_s=0.5),
+    )
+    reason = asyncio.run(serve(Node(options), ready=lambda node: print(node.address, flush=True)))
+    return 1 if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
