@@ -285,8 +285,8 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_publications_offered_total", ()] == 4
     assert samples["tidings_link_messages_total", (("direction", "in"), ("kind", "HTTPStatus"))] == 5
     assert samples["tidings_connections", ()] == 2
-    assert samples["tidings_links_up_now", ()] == 1
-    assert samples["tidings_links_known", ()] == 2
+    assert samples["tidings_links_up", ()] == 1
+    assert samples["tidings_links", ()] == 2
     assert samples["tidings_publications_held", ()] == 5
     assert samples["tidings_absent_dropped_total", ()] == 8
     assert samples["tidings_settled", ()] == 1

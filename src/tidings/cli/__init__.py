@@ -12,10 +12,16 @@ import sys
 import typer
 
 from tidings import __version__, installation
+from tidings.cli import broker as broker_command
+from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
+from tidings.cli import join as join_command
+from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
 from tidings.cli import simulate as simulate_command
+from tidings.cli import status as status_command
 from tidings.cli import topic as topic_command
+from tidings.cli import up as up_command
 from tidings.errors import TidingsError
 
 EPILOG = (
@@ -31,6 +37,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("up", epilog=EPILOG)(up_command.up)
+app.command("status", epilog=EPILOG)(status_command.status)
+app.command("join", epilog=EPILOG)(join_command.join)
+app.command("leave", epilog=EPILOG)(leave_command.leave)
+app.command("down", epilog=EPILOG)(down_command.down)
+app.command("broker", epilog=EPILOG)(broker_command.broker)
 app.command("match", epilog=EPILOG)(match_command.match)
 app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
 filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)

@@ -66,7 +66,7 @@ COUNTS = (
     _plain("connections_lost", "connections_lost", "Connections lost."),
     _plain("connections_refused", "connections_refused", "Connections refused for a limit."),
     _plain("dials_failed", "dials_failed", "Neighbours that could not be reached."),
-    _plain("links_up", "links_up", "Times that a link came up."),
+    _plain("link_ups", "links_up", "Times that a link came up."),
     _plain("malformed", "faults", "Connections closed for bytes that are not the protocol."),
     _plain("store_syncs", "syncs", "Commits of the store."),
     _plain("store_rows", "rows", "Rows written to the store."),
@@ -86,11 +86,11 @@ GAUGES = {
 
 
 STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
-    "links_up_now": (
+    "links_up": (
         "Links that are up.",
         lambda status: sum(link["state"] == "up" for link in status["links"]),
     ),
-    "links_known": ("Links, up or not.", lambda status: len(status["links"])),
+    "links": ("Links, up or not.", lambda status: len(status["links"])),
     "trees": ("Trees that this broker is in.", lambda status: len(status["trees"])),
     "subscriptions": ("Subscriptions of sessions here.", lambda status: status["subscriptions"]),
     "publications_held": (

@@ -48,7 +48,7 @@ from tidings.overlay.events import (
 from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links, data_bytes
 from tidings.overlay.messages import Done, Epoch, Forget, Keep, Kept, Publication, Publish
 from tidings.overlay.routing import Routing
-from tidings.overlay.trees import Grown, Tree, Trees, pick
+from tidings.overlay.trees import Grown, Tree, Trees, lane_of, pick
 from tidings.records.record import Kind, Record
 
 Stream = tuple[str, int, str]
@@ -59,7 +59,7 @@ BOOT_SHIFT = 36
 larger than those it gave before, without a write to disk for each. Leaves 2^27 restarts of 2^36 publications
 within 63 bits."""
 
-STREAMS_MAX = 65_536
+STREAMS_MAX = 131_072
 """High-water marks kept. Beyond, the one that moved longest ago is forgotten, and a repeat of its stream
 would be delivered; that takes as many brokers to publish in between."""
 
@@ -257,6 +257,9 @@ class Publications:
             return
         root = self._root_of(offered.topic)
         stream = root if root is not None else core.id
+        if core.settings.trees > 1:
+            # Topics move to other trees lane by lane, and the numbers of a stream must stay in order.
+            stream = f"{stream}/{lane_of(offered.topic.partition('/')[0])}"
         number = self._numbers.get(stream)
         number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = number

@@ -22,6 +22,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
+from zlib import crc32
 
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.core import Core
@@ -81,6 +82,8 @@ class Grown:
         self.parent = parent
         self.awaited: dict[str, int] = {}
         """Neighbours that have not answered yet, and the generation of their link."""
+        self.told: dict[str, int] = {}
+        """Neighbours that know that this broker is in it, and the generation of their link."""
         self.edges: dict[str, Edge] = {}
         self.ready = False
         self.routes: Table[str] = Table(cache)
@@ -455,6 +458,7 @@ class Trees:
         tree.growing = grown
         tree.asked = None
         for link in self._links.up():
+            grown.told[link.peer] = link.generation
             if link.peer == parent:
                 self._links.send(link, Join(tree.root, epoch))
                 grown.edges[link.peer] = Edge(link)
@@ -468,13 +472,22 @@ class Trees:
 
     def on_grow(self, link: Link, message: Grow) -> None:
         tree = self.trees.get(message.root)
-        if tree is None or tree.root == self._core.id:
+        if tree is None:
             return
         tree.offers[link.peer] = (message.epoch, message.share)
         if message.epoch > tree.newest_epoch:
             if link.peer == tree.via:
                 self._join(tree, message.epoch, message.share, link.peer)
             return
+        grown = tree.newest
+        if (
+            grown is not None
+            and grown.epoch == message.epoch
+            and grown.told.get(link.peer) != link.generation
+        ):
+            # The link came up after this broker had joined, and before the neighbour did: it waits for us.
+            grown.told[link.peer] = link.generation
+            self._links.send(link, Grow(tree.root, grown.epoch, grown.share))
         self._answered(tree, link, message.epoch, child=False)
 
     def on_join(self, link: Link, message: Join) -> None:
@@ -528,16 +541,24 @@ ROOTS_REMEMBERED_MAX = 1024
 """Roots out of reach whose feasible distance is remembered."""
 
 
+LANES = 32
+"""Groups of topics that move between trees together; several times the most trees there can be."""
+
+
+@lru_cache(maxsize=4096)
+def lane_of(first_level: str) -> int:
+    """The group that topics with this first level belong to."""
+    return crc32(first_level.encode()) % LANES
+
+
 @lru_cache(maxsize=4096)
 def pick(first_level: str, roots: tuple[str, ...]) -> str:
-    """The root whose tree the topics with this first level use: rendezvous hashing.
+    """The root whose tree the topics with this first level use: rendezvous hashing of their lane.
 
     >>> pick("traffic", ("a",))
     'a'
     """
     if len(roots) == 1:
         return roots[0]
-    return max(
-        roots,
-        key=lambda root: hashlib.blake2b(f"{root}\0{first_level}".encode(), digest_size=16).digest(),
-    )
+    lane = lane_of(first_level)
+    return max(roots, key=lambda root: hashlib.blake2b(f"{root}\0{lane}".encode(), digest_size=16).digest())
