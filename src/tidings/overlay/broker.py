@@ -105,7 +105,7 @@ class Broker:
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
             TimerFired: self._on_timer,
-            WritesSynced: lambda e: publications.on_synced(e.token),
+            WritesSynced: self._on_synced,
             ConnectionMade: lambda e: links.on_connection(e.connection, e.address, e.nonce, e.certified),
             ConnectionLost: lambda e: links.on_connection_lost(e.connection, e.reason),
             DialFailed: lambda e: links.on_dial_failed(e.address, e.reason),
@@ -196,6 +196,10 @@ class Broker:
         return out
 
     # Wiring.
+
+    def _on_synced(self, event: WritesSynced) -> None:
+        self._routing.on_synced(event.token)
+        self._publications.on_synced(event.token)
 
     def _on_neighbour_added(self, event: NeighbourAdded) -> None:
         self._links.add_address(event.address)

@@ -216,9 +216,8 @@ class Publications:
         self.dropped = 0
         """Publications that were given up because too much was held."""
         self._withheld: deque[Held] = deque()
-        self.kept: dict[Stream, dict[int, Publication]] = {}
+        self.kept: dict[Stream, dict[int, Held]] = {}
         """Copies kept for neighbours."""
-        self._standing_in: dict[Stream, None] = {}
 
     # Starting again.
 
@@ -235,7 +234,7 @@ class Publications:
         for key in saved:
             if key.startswith("kept/"):
                 publication = decode(saved[key])
-                self.kept.setdefault(_stream(publication), {})[publication.number] = publication
+                self._keep_copy(publication)
         if "members" in saved:
             self.absences.recover(saved["members"])
         for key in saved:
@@ -764,7 +763,6 @@ class Publications:
             self._back(tree.root, member)
         for member in gone:
             self._given_up(member)
-        self._standing_in = {stream: None for stream in self.kept if stream[0] not in grown.members}
         self.rearrange()
         if core.settings.acks == "neighbour":
             for held in list(self.held.values()):
@@ -842,14 +840,23 @@ class Publications:
         for held in self.held.values():
             if held.absent is None and held.order not in waiting and not self._under_way(held):
                 waiting[held.order] = held
-        for stream in self._standing_in:
+        for stream in self.kept:
             for number in sorted(self.kept[stream]):
-                self._enqueue(Held(self.kept[stream][number], 0, 0))
+                if self._stands_in(self.kept[stream][number]):
+                    self._enqueue(self.kept[stream][number])
+        waiting.pop(0, None)  # copies, which have just found their place
         for order in sorted(waiting):
-            if waiting[order].order:
-                self._enqueue(waiting[order])
+            self._enqueue(waiting[order])
         for root in self._trees.trees:
             self._drain[root] = None
+
+    def _stands_in(self, copy: Held) -> bool:
+        """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""
+        root = self._root_of(copy.publication.topic)
+        tree = self._trees.serving(root) if root is not None else None
+        if tree is None or tree.current is None:
+            return False
+        return copy.publication.origin not in tree.current.members and not self._under_way(copy)
 
     def _under_way(self, held: Held) -> bool:
         """Whether it was sent in the epoch that its topic uses now."""
@@ -880,9 +887,13 @@ class Publications:
 
     def on_keep(self, link: Link, message: Keep) -> None:
         publication = message.publication
-        self.kept.setdefault(_stream(publication), {})[publication.number] = publication
+        self._keep_copy(publication)
         self._core.out.append(Write(_kept_key(publication), _encode(publication)))
         self._unsynced.append((self._core.ask_sync(), Copy(link, link.generation, publication)))
+
+    def _keep_copy(self, publication: Publication) -> None:
+        size = _size(publication.payload, publication.topic)
+        self.kept.setdefault(_stream(publication), {})[publication.number] = Held(publication, size, 0)
 
     def _accept_copy(self, publication: Publication) -> None:
         """Sessions here may not have what the origin could not send any more."""
@@ -901,9 +912,9 @@ class Publications:
 
     def on_forget(self, link: Link, message: Forget) -> None:
         for number in message.numbers:
-            publication = self.kept.get((link.peer, message.incarnation, message.stream), {}).get(number)
-            if publication is not None:
-                self._forget_kept(publication)
+            copy = self.kept.get((link.peer, message.incarnation, message.stream), {}).get(number)
+            if copy is not None:
+                self._forget_kept(copy.publication)
 
     def _forget_kept(self, publication: Publication) -> None:
         stream = _stream(publication)
@@ -912,7 +923,6 @@ class Publications:
             self._core.out.append(Erase(_kept_key(publication)))
         if not copies:
             self.kept.pop(stream, None)
-            self._standing_in.pop(stream, None)
 
     # Links that end, and the broker's end.
 

@@ -12,6 +12,7 @@ that have something advertised behind them which it may want.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
@@ -52,6 +53,9 @@ Named = tuple[str, str]
 
 ADVERTISED_LEVELS_MAX = 1000
 """First levels of topics that are advertised for clients that do not advertise; beyond, everything is."""
+
+DISK = ""
+"""Among the trees that are waited for, this broker's own disk."""
 
 CATCH_ALL = Subscription("#", qos=2)
 """What a link is taken to ask for when it asks for more than is kept."""
@@ -109,6 +113,7 @@ class Routing:
         self._advertised: dict[Advertisement, int] = {}
         self._own_levels: dict[str, Waiting | None] = {}
         self._waiting: dict[Named, Waiting] = {}
+        self._unsynced: deque[tuple[int, Waiting]] = deque()
         self._rooted = [(topic.pattern.filter, topic.root) for topic in topics if topic.root is not None]
         self.left: dict[str, None] = {}
         """Neighbours that have left for good; told once in each epoch."""
@@ -120,7 +125,7 @@ class Routing:
         if session is None:
             self.sessions[name] = Session(durable)
             if durable:
-                self._core.out.append(Write(f"client/{quote(name, safe='')}", name.encode()))
+                self._save_session(name)
             return
         session.open = True
         if session.durable and not durable:
@@ -128,9 +133,13 @@ class Routing:
             self.sessions[name] = Session(durable)
         elif durable and not session.durable:
             session.durable = True
-            self._core.out.append(Write(f"client/{quote(name, safe='')}", name.encode()))
+            self._save_session(name)
             for asked, subscription in session.subscriptions.items():
                 self._save(name, asked, subscription)
+
+    def _save_session(self, name: str) -> None:
+        self._core.out.append(Write(f"client/{quote(name, safe='')}", name.encode()))
+        self._core.ask_sync()
 
     def close_session(self, name: str) -> None:
         session = self.sessions.get(name)
@@ -152,6 +161,7 @@ class Routing:
             self.drop_advertisement(name, advertisement)
         if session.durable:
             self._core.out.append(Erase(f"client/{quote(name, safe='')}"))
+            self._core.ask_sync()
         del self.sessions[name]
 
     def recover(self, saved: dict[str, bytes]) -> None:
@@ -201,7 +211,7 @@ class Routing:
                 self.local.remove(before, (session_name, name))
                 self._count_local(before, -1)
             self._record(Kind.SUBSCRIBED, session_name, name, subscription)
-        self._wait((session_name, name), subscription.topic_filter, grant=True)
+        self._wait((session_name, name), subscription.topic_filter, grant=True, durable=session.durable)
 
     def drop_subscription(self, session_name: str, name: str) -> None:
         session = self.sessions.get(session_name)
@@ -213,6 +223,7 @@ class Routing:
         self.local.remove(subscription, (session_name, name))
         if session.durable:
             self._core.out.append(Erase(_key(session_name, name)))
+            self._core.ask_sync()
         self._count_local(subscription, -1)
         self._record(Kind.UNSUBSCRIBED, session_name, name, subscription)
 
@@ -233,6 +244,7 @@ class Routing:
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
         value = msgspec.msgpack.encode(Saved(session, name, subscription))
         self._core.out.append(Write(_key(session, name), value))
+        self._core.ask_sync()
 
     def _record(self, kind: Kind, session: str, name: str, subscription: Subscription) -> None:
         core = self._core
@@ -620,9 +632,12 @@ class Routing:
             if not waiting.trees:
                 self._granted(waiting, "")
 
-    def _wait(self, named: Named, topic_filter: str, *, grant: bool) -> Waiting | None:
+    def _wait(self, named: Named, topic_filter: str, *, grant: bool, durable: bool = False) -> Waiting | None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
         waiting = Waiting(named, grant)
+        if durable:
+            waiting.trees[DISK] = {}
+            self._unsynced.append((self._core.ask_sync(), waiting))
         epochs: dict[str, Grown] = {}
         for root in self._roots_of(topic_filter):
             tree = self._trees.trees.get(root)
@@ -646,6 +661,14 @@ class Routing:
         self._core.timers.cancel(Timer.SETTLE, waiting.named)
         self._core.out.append(Grant(*waiting.named, reason))
 
+    def on_synced(self, token: int) -> None:
+        """What was written up to here is on disk, and with it durable subscriptions."""
+        while self._unsynced and self._unsynced[0][0] <= token:
+            waiting = self._unsynced.popleft()[1]
+            waiting.trees.pop(DISK, None)
+            if not waiting.trees and self._waiting.get(waiting.named) is waiting:
+                self._granted(waiting, "")
+
     def on_settle_late(self, named: Named) -> None:
         waiting = self._waiting.get(named)
         if waiting is not None:
@@ -658,7 +681,8 @@ class Routing:
             asked = session.subscriptions.get(named[1]) or session.advertisements.get(named[1])
             assert asked is not None, "who waits has asked"
             roots = self._roots_of(asked.topic_filter)
-            waiting.trees = {root: waiting.trees.get(root, {}) for root in roots}
+            disk = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
+            waiting.trees = {root: waiting.trees.get(root, {}) for root in roots} | disk
             for root in roots:
                 tree = self._trees.trees.get(root)
                 if tree is not None and tree.current is not None and tree.growing is None:
