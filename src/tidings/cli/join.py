@@ -1,0 +1,144 @@
+"""`tidings join`: one more broker."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tidings.cli import network
+from tidings.cli.network import LOOPBACK, Member, State, StateFile, free_ports, view
+from tidings.errors import ConfigurationError, InputError
+from tidings.live.values import read_address
+
+READY_WITHIN_S = 60.0
+NEIGHBOURS = 2
+"""With how many a broker is linked where nobody says it: one may go, and it is still there."""
+
+
+def join(
+    address: Annotated[
+        str | None,
+        typer.Argument(metavar="[HOST:PORT]", help="A broker to link with, here or elsewhere."),
+    ] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="The new broker's name.")] = None,
+    to: Annotated[
+        list[str] | None,
+        typer.Option("--to", metavar="BROKER", help="A broker here to link with; may be repeated."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="DIR", help="Elsewhere: folder for what must survive.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--network", help="Elsewhere: the network's name.")] = None,
+    token_file: Annotated[
+        str | None, typer.Option("--token-file", metavar="FILE", help="Elsewhere: the cluster token.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Here: the answer as one JSON object.")] = False,
+) -> None:
+    """Add a broker to the network that runs here, in the background; or to any other, in the foreground.
+
+    Without an address, or with that of a broker of the network that `tidings up` started, the new broker
+    becomes part of it; with the name of one that died, that one is started again. With another address it
+    runs here, linked with the broker there, until Ctrl-C. It listens on this machine alone; `tidings broker`
+    is for more.
+
+    Try it:
+
+        tidings join 127.0.0.1:1883
+    """
+    if address is not None:
+        try:
+            read_address(address)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+    file = StateFile()
+    state = file.read()
+    if state is not None and (address is None or address in {one.address for one in state.members}):
+        _join_here(file, state, address, id_, to or [], as_json)
+    elif address is None:
+        raise InputError(
+            "no network of yours runs here; start one with `tidings up`, or name an address to join"
+        )
+    else:
+        _join_elsewhere(address, id_, data, name, token_file)
+
+
+def _join_here(
+    file: StateFile, state: State, address: str | None, id_: str | None, to: list[str], as_json: bool
+) -> None:
+    known = {one.id: one for one in state.members}
+    if id_ in known and not known[id_].alive:
+        # It was there before: with its own data, ports and neighbours.
+        member = msgspec.structs.replace(known[id_], leaving=False)
+    else:
+        member = _new_member(file, state, address, id_, to)
+    (member,) = network.spawn([member])
+    file.put(member)
+    network.wait_for(lambda: view(member).state == "ready" or not member.alive, READY_WITHIN_S)
+    shown = view(member)
+    if shown.state != "ready":
+        network.stop([member])
+        typer.echo(f"{member.id} does not become ready ({shown.state}); its log is {member.log}", err=True)
+        if member.id not in known:
+            file.remove(member.id)
+        raise typer.Exit(1)
+    if as_json:
+        typer.echo(msgspec.json.encode(shown).decode())
+    else:
+        typer.echo(f"{member.id} has joined: {member.address}, linked with {', '.join(shown.links)}")
+        typer.echo(f"\n  curl http://{member.http}/health\n  tidings status\n  tidings leave {member.id}")
+
+
+def _new_member(file: StateFile, state: State, address: str | None, id_: str | None, to: list[str]) -> Member:
+    known = {one.id for one in state.members}
+    if id_ is None:
+        id_ = next(name for number in range(1, 10_000) if (name := f"b{number}") not in known)
+    elif id_ in known:
+        raise InputError(f"the broker {id_!r} runs already; give the new one another name")
+    if not id_.isprintable() or "/" in id_ or id_ in ("", ".", "..", "records"):
+        raise InputError(f"{id_!r} cannot be the name of a broker and of its folder; take letters and digits")
+    neighbours = [state.member(one).address for one in to]
+    neighbours += [address] if address is not None else []
+    if not neighbours:
+        neighbours = [one.address for one in state.members if one.alive and not one.leaving][:NEIGHBOURS]
+    taken = [int(text.rpartition(":")[2]) for one in state.members for text in (one.address, one.http)]
+    port, http = free_ports(2, taken=taken)
+    member = Member(id_, f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(Path(state.data) / id_))
+    # Written down first, so that nobody else takes its ports and its name meanwhile.
+    file.put(member)
+    network.write_config(member, neighbours, Path(state.data) / "records", state.settings)
+    return member
+
+
+def _join_elsewhere(
+    address: str, id_: str | None, data: str | None, name: str | None, token_file: str | None
+) -> None:
+    from tidings.live import logs, service
+    from tidings.live.config import load
+
+    port, http = free_ports(2)
+    flags = {
+        "id": id_ or f"{socket.gethostname()}-{port}",
+        "listen": f"{LOOPBACK}:{port}",
+        "http": f"{LOOPBACK}:{http}",
+        "neighbours": [address],
+        "data": data,
+        "network": name,
+        "token_file": token_file,
+    }
+    try:
+        configuration = load(None, os.environ, flags)
+    except ConfigurationError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    typer.echo(f"{flags['id']} listens on {flags['listen']}, this machine alone; Ctrl-C stops it")
+    typer.echo(f"\n  curl http://{flags['http']}/ready\n  tidings status {flags['http']}\n")
+    logs.configure(
+        configuration["log_level"], configuration["log_format"], secrets=[configuration.settings.token]
+    )
+    reasons = service.run([configuration])
+    raise typer.Exit(1 if any(reasons.values()) else 0)

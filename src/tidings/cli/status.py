@@ -1,0 +1,110 @@
+"""`tidings status`: how the network on this machine is, or brokers elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from tidings.cli.network import NoAnswer, StateFile, View, ask, view, viewed
+from tidings.live.values import read_address
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def status(
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[HOST:PORT]...", help="HTTP addresses of brokers elsewhere."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
+) -> None:
+    """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom.
+
+    With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
+    network runs.
+
+    Try it:
+
+        tidings status --json
+    """
+    views = _elsewhere(addresses) if addresses else _here(as_json)
+    ready = bool(views) and all(one.state == "ready" for one in views)
+    if as_json:
+        told = {"ready": ready, "brokers": views}
+        typer.echo(msgspec.json.encode(told).decode())
+    elif views:
+        from rich.console import Console
+
+        Console().print(table(views))
+    raise typer.Exit(0 if ready else 1)
+
+
+def _here(as_json: bool) -> list[View]:
+    file = StateFile()
+    state = file.read()
+    if state is not None:
+        return [view(member) for member in state.members]
+    if not as_json:
+        stale = " (the last one has ended without `tidings down`)" if file.path.exists() else ""
+        typer.echo(f"no network of yours runs here{stale}; start one with `tidings up`", err=True)
+    return []
+
+
+def _elsewhere(addresses: Sequence[str]) -> list[View]:
+    views = []
+    for address in addresses:
+        try:
+            read_address(address)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+        try:
+            code, told = ask(address, "/status")
+            shown = View(str(told.get("broker", "?")), str(told.get("address", "")), address, None, "ready")
+            known = "counters" in told
+            views.append(viewed(shown, told) if known else _replaced(shown, f"answers {code}"))
+        except (NoAnswer, AttributeError) as reason:
+            views.append(View("?", "", address, None, f"no answer: {reason}"))
+    return views
+
+
+def _replaced(shown: View, state: str) -> View:
+    return msgspec.structs.replace(shown, state=state)
+
+
+def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Table:
+    """Brokers as a table for people; `rates` are messages per second, where they are known."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table()
+    columns = ["broker", "port", "http", "state", "links", "root", "messages", "deliveries"]
+    if rates is not None:
+        columns.insert(6, "messages/s")
+    for column in columns:
+        shown.add_column(
+            column, justify="right" if column in ("messages/s", "messages", "deliveries") else "left"
+        )
+    for one in views:
+        colour = "green" if one.state == "ready" else "red" if one.state == "dead" else "yellow"
+        state = one.state + (f" (restarted {one.restarts}×)" if one.restarts else "")
+        links = Text(" ".join(one.links))
+        if one.links_down:
+            links.append((" " if one.links else "") + " ".join(one.links_down), style="red strike")
+        cells: list[str | Text] = [
+            one.id,
+            one.address.rpartition(":")[2],
+            one.http.rpartition(":")[2],
+            Text(state, style=colour),
+            links,
+            one.root,
+            f"{one.received:,}",
+            f"{one.delivered:,}",
+        ]
+        if rates is not None:
+            cells.insert(6, f"{rates.get(one.id, 0.0):,.0f}")
+        shown.add_row(*cells)
+    return shown

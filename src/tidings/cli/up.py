@@ -1,0 +1,358 @@
+"""`tidings up`: a network on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from tidings.cli import network
+from tidings.cli.network import LOOPBACK, Member, Process, State, StateFile, View, free_ports, view
+from tidings.cli.status import table
+from tidings.cli.topologies import Topology, links
+from tidings.errors import ConfigurationError, InputError
+
+BROKERS_MAX = 200
+"""Processes on one machine; more are for the simulator."""
+
+READY_WITHIN_S = 120.0
+LOOK_EVERY_S = 1.0
+
+PAUSE_S_MAX = 60.0
+"""The longest pause before a broker that dies again and again is started once more."""
+
+LOG_LINES_SHOWN = 5
+
+
+def up(
+    brokers: Annotated[
+        int, typer.Option("--brokers", min=1, max=BROKERS_MAX, help="How many.", show_default=True)
+    ] = 3,
+    topology: Annotated[
+        Topology, typer.Option("--topology", help="How they are linked.", show_default=True)
+    ] = Topology.RING,
+    seed: Annotated[int, typer.Option("--seed", help="Of a random topology.", show_default=True)] = 0,
+    single: Annotated[bool, typer.Option("--single", help="One process for all, not one for each.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Leave it running in the background.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Start brokers that die again.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", help="Keep everything here; otherwise it goes with the network."
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option("--port", min=1, max=65_535, help="Take free ports from here up.", show_default=True),
+    ] = network.FIRST_PORT,
+    assigned: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A setting for all of them; may be repeated."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --detach: the answer as JSON.")] = False,
+    background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
+) -> None:
+    """Start a network on this machine: one process per broker, on free ports that only this machine reaches.
+
+    A table shows how it is; Ctrl-C stops it cleanly. With `--detach` it stays in the background until
+    `tidings down`. The exit code is 1 if a broker does not start.
+
+    Try it:
+
+        tidings up --brokers 5 --topology ring
+    """
+    if detach:
+        _detach(brokers, topology, seed, single, restart, data, port, assigned or [], as_json)
+        return
+    shared = _shared(assigned or [])
+    file = StateFile()
+    folder = Path(tempfile.mkdtemp(prefix="tidings-")) if data is None else data.absolute()
+    members = _members(brokers, folder, port)
+    supervisor = Process.of(os.getpid())
+    name = shared.get("network", "tidings")
+    try:
+        file.claim(State(supervisor, str(folder), data is None, name, shared, tuple(members)))
+    except InputError:
+        if data is None:
+            folder.rmdir()
+        raise
+    try:
+        for number, member in enumerate(members):
+            dialled = [
+                members[there].address for here, there in links(topology, brokers, seed) if here == number
+            ]
+            network.write_config(member, dialled, folder / "records", shared)
+        title = f"{brokers} brokers, {topology}{', one process' if single else ''}"
+        code = Supervisor(file, single, restart, _Lines() if background else _Screen(title)).run()
+    finally:
+        reaped = file.read()
+        if reaped is not None:
+            network.stop(reaped.members)
+        file.clear()
+    raise typer.Exit(code)
+
+
+def _shared(assigned: Iterable[str]) -> dict[str, str]:
+    """Settings for all brokers, checked before anything is started."""
+    from tidings.live.config import SETTINGS, load
+
+    shared: dict[str, str] = {}
+    for text in assigned:
+        name, _, value = text.partition("=")
+        if name in network.EACH_OWN:
+            raise typer.BadParameter(f"--set {text}: {name} differs from broker to broker and is set by `up`")
+        shared[name] = value
+    try:
+        load(None, {}, {"id": "any"}, assigned)
+    except ConfigurationError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None
+    # Paths are said from here, and read from the folder of each broker.
+    from tidings.live.config import PATH_NAMES
+
+    for name in PATH_NAMES & shared.keys():
+        read = SETTINGS[name].kind.read(shared[name])
+        paths = read if isinstance(read, tuple) else (read,)
+        shared[name] = ",".join(str(path.absolute()) for path in paths)
+    return shared
+
+
+def _members(count: int, folder: Path, first_port: int) -> list[Member]:
+    ports = free_ports(2 * count, first_port)
+    return [
+        Member(
+            id=(id_ := f"b{number + 1}"),
+            address=f"{LOOPBACK}:{ports[number]}",
+            http=f"{LOOPBACK}:{ports[count + number]}",
+            folder=str(folder / id_),
+        )
+        for number in range(count)
+    ]
+
+
+def lines(state: State) -> str:
+    """What can be pasted, with the real ports."""
+    first, last = state.members[0], state.members[-1]
+    kept = " (removed at the end)" if state.temporary else ""
+    return (
+        f"It listens on {LOOPBACK}: only this machine reaches it.\n"
+        f"Data, logs and records are in {state.data}{kept}.\n"
+        f"\n"
+        f"  curl http://{first.http}/health\n"
+        f"  curl http://{first.http}/metrics\n"
+        f"  tidings status\n"
+        f"  tidings join {last.address}\n"
+        f"  tidings leave {last.id}\n"
+        f"  tidings down\n"
+    )
+
+
+class _Lines:
+    """Shows a network where nobody looks: a line for what happens."""
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def say(self, text: str) -> None:
+        typer.echo(text)
+
+    def show(self, views: Sequence[View], rates: dict[str, float]) -> None: ...
+
+
+class _Screen:
+    """Shows a network on a terminal: a table that follows it. Elsewhere the table is printed once."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console()
+        self._title = title
+        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
+        self._shown = False
+
+    def __enter__(self) -> _Screen:
+        self._console.print(f"starting {self._title} on this machine alone …", highlight=False)
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def show(self, views: Sequence[View], rates: dict[str, float]) -> None:
+        if self._live is not None:
+            self._live.update(table(views, rates), refresh=True)
+        elif not self._shown and all(one.state == "ready" for one in views):
+            self._shown = True
+            self._console.print(table(views))
+
+
+class Supervisor:
+    """Starts the brokers of a network, watches them, and stops them when it is told to."""
+
+    def __init__(self, file: StateFile, single: bool, restart: bool, screen: _Lines | _Screen) -> None:
+        self._file = file
+        self._single = single
+        self._restart = restart
+        self._screen = screen
+        self._stop = threading.Event()
+        self._mourned: set[Process] = set()
+        self._started: dict[str, float] = {}
+        self._rates: dict[str, float] = {}
+        self._before: tuple[float, dict[str, int]] = (0.0, {})
+
+    def run(self) -> int:
+        """The exit code, once it is over."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._stop.set())
+        with self._screen:
+            state = self._file.read()
+            assert state is not None, "the network has been written down"
+            self._spawn(list(state.members))
+            if not self._wait_until_ready():
+                return 0 if self._stop.is_set() else 1
+            state = self._file.change(lambda state: msgspec.structs.replace(state, ready=True))
+            self._screen.say(lines(state))
+            while not self._stop.wait(LOOK_EVERY_S):
+                self._look()
+            self._screen.say("stopping …")
+        state = self._file.read()
+        killed = network.stop(state.members) if state is not None else []
+        for id_ in killed:
+            self._screen.say(f"{id_} did not stop in time and had to be killed")
+        return 1 if killed else 0
+
+    def _spawn(self, members: list[Member]) -> None:
+        groups = [members] if self._single and members else [[member] for member in members]
+        for group in groups:
+            for member in network.spawn(group):
+                self._file.put(member)
+
+    def _wait_until_ready(self) -> bool:
+        end = time.monotonic() + READY_WITHIN_S
+        while not self._stop.wait(0.2):
+            views = self._look()
+            if all(one.state == "ready" for one in views):
+                return True
+            if self._mourned and not self._restart:
+                return False
+            if time.monotonic() > end:
+                late = ", ".join(f"{one.id} ({one.state})" for one in views if one.state != "ready")
+                self._screen.say(f"not ready within {READY_WITHIN_S:.0f} s: {late}")
+                return False
+        return False
+
+    def _look(self) -> list[View]:
+        """Ask all brokers how they are, see to those that died, and show it."""
+        network.reap()
+        state = self._file.read()
+        members = [] if state is None else list(state.members)
+        dead = [one for one in members if one.process is not None and not one.alive and not one.leaving]
+        for member in dead:
+            assert member.process is not None, "it has died, so it has lived"
+            if member.process not in self._mourned:
+                self._screen.say(_obituary(member))
+        self._mourned |= {one.process for one in dead if one.process is not None}
+        if self._restart:
+            self._spawn([self._again(one) for one in dead if time.monotonic() >= self._not_before(one)])
+        views = [view(member) for member in members]
+        self._measure(views)
+        self._screen.show(views, self._rates)
+        return views
+
+    def _not_before(self, member: Member) -> float:
+        """When a broker that died may be started again: at once, then after longer and longer pauses."""
+        return self._started.get(member.id, 0.0) + min(PAUSE_S_MAX, 2.0**member.restarts - 1)
+
+    def _again(self, member: Member) -> Member:
+        self._started[member.id] = time.monotonic()
+        return msgspec.structs.replace(member, restarts=member.restarts + 1)
+
+    def _measure(self, views: Sequence[View]) -> None:
+        now, received = time.monotonic(), {one.id: one.received for one in views}
+        then, before = self._before
+        if now - then >= LOOK_EVERY_S / 2:
+            self._rates = {
+                id_: max(0, count - before.get(id_, count)) / (now - then) for id_, count in received.items()
+            }
+            self._before = now, received
+
+
+def _obituary(member: Member) -> str:
+    """That a broker died, with the last that it said."""
+    try:
+        last = member.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+    except OSError:
+        last = []
+    return "\n  ".join([f"{member.id} has died; its log is {member.log}", *last])
+
+
+def _detach(
+    brokers: int,
+    topology: Topology,
+    seed: int,
+    single: bool,
+    restart: bool,
+    data: Path | None,
+    port: int,
+    assigned: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Start the same command in the background, and wait until the network is ready."""
+    file = StateFile()
+    words = ["--brokers", str(brokers), "--topology", topology, "--seed", str(seed), "--port", str(port)]
+    words += ["--single"] * single + ["--restart"] * restart + ["--background"]
+    words += ["--data", str(data.absolute())] if data is not None else []
+    words += [word for text in assigned for word in ("--set", text)]
+    if file.read() is None:
+        file.clear()  # makes the folder, too
+    with tempfile.TemporaryFile() as said:
+        started = subprocess.Popen(
+            [sys.executable, "-c", "from tidings.cli import main; main()", "up", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+        ready = _ready(file, started.pid)
+        network.wait_for(lambda: started.poll() is not None or ready(), READY_WITHIN_S)
+        state = file.read()
+        if started.poll() is not None or state is None:
+            said.seek(0)
+            typer.echo(said.read().decode(errors="replace").rstrip(), err=True)
+            raise typer.Exit(started.poll() or 1)
+    if as_json:
+        views = [view(member) for member in state.members]
+        typer.echo(json.dumps({"data": state.data, "brokers": msgspec.to_builtins(views)}))
+        return
+
+    from rich.console import Console
+
+    Console().print(table([view(member) for member in state.members]))
+    typer.echo(lines(state))
+
+
+def _ready(file: StateFile, pid: int) -> Callable[[], bool]:
+    def ready() -> bool:
+        state = file.read()
+        return state is not None and state.supervisor.pid == pid and state.ready
+
+    return ready
