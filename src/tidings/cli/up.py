@@ -153,8 +153,8 @@ def lines(state: State) -> str:
         f"  curl http://{first.http}/metrics\n"
         f"  tidings status\n"
         f"  tidings join {last.address}\n"
-        f"  tidings leave {last.id}\n"
-        f"  tidings down\n"
+        + (f"  tidings leave {last.id}\n" if last is not first else "")
+        + "  tidings down\n"
     )
 
 

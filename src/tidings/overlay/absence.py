@@ -124,13 +124,17 @@ class Absences:
             self._core.timers.cancel(Timer.ABSENT, member)
 
     def _places(self, member: str) -> list[Place]:
-        """Where a broker was when it was last in reach, in each tree."""
-        return [
-            (grown.routes, edge.peer)
-            for grown in self._past.values()
+        """Where a broker was when it was last in reach; none unless that tells all that it asked for."""
+        found = {
+            root: (grown.routes, edge.peer)
+            for root, grown in self._past.items()
             for edge in grown.edges.values()
             if member in (edge.members or {})
-        ]
+        }
+        # Each tree knows only what was asked for on it. All those that shared the topics then are needed.
+        shares = {self._past[root].share for root in found} - {()}
+        complete = any(all(root in found for root in share) for share in shares)
+        return list(found.values()) if complete else []
 
     def _save(self) -> None:
         self._core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))

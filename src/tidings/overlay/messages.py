@@ -184,8 +184,8 @@ class Roll(Message, frozen=True, tag=15):
     root: str
     epoch: Epoch
 
-    members: tuple[tuple[str, int], ...]
-    """Broker and boot, sorted."""
+    members: tuple[tuple[str, int, int], ...]
+    """Broker, boot and incarnation, sorted."""
 
     left: tuple[str, ...]
     """Brokers that have left for good."""

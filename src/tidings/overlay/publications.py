@@ -724,11 +724,7 @@ class Publications:
 
     def _everyone_has(self, held: Held) -> None:
         """All members of an epoch have it. It is kept for those that are absent, and until it is accepted."""
-        publication = held.publication
-        if publication.origin != self._core.id:
-            self._forget_kept(publication)
-            return
-        if held.absent is not None or (publication.stream, publication.number) not in self.held:
+        if held.absent is not None or not self._is_kept(held):
             return  # known from the acknowledgement of an earlier epoch
         held.absent = dict.fromkeys(self._wanted_by_absent(held))
         if held.absent:
@@ -737,8 +733,17 @@ class Publications:
         elif held.accepted:
             self._release(held)
 
+    def _is_kept(self, held: Held) -> bool:
+        publication = held.publication
+        if publication.origin == self._core.id:
+            return self.held.get((publication.stream, publication.number)) is held
+        return self.kept.get(_stream(publication), {}).get(publication.number) is held
+
     def _release(self, held: Held) -> None:
         publication = held.publication
+        if publication.origin != self._core.id:
+            self._forget_kept(publication)
+            return
         if self.held.pop((publication.stream, publication.number), None) is None:
             return
         self._core.out.append(Erase(_held_key(publication)))
@@ -776,10 +781,9 @@ class Publications:
     def on_dropped(self, root: str) -> None:
         """A tree is used no more: what was sent on it will be sent on another."""
         self.absences.on_dropped(root)
-        for held in self.held.values():
+        for held in self._everything():
             if held.absent and held.epoch is not None and held.epoch[0] == root:
-                self.absent_bytes -= held.size
-                held.absent = None
+                self._expect_again(held)
         self.rearrange()
 
     def _wanted_by_absent(self, held: Held) -> list[str]:
@@ -791,11 +795,21 @@ class Publications:
 
     def _back(self, root: str, member: str) -> None:
         """It is on a tree again: what was held for it is to be sent again."""
-        for held in self.held.values():
+        for held in self._everything():
             if held.absent and member in held.absent and held.epoch is not None and held.epoch[0] == root:
-                self.absent_bytes -= held.size
-                held.absent = None
+                self._expect_again(held)
         self._accept_withheld()
+
+    def _everything(self) -> list[Held]:
+        """All that is kept here, own publications and copies for neighbours."""
+        copies = [copies[number] for copies in self.kept.values() for number in sorted(copies)]
+        return [*self.held.values(), *copies]
+
+    def _expect_again(self, held: Held) -> None:
+        """It is no longer known that all members have it."""
+        if held.absent:
+            self.absent_bytes -= held.size
+        held.absent = None
 
     def on_absent_late(self, member: str) -> None:
         self._core.log("warning", "nothing more is held for a broker out of reach", broker=member.strip())
@@ -803,7 +817,7 @@ class Publications:
         self._given_up(member)
 
     def _given_up(self, member: str) -> None:
-        for held in list(self.held.values()):
+        for held in self._everything():
             if held.absent and member in held.absent:
                 del held.absent[member]
                 if not held.absent:
@@ -816,12 +830,13 @@ class Publications:
         settings = self._core.settings
         if settings.overflow == "block" or self.absent_bytes <= settings.absent_hold_bytes:
             return
-        for held in list(self.held.values()):
+        for held in self._everything():
             if self.absent_bytes <= settings.absent_hold_bytes:
                 break
             if held.absent and held.accepted:
                 publication = held.publication
-                self.absent_bytes -= held.size
+                if publication.origin == self._core.id:
+                    self.absent_bytes -= held.size
                 self.dropped += 1
                 self._suppress(publication, None, 0, "held too much for absent brokers")
                 if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
@@ -837,14 +852,17 @@ class Publications:
         waiting = {held.order: held for backlog in self.backlogs.values() for held in backlog.queue}
         self.backlogs = {}
         self.backlog_bytes = 0
-        for held in self.held.values():
-            if held.absent is None and held.order not in waiting and not self._under_way(held):
+        waiting.pop(0, None)  # copies find their place anew
+        for held in self._everything():
+            if held.absent and self._moved(held):
+                # Later ones of its stream go on the new tree, so it must go there before them.
+                self._expect_again(held)
+            if held.absent is not None or held.order in waiting or self._under_way(held):
+                continue
+            if held.order:
                 waiting[held.order] = held
-        for stream in self.kept:
-            for number in sorted(self.kept[stream]):
-                if self._stands_in(self.kept[stream][number]):
-                    self._enqueue(self.kept[stream][number])
-        waiting.pop(0, None)  # copies, which have just found their place
+            elif self._stands_in(held):
+                self._enqueue(held)
         for order in sorted(waiting):
             self._enqueue(waiting[order])
         for root in self._trees.trees:
@@ -856,7 +874,13 @@ class Publications:
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False
-        return copy.publication.origin not in tree.current.members and not self._under_way(copy)
+        life = tree.current.members.get(copy.publication.origin)
+        return life is None or life[1] != copy.publication.incarnation
+
+    def _moved(self, held: Held) -> bool:
+        """Whether its topic uses another tree than the one on which it was sent."""
+        root = self._root_of(held.publication.topic)
+        return root is not None and held.epoch is not None and held.epoch[0] != root
 
     def _under_way(self, held: Held) -> bool:
         """Whether it was sent in the epoch that its topic uses now."""
@@ -919,8 +943,11 @@ class Publications:
     def _forget_kept(self, publication: Publication) -> None:
         stream = _stream(publication)
         copies = self.kept.get(stream, {})
-        if copies.pop(publication.number, None) is not None:
+        copy = copies.pop(publication.number, None)
+        if copy is not None:
             self._core.out.append(Erase(_kept_key(publication)))
+            if copy.absent:
+                self.absent_bytes -= copy.size
         if not copies:
             self.kept.pop(stream, None)
 

@@ -390,7 +390,7 @@ class Routing:
 
     def _send_roll(self, tree: Tree, grown: Grown, edge: Edge, others: list[Edge]) -> None:
         core = self._core
-        members = {core.id: core.boot}
+        members = {core.id: (core.boot, core.incarnation)}
         left = dict(self.left)
         advertised = edge.advertised = summaries.of_advertisements(core.settings.cover_effort)
         for advertisement in self._advertised:
@@ -402,9 +402,8 @@ class Routing:
             for advertisement in other.advertisements:
                 advertised.add(advertisement)
         edge.roll_sent = True
-        message = Roll(
-            tree.root, grown.epoch, tuple(sorted(members.items())), tuple(sorted(left)), advertised.told()
-        )
+        roll = tuple((member, *members[member]) for member in sorted(members))
+        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told())
         self._links.send(edge.link, message)
 
     def _send_table(self, tree: Tree, grown: Grown, edge: Edge) -> None:
@@ -437,11 +436,11 @@ class Routing:
         """All that is behind every link is known: publications may travel this epoch."""
         core = self._core
         grown.ready = True
-        grown.members = {core.id: core.boot}
+        grown.members = {core.id: (core.boot, core.incarnation)}
         for edge in grown.edges.values():
             assert edge.members is not None, "a ready epoch knows its members"
             if core.id in edge.members:
-                self.duplicate = edge.members[core.id]
+                self.duplicate = edge.members[core.id][0]
             grown.members |= edge.members
         tree.current, tree.growing = grown, None
         for waiting in self._waiting.values():
@@ -461,7 +460,7 @@ class Routing:
         if found is None:
             return
         tree, grown, edge = found
-        edge.members = dict(message.members)
+        edge.members = {member: (boot, incarnation) for member, boot, incarnation in message.members}
         edge.left = message.left
         edge.advertisements = dict.fromkeys(message.advertisements)
         self._exchange(tree, grown)
@@ -725,7 +724,9 @@ def _all_changes(grown: Grown, source: Edge | None = None) -> dict[str, int]:
 
 
 def _known(grown: Grown, needs: dict[str, int]) -> bool:
-    return all(grown.edges[peer].installed >= count for peer, count in needs.items())
+    return all(
+        grown.edges[peer].alive and grown.edges[peer].installed >= count for peer, count in needs.items()
+    )
 
 
 def _key(session: str, name: str) -> str:

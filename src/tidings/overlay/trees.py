@@ -32,6 +32,9 @@ from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table
 from tidings.overlay.timers import Timer
 
+Life = tuple[int, int]
+"""Of a broker: boot and incarnation."""
+
 NO_EPOCH: Epoch = (0, 0)
 """Older than any."""
 
@@ -50,7 +53,7 @@ class Edge:
         self.link = link
         self.generation = link.generation
         # What is behind it.
-        self.members: dict[str, int] | None = None
+        self.members: dict[str, Life] | None = None
         self.left: tuple[str, ...] = ()
         self.advertisements: dict[Advertisement, None] = {}
         self.subscriptions: dict[Subscription, None] | None = None
@@ -88,7 +91,7 @@ class Grown:
         self.ready = False
         self.routes: Table[str] = Table(cache)
         """What is asked for behind each link."""
-        self.members: dict[str, int] = {}
+        self.members: dict[str, Life] = {}
         self.seen: dict[tuple[str, int, str], int] = {}
         """The highest number forwarded, by origin, incarnation and stream."""
 
