@@ -1,0 +1,279 @@
+"""What is remembered of a network on this machine, and that nothing else is ever touched."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tidings.cli import network
+from tidings.cli.leave import parts
+from tidings.cli.network import Member, NoAnswer, NotThere, Process, State, StateFile, View
+from tidings.cli.status import table
+from tidings.cli.topologies import Topology, links
+from tidings.errors import InputError, SetupError
+
+GONE = Process(1, "at no time")
+
+
+def member(id_: str, folder: Path, process: Process | None = GONE) -> Member:
+    return Member(id_, "127.0.0.1:1", "127.0.0.1:2", str(folder / id_), process)
+
+
+def state(folder: Path, *members: Member, supervisor: Process = GONE, temporary: bool = False) -> State:
+    return State(supervisor, str(folder), temporary, "tidings", {}, members)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> StateFile:
+    return StateFile(tmp_path / "runtime")
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits to be ended."""
+    started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield started
+    started.kill()
+    started.wait()
+    assert started.stdin is not None
+    started.stdin.close()
+
+
+# Processes.
+
+
+def test_a_process_is_known_by_its_id_and_its_start() -> None:
+    own = Process.of(os.getpid())
+    assert own.alive
+    assert not msgspec.structs.replace(own, started=own.started + "1").alive
+
+
+def test_a_process_that_has_ended_is_not_alive(child: subprocess.Popen[bytes]) -> None:
+    process = Process.of(child.pid)
+    assert network.start_time(child.pid) == process.started
+    child.kill()
+    # Dead, though nobody has waited for it yet.
+    assert network.wait_for(lambda: not process.alive, 30)
+    child.wait()
+    assert not process.alive
+    assert not Process.of(child.pid).alive
+
+
+def test_another_process_with_the_same_id_is_never_signalled(child: subprocess.Popen[bytes]) -> None:
+    Process(child.pid, "at another time").signal(signal.SIGKILL)
+    assert child.poll() is None
+    Process.of(child.pid).signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_stopping_says_who_had_to_be_killed(tmp_path: Path) -> None:
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", stubborn], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        process = Process.of(started.pid)
+        assert network.stop([member("b1", tmp_path, process)], within_s=0.2) == ["b1"]
+        assert started.wait() == -signal.SIGKILL
+    assert network.stop([member("b1", tmp_path, process)]) == []
+
+
+# The file.
+
+
+def test_what_is_written_down_is_read_back(file: StateFile, tmp_path: Path) -> None:
+    assert file.read() is None
+    running = state(tmp_path, member("b1", tmp_path), supervisor=Process.of(os.getpid()))
+    file.claim(running)
+    assert file.read() == running
+
+
+def test_a_second_network_is_refused_with_the_way_out(file: StateFile, tmp_path: Path) -> None:
+    file.claim(state(tmp_path, supervisor=Process.of(os.getpid())))
+    with pytest.raises(InputError, match=r"runs already.*tidings down.*tidings join"):
+        file.claim(state(tmp_path))
+
+
+def test_a_network_whose_supervisor_died_still_runs(file: StateFile, tmp_path: Path) -> None:
+    file.claim(state(tmp_path, member("b1", tmp_path, Process.of(os.getpid()))))
+    assert file.read() is not None
+
+
+def test_a_file_that_outlived_its_network_is_no_network(file: StateFile, tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    left.mkdir()
+    file.claim(state(left, member("b1", left), temporary=True))
+    assert file.read() is None
+    file.claim(state(tmp_path, supervisor=Process.of(os.getpid())))
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("temporary", [True, False])
+def test_a_folder_that_somebody_named_is_kept(file: StateFile, tmp_path: Path, temporary: bool) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    file.claim(state(data, temporary=temporary))
+    file.clear()
+    assert data.exists() is not temporary
+    assert not file.path.exists()
+
+
+def test_brokers_are_added_replaced_and_removed_in_order(file: StateFile, tmp_path: Path) -> None:
+    b1, b2, b3 = (member(f"b{number}", tmp_path) for number in (1, 2, 3))
+    file.claim(state(tmp_path, b1, b2))
+    file.put(b3)
+    changed = file.put(msgspec.structs.replace(b1, leaving=True))
+    assert [(one.id, one.leaving) for one in changed.members] == [("b1", True), ("b2", False), ("b3", False)]
+    assert [one.id for one in file.remove("b2").members] == ["b1", "b3"]
+
+
+def test_changing_what_is_not_there_is_refused(file: StateFile, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="start one with `tidings up`"):
+        file.put(member("b1", tmp_path))
+
+
+def test_a_file_that_cannot_be_read_is_named(file: StateFile) -> None:
+    file.folder.mkdir()
+    file.path.write_text("{", encoding="utf-8")
+    with pytest.raises(SetupError, match=r"network\.json cannot be read; remove it"):
+        file.read()
+
+
+def test_an_unknown_broker_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no broker 'b9' in the network; there are b1, b2"):
+        state(tmp_path, member("b1", tmp_path), member("b2", tmp_path)).member("b9")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "folder"), [("/run/user/7", "/run/user/7/tidings"), ("", "/c/tidings"), ("rel", "/c/tidings")]
+)
+def test_the_file_is_in_the_users_own_folder(
+    monkeypatch: pytest.MonkeyPatch, runtime: str, folder: str
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert network.state_folder() == Path(folder)
+
+
+# Ports and configurations.
+
+
+def test_free_ports_are_counted_up_and_leave_out_those_in_use() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        found = network.free_ports(3, port, taken=[port + 1])
+    assert found == sorted(set(found))
+    assert not {port, port + 1} & set(found)
+
+
+def test_too_many_ports_are_refused() -> None:
+    with pytest.raises(SetupError, match="no 3 free ports"):
+        network.free_ports(3, 65_534)
+
+
+def test_a_configuration_is_for_its_owner_and_can_be_read(tmp_path: Path) -> None:
+    one = member('b"\\1é', tmp_path)
+    network.write_config(one, ["127.0.0.1:5"], tmp_path / "records", {"heartbeat": "1s"})
+    read = tomllib.loads(one.config.read_text(encoding="utf-8"))
+    assert read["id"] == one.id
+    assert (read["neighbours"], read["heartbeat"]) == (["127.0.0.1:5"], "1s")
+    assert one.config.stat().st_mode & 0o777 == 0o600
+
+
+# Asking.
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """Answers with what it was asked."""
+
+    def do_GET(self) -> None:
+        self.send_response(418)
+        self.end_headers()
+        self.wfile.write(json.dumps({"path": self.path}).encode() if self.path != "/odd" else b"<html>")
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"body": json.loads(body)}).encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def page() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_brokers_are_asked_over_http(page: str) -> None:
+    assert network.ask(page, "/status") == (418, {"path": "/status"})
+    assert network.ask(page, "/leave", {"a": 1}) == (200, {"body": {"a": 1}})
+
+
+def test_whoever_does_not_answer_is_told_from_whoever_is_not_there(page: str) -> None:
+    with pytest.raises(NoAnswer):
+        network.ask(page, "/odd")
+    with pytest.raises(NotThere):
+        network.ask(f"127.0.0.1:{network.free_ports(1, 40_000)[0]}", "/status")
+
+
+# Shapes.
+
+
+@pytest.mark.parametrize("topology", Topology)
+@pytest.mark.parametrize("brokers", [1, 2, 3, 7, 20])
+def test_every_shape_is_connected_and_dials_only_those_before(topology: Topology, brokers: int) -> None:
+    found = links(topology, brokers, seed=5)
+    assert len(found) == len(set(found))
+    assert all(0 <= there < here < brokers for here, there in found)
+    graph = {str(one): {str(there) for here, there in found if here == one} for one in range(brokers)}
+    assert len(parts(graph)) == 1
+
+
+@pytest.mark.parametrize(
+    ("topology", "count"), [("path", 6), ("star", 6), ("ring", 7), ("tree", 6), ("full", 21), ("random", 9)]
+)
+def test_shapes_have_their_links(topology: str, count: int) -> None:
+    assert len(links(Topology(topology), 7, seed=1)) == count
+
+
+def test_a_seed_is_a_shape() -> None:
+    assert links(Topology.RANDOM, 9, 1) == links(Topology.RANDOM, 9, 1)
+    assert links(Topology.RANDOM, 9, 1) != links(Topology.RANDOM, 9, 2)
+
+
+def test_the_table_shows_what_is_wrong() -> None:
+    from rich.console import Console
+
+    console = Console(width=200, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    views = [
+        View("b1", "127.0.0.1:1883", "127.0.0.1:1885", 7, "ready", ("b2",), ("b3",), "b1", received=1200),
+        View("b2", "127.0.0.1:1884", "127.0.0.1:1886", 8, "dead", restarts=2),
+    ]
+    console.print(table(views, {"b1": 10.0}))
+    console.file.close()
+    told = console.export_text()
+    assert "dead (restarted 2×)" in told
+    assert "b2 b3" in told
+    assert "1,200" in told

@@ -1,0 +1,225 @@
+"""A network on this machine, as a new user meets it: up, status, join, leave, a broker killed, down."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidings.cli import app, network
+from tidings.cli.network import State, StateFile
+from tidings.errors import InputError
+from tidings.records.reading import read_table
+
+PATIENCE_S = 90.0
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFile]:
+    """A place for a network of the test's own; whatever still runs at the end is stopped."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    found = StateFile()
+    yield found
+    run("down")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def up(*arguments: str) -> Result:
+    """A network in the background, on ports far from those that a developer's own would take."""
+    return run("up", "--detach", "--port", "21000", *arguments)
+
+
+def running(file: StateFile) -> State:
+    state = file.read()
+    assert state is not None
+    return state
+
+
+def statuses() -> dict[str, Any]:
+    return {one["id"]: one for one in json.loads(run("status", "--json").stdout)["brokers"]}
+
+
+def all_ready() -> bool:
+    return run("status", "--json").exit_code == 0
+
+
+def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile, tmp_path: Path) -> None:
+    result = up("--brokers", "3", "--topology", "path", "--data", str(tmp_path / "data"))
+    assert result.exit_code == 0, result.stderr
+    assert "only this machine reaches it" in result.stdout
+    state = running(file)
+    for line in (f"curl http://{state.members[0].http}/health", f"tidings join {state.members[2].address}"):
+        assert line in result.stdout
+    assert {one: status["links"] for one, status in statuses().items()} == {
+        "b1": ["b2"],
+        "b2": ["b1", "b3"],
+        "b3": ["b2"],
+    }
+    assert "ready" in run("status").stdout
+    assert json.loads(run("status", state.members[0].http, "--json").stdout)["brokers"][0]["id"] == "b1"
+
+    refused = run("up")
+    assert isinstance(refused.exception, InputError)
+    assert "runs already" in str(refused.exception)
+
+    joined = run("join", state.members[2].address)
+    assert joined.exit_code == 0, joined.stderr
+    assert "b4 has joined" in joined.stdout
+    assert statuses()["b4"]["links"] == ["b3"]
+
+    killed = running(file).member("b4").process
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    assert network.wait_for(lambda: statuses()["b4"]["state"] == "dead", PATIENCE_S)
+    assert run("status").exit_code == 1
+    assert run("join", "--id", "b4").exit_code == 0
+    assert network.wait_for(all_ready, PATIENCE_S)
+    assert statuses()["b4"]["links"] == ["b3"]
+
+    left = run("leave", "b2", "--json")
+    assert left.exit_code == 0, left.stderr
+    assert json.loads(left.stdout) == {"left": "b2", "by_itself": True, "linked": [["b1", "b3"]]}
+    assert network.wait_for(all_ready, PATIENCE_S)
+    assert statuses()["b1"]["links"] == ["b3"]
+
+    processes = [one.process for one in running(file).members if one.process is not None]
+    gone = run("down")
+    assert gone.exit_code == 0, gone.stderr
+    assert "stopped b1, b3, b4" in gone.stdout
+    assert not any(one.alive for one in processes)
+    assert file.read() is None
+    assert set(read_table(tmp_path / "data" / "records")["broker"].to_pylist()) == {"b1", "b2", "b3", "b4"}
+
+
+def test_one_process_can_be_all_brokers(file: StateFile) -> None:
+    result = up("--brokers", "3", "--single", "--json")
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert len({one["pid"] for one in told["brokers"]}) == 1
+    assert all(one["state"] == "ready" for one in told["brokers"])
+    assert run("leave", "b3").exit_code == 0
+    assert list(statuses()) == ["b1", "b2"]
+    assert network.wait_for(all_ready, PATIENCE_S)
+    assert run("down").exit_code == 0
+    assert not Path(told["data"]).exists()
+
+
+def test_ctrl_c_stops_everything_and_leaves_nothing(file: StateFile, tmp_path: Path) -> None:
+    words = ["up", "--brokers", "2", "--port", "22000"]
+    command = [sys.executable, "-c", "from tidings.cli import main; main()", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        ready = network.wait_for(
+            lambda: process.poll() is not None or ((state := file.read()) is not None and state.ready),
+            PATIENCE_S,
+        )
+        assert ready
+        assert process.poll() is None, process.communicate()[0]
+        state = running(file)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert "starting 2 brokers, ring on this machine alone" in said
+    assert "stopping" in said
+    assert not any(one.alive for one in state.members)
+    assert not Path(state.data).exists()
+    assert not file.path.exists()
+
+
+def test_a_broker_that_dies_is_started_again_if_asked(file: StateFile) -> None:
+    assert up("--brokers", "2", "--restart").exit_code == 0
+    process = running(file).member("b2").process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    assert network.wait_for(lambda: running(file).member("b2").restarts == 1, PATIENCE_S)
+    assert network.wait_for(all_ready, PATIENCE_S)
+
+
+def test_a_network_without_its_supervisor_is_still_stopped(file: StateFile) -> None:
+    assert up("--brokers", "1").exit_code == 0
+    state = running(file)
+    os.kill(state.supervisor.pid, signal.SIGKILL)
+    assert network.wait_for(lambda: not state.supervisor.alive, PATIENCE_S)
+    assert all_ready()
+    assert run("down").exit_code == 0
+    assert not any(one.alive for one in state.members)
+
+
+def test_a_broker_that_cannot_start_ends_the_network_with_its_reason(file: StateFile, tmp_path: Path) -> None:
+    (tmp_path / "data" / "b2" / "store.sqlite").mkdir(parents=True)
+    result = up("--brokers", "2", "--data", str(tmp_path / "data"))
+    assert result.exit_code == 1
+    assert "b2 has died" in result.stderr
+    assert "store.sqlite" in result.stderr
+    assert file.read() is None
+
+
+def test_settings_for_all_are_checked_before_anything_starts(file: StateFile) -> None:
+    result = run("up", "--set", "heartbeat=fast", "--set", "treees=2")
+    assert result.exit_code == 2
+    assert "--set heartbeat" in result.stderr
+    assert "did you mean trees?" in result.stderr
+    result = run("up", "--set", "listen=0.0.0.0:1")
+    assert result.exit_code == 2
+    assert "differs from broker to broker" in result.stderr
+    assert not file.path.exists()
+
+
+def test_without_a_network_the_commands_say_so(file: StateFile) -> None:
+    status = run("status")
+    assert (status.exit_code, status.stdout) == (1, "")
+    assert "start one with `tidings up`" in status.stderr
+    assert json.loads(run("status", "--json").stdout) == {"ready": False, "brokers": []}
+    assert "nothing to stop" in run("down").stdout
+    for command in (["join"], ["leave", "b1"]):
+        result = run(*command)
+        assert isinstance(result.exception, InputError)
+        assert "start one with `tidings up`" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", [["status", "nowhere"], ["join", "nowhere"]])
+def test_what_is_no_address_is_refused(file: StateFile, command: list[str]) -> None:
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "is not an address" in result.stderr
+
+
+def test_a_broker_that_is_not_there_is_shown_as_such(file: StateFile) -> None:
+    address = f"127.0.0.1:{network.free_ports(1, 40_000)[0]}"
+    result = run("status", address, "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["brokers"][0]["state"] == "no answer: nobody listens there"
+
+
+def test_a_broker_joins_a_network_elsewhere_in_the_foreground(file: StateFile, tmp_path: Path) -> None:
+    assert up("--brokers", "1").exit_code == 0
+    address, http = running(file).members[0].address, running(file).members[0].http
+    apart = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "apart")}
+    command = [sys.executable, "-c", "from tidings.cli import main; main()", "join", address, "--id", "guest"]
+    with subprocess.Popen(
+        command, env=apart, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            linked = network.wait_for(
+                lambda: process.poll() is not None or statuses()["b1"]["links"] == ["guest"], PATIENCE_S
+            )
+            assert linked
+            assert process.poll() is None, process.communicate()[1]
+            process.send_signal(signal.SIGINT)
+            said, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert "guest listens on 127.0.0.1:" in said
+    assert network.ask(http, "/health")[0] == 200
