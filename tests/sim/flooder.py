@@ -68,7 +68,7 @@ class Flooder:
         self.times.append(now)
         return []
 
-    def status(self, now: float) -> object:
+    def status(self, now: float, *, tables: bool = False) -> object:  # noqa: ARG002
         return None
 
     def handle(self, event: Event, now: float) -> list[Effect]:

@@ -138,6 +138,7 @@ class Absences:
 
     def _save(self) -> None:
         self._core.out.append(Write("members", msgspec.msgpack.encode(list(self._members))))
+        self._core.ask_sync()
 
 
 def unreached(address: str) -> str:

@@ -9,7 +9,7 @@ carries effects out (`events`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidings.language.topics import Topic
@@ -134,7 +134,7 @@ class Broker:
             Unsubscribe: routing.on_unsubscribe,
             Advertise: routing.on_advertise,
             Unadvertise: routing.on_unadvertise,
-            Installed: routing.on_installed,
+            Installed: self._on_installed,
             Keep: publications.on_keep,
             Kept: publications.on_kept,
             Forget: publications.on_forget,
@@ -170,6 +170,16 @@ class Broker:
         if now > core.now:  # a clock that goes back is taken to stand still
             core.now = now
         self._events[type(event)](event)
+        return self._effects()
+
+    def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
+        """The same for many events that came at once: what they lead to goes out together."""
+        core = self._core
+        if now > core.now:
+            core.now = now
+        handlers = self._events
+        for event in events:
+            handlers[type(event)](event)
         return self._effects()
 
     def next_deadline(self) -> float | None:
@@ -223,6 +233,10 @@ class Broker:
         self._publications.on_link_down(link)
         self._trees.on_link_down(link)
 
+    def _on_installed(self, link: Link, message: Installed) -> None:
+        self._routing.on_installed(link, message)
+        self._publications.on_installed(message.root)
+
     def _on_joined(self, tree: Tree, grown: Grown) -> None:
         self._routing.on_joined(tree, grown)
 
@@ -270,10 +284,12 @@ class Broker:
 
     # Looking in.
 
-    def status(self, now: float) -> Status:
-        """What can be seen of this broker."""
+    def status(self, now: float, *, tables: bool = False) -> Status:
+        """What can be seen of this broker; all subscriptions of all links only if `tables` are asked for."""
         core, publications, routing = self._core, self._publications, self._routing
-        trees = tuple(self._tree_status(self._trees.trees[root]) for root in sorted(self._trees.trees))
+        trees = tuple(
+            self._tree_status(self._trees.trees[root], tables) for root in sorted(self._trees.trees)
+        )
         waiting = [
             root
             for root in self._trees.share
@@ -310,9 +326,9 @@ class Broker:
             "stopping" if self._stopping else f"the tree of {waiting[0]!r} is growing" if waiting else "",
         )
 
-    def _tree_status(self, tree: Tree) -> TreeStatus:
+    def _tree_status(self, tree: Tree, tables: bool) -> TreeStatus:
         grown = tree.current
-        edges = grown.edges if grown is not None else {}
+        edges = grown.edges if grown is not None and tables else {}
         return TreeStatus(
             tree.root,
             grown.epoch if grown is not None else NO_EPOCH,

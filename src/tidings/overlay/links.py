@@ -24,7 +24,7 @@ from enum import Enum, auto
 
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
-from tidings.overlay.messages import Bye, Frame, Greet, Message, Publish, Refuse, Welcome
+from tidings.overlay.messages import Bye, Frame, Greet, Message, Publish, Refuse, Roll, Table, Welcome
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.records.record import Kind
@@ -75,7 +75,7 @@ class Link:
         self._acked = 0
         self._replay: deque[tuple[Message, int]] = deque()  # messages _acked + 1 to _sent
         self._unacked_bytes = 0
-        self._control: list[Message] = []
+        self._control: deque[Message] = deque()
         self._data: deque[tuple[Message, int]] = deque()
         self._owed_messages = 0
         self._owed_bytes = 0
@@ -125,12 +125,17 @@ class Link:
         return Frame(self._acked + 1, self.received, tuple(message for message, _ in self._replay))
 
     def next_frame(self) -> Frame | None:
-        """What can be sent now: all control messages, and data as far as there is room."""
-        sizes: list[tuple[Message, int]] = [(message, 0) for message in self._control]
-        self._control.clear()
+        """What can be sent now: control messages, and data behind them as far as there is room."""
+        sizes: list[tuple[Message, int]] = []
+        control = self._control
+        weight = 0
+        while control and weight < FRAME_WEIGHT:
+            message = control.popleft()
+            weight += _weight(message)
+            sizes.append((message, 0))
         data = self._data
         room = self._unacked_limit - self._unacked_bytes
-        while data and room > 0:
+        while data and room > 0 and not control:
             item = data.popleft()
             room -= item[1]
             self._unacked_bytes += item[1]
@@ -229,14 +234,23 @@ class Links:
     def flush(self) -> None:
         """Send what the event has brought."""
         core = self._core
+        overfull = []
         for link in self._dirty.values():
             if link.state is State.UP:
-                frame = link.next_frame()
-                if frame is not None:
+                if link.queued > core.settings.link_replay_messages:
+                    overfull.append(link)
+                    continue
+                while (frame := link.next_frame()) is not None:
                     assert link.connection is not None, "a link that is up has a connection"
                     link.said_at = core.now
                     core.out.append(Send(link.connection, frame))
         self._dirty.clear()
+        for link in overfull:
+            self._drop_connection(link, "too much is not received")
+            self._down(link, "too much is not received")
+            self._redial_peer(link)
+        if overfull:
+            self.flush()  # what the loss has brought
 
     # Dialling.
 
@@ -526,6 +540,8 @@ class Links:
                 link.left_for_good = message.for_good
                 self._drop_connection(link, "goodbye")
                 self._down(link, "the neighbour said goodbye")
+                if link.left_for_good:
+                    del self.links[link.peer]
                 self._redial_peer(link)
                 return
         self._lose(link, "a message without a number", hang_up=True)
@@ -616,6 +632,18 @@ class Links:
 
 ALREADY_LINKED = "already linked by another connection"
 """Not an error: both sides dialled, and one connection is enough."""
+
+
+FRAME_WEIGHT = 2000
+"""Control messages in one frame, tables counted by what is in them: a frame stays below a few MiB."""
+
+
+def _weight(message: Message) -> int:
+    if type(message) is Table:
+        return 1 + len(message.subscriptions)
+    if type(message) is Roll:
+        return 1 + len(message.members) + len(message.advertisements)
+    return 1
 
 
 def data_bytes(message: Publish) -> int:

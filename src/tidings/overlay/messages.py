@@ -203,6 +203,9 @@ class Table(Message, frozen=True, tag=20):
     epoch: Epoch
     subscriptions: tuple[Subscription, ...]
 
+    more: bool = False
+    """Whether it goes on in the next `Table`."""
+
 
 class Subscribe(Message, frozen=True, tag=21):
     root: str

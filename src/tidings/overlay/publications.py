@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
@@ -77,6 +78,7 @@ class Held:
         "kept_by",
         "order",
         "publication",
+        "sent",
         "session",
         "size",
         "sync",
@@ -98,6 +100,8 @@ class Held:
         """Brokers for which it is still kept; None while not all members have it."""
         self.epoch: tuple[str, Epoch] | None = None
         """(root, epoch) in which it was sent last."""
+        self.sent: dict[str, Epoch] = {}
+        """By root: the last epoch in which it was sent."""
 
 
 class Passage:
@@ -387,6 +391,7 @@ class Publications:
             passage = Passage(tree.root, grown.epoch)
             passage.held = held
             held.epoch = (tree.root, grown.epoch)
+            held.sent[tree.root] = grown.epoch
             self._forward(tree, grown, publication, targets, passage, 1, None)
             if passage.open == 0:
                 self._passed(passage)
@@ -641,6 +646,11 @@ class Publications:
         channel.settled, channel.stale = [], []
         channel.credits = channel.credit_bytes = 0
 
+    def on_installed(self, root: str) -> None:
+        """What waits to be announced may now be."""
+        if root in self.backlogs:
+            self._drain[root] = None
+
     def on_done(self, link: Link, message: Done) -> None:
         channel = self._channels.get((link.peer, message.root))
         if channel is None or channel.generation != link.generation:
@@ -888,7 +898,7 @@ class Publications:
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False
-        return held.epoch == (tree.root, tree.current.epoch)
+        return held.sent.get(tree.root) == tree.current.epoch
 
     # Copies at a neighbour.
 
@@ -1063,17 +1073,22 @@ def _ranges(slots: list[int]) -> tuple[int, ...]:
 _encode = msgspec.msgpack.Encoder().encode
 
 
+@lru_cache(maxsize=4096)
+def _quoted(text: str) -> str:
+    return quote(text, safe="")
+
+
 def _held_key(publication: Publication) -> str:
-    return f"held/{quote(publication.stream, safe='')}/{publication.number:020}"
+    return f"held/{_quoted(publication.stream)}/{publication.number:020}"
 
 
 def _kept_key(publication: Publication) -> str:
-    origin, stream = quote(publication.origin, safe=""), quote(publication.stream, safe="")
+    origin, stream = _quoted(publication.origin), _quoted(publication.stream)
     return f"kept/{origin}/{publication.incarnation}/{stream}/{publication.number:020}"
 
 
 def _mark_key(stream: Stream) -> str:
-    return f"mark/{quote(stream[0], safe='')}/{stream[1]}/{quote(stream[2], safe='')}"
+    return f"mark/{_quoted(stream[0])}/{stream[1]}/{_quoted(stream[2])}"
 
 
 def _mark_write(stream: Stream, number: int) -> Write:

@@ -54,6 +54,9 @@ Named = tuple[str, str]
 ADVERTISED_LEVELS_MAX = 1000
 """First levels of topics that are advertised for clients that do not advertise; beyond, everything is."""
 
+TABLE_PART = 1000
+"""Subscriptions in one message; a longer table takes several, so that no frame is too long."""
+
 DISK = ""
 """Among the trees that are waited for, this broker's own disk."""
 
@@ -410,7 +413,11 @@ class Routing:
         edge.summary = self._summarised(tree, grown, edge)
         edge.table_sent = True
         edge.changes_out = 1
-        self._links.send(edge.link, TableMessage(tree.root, grown.epoch, edge.summary.told()))
+        told = edge.summary.told()
+        for first in range(0, max(1, len(told)), TABLE_PART):
+            part = told[first : first + TABLE_PART]
+            more = first + TABLE_PART < len(told)
+            self._links.send(edge.link, TableMessage(tree.root, grown.epoch, part, more))
 
     def _summarised(self, tree: Tree, grown: Grown, edge: Edge) -> Summary[Subscription]:
         summary = summaries.of_subscriptions(self._core.settings.cover_effort)
@@ -470,9 +477,16 @@ class Routing:
         if found is None:
             return
         tree, grown, edge = found
+        if edge.subscriptions is None:
+            if edge.table_parts is None:
+                edge.table_parts = []
+            edge.table_parts += message.subscriptions
+        if message.more or edge.table_parts is None:
+            return
         edge.subscriptions = {}
-        for subscription in message.subscriptions:
+        for subscription in edge.table_parts:
             self._install(grown, edge, subscription)
+        edge.table_parts = None
         self._changed(grown, edge)
         self._exchange(tree, grown)
         self._confirm(tree, grown)

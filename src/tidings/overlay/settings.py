@@ -81,6 +81,9 @@ class Settings:
     link_unacked_bytes: int = MIB
     """Data sent on a connection and not yet received: bounds what control messages may have to wait for."""
 
+    link_replay_messages: int = 1_000_000
+    """Messages kept for a neighbour that has not received them; beyond, its session begins anew."""
+
     backlog_bytes: int = 16 * MIB
     """Publications of clients here that wait for room on a link; beyond it, publishers are paused."""
 

@@ -57,6 +57,8 @@ class Edge:
         self.left: tuple[str, ...] = ()
         self.advertisements: dict[Advertisement, None] = {}
         self.subscriptions: dict[Subscription, None] | None = None
+        self.table_parts: list[Subscription] | None = None
+        """Of a table that comes in several messages."""
         # What it has been told.
         self.roll_sent = False
         self.table_sent = False
@@ -388,7 +390,10 @@ class Trees:
         if any(not edge.alive for edge in grown.edges.values()):
             return False
         links = self._links.links
-        return all(links[peer].generation == generation for peer, generation in grown.awaited.items())
+        return all(
+            peer in links and links[peer].generation == generation
+            for peer, generation in grown.awaited.items()
+        )
 
     def ask_regrow(self, tree: Tree) -> None:
         """The current epoch cannot be trusted."""

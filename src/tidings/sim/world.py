@@ -233,7 +233,7 @@ class World:
     def statuses(self) -> dict[str, Status]:
         """What each broker that runs says of itself, by address."""
         return {
-            address: host.broker.status(self._local(host))
+            address: host.broker.status(self._local(host), tables=True)
             for address, host in self.hosts.items()
             if host.broker is not None
         }
