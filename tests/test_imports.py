@@ -121,12 +121,24 @@ def test_importing_tidings_loads_nothing_heavy() -> None:
         "pyspark",
         "pandas",
         "pyarrow",
+        "prometheus_client",
         "msgspec",
         "typer",
         "rich",
     ]
     told = subprocess.run(
         [sys.executable, "-c", "import sys, tidings; print(*sorted(sys.modules))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert set(heavy) & set(told.stdout.split()) == set()
+
+
+def test_the_command_line_loads_what_is_heavy_only_where_it_is_used() -> None:
+    heavy = ["pyspark", "pandas", "pyarrow", "prometheus_client", "numba", "rich", "uvloop"]
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, tidings.cli; print(*sorted(sys.modules))"],
         check=True,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from tidings.live import http
 from tidings.live.counters import Counters
 from tidings.live.http import Pages
 from tidings.live.metrics import COUNTS, GAUGES
+from tidings.live.metrics import markdown as metrics_markdown
 from tidings.live.requests import (
     BODY_BYTES_MAX,
     HEAD_BYTES_MAX,
@@ -108,7 +110,9 @@ def node() -> StubNode:
 
 @pytest.fixture
 def pages(node: StubNode) -> Pages:
-    return Pages(node, ("127.0.0.1", 0), token="sesame", extra=lambda: {"http": "here"})
+    return Pages(
+        node, ("127.0.0.1", 0), token="sesame", extra=lambda: {"http": "here"}, recorded=lambda: (100, 3)
+    )
 
 
 def ask(
@@ -166,9 +170,10 @@ def test_status_has_numbers_in_the_place_of_tables(pages: Pages) -> None:
     assert (tree["behind"], tree["told"], tree["advertised"]) == ({"b2": 2}, {"b2": 0}, {})
 
 
-def test_status_waits_for_the_start(pages: Pages, node: StubNode) -> None:
+@pytest.mark.parametrize("path", ["/status", "/metrics"])
+def test_what_a_broker_knows_waits_for_its_start(pages: Pages, node: StubNode, path: str) -> None:
     node.ready = False
-    assert ask(pages, "/status") == (503, {"error": "it is starting"})
+    assert ask(pages, path) == (503, {"error": "it is starting"})
 
 
 def test_a_broker_is_ready_once_its_trees_are_settled(pages: Pages, node: StubNode) -> None:
@@ -290,6 +295,8 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_publications_held", ()] == 5
     assert samples["tidings_absent_dropped_total", ()] == 8
     assert samples["tidings_settled", ()] == 1
+    assert samples["tidings_records_written_total", ()] == 100
+    assert samples["tidings_records_lost_total", ()] == 3
     assert any(name == "tidings_broker_info" and ("broker", "b1") in labels for name, labels in samples)
     assert ("process_resident_memory_bytes", ()) in samples
 
@@ -297,6 +304,10 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
 def test_every_counter_of_the_node_is_a_metric() -> None:
     counted = {field.name.replace("kinds", "messages") for field in dataclasses.fields(Counters)}
     assert {field for count in COUNTS for field in count.fields} == counted
+
+
+def test_the_page_lists_every_metric(root: Path) -> None:
+    assert metrics_markdown() in (root / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 # Over a socket.

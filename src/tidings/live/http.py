@@ -70,14 +70,17 @@ class Pages:
         token: str = "",
         expects_links: bool = False,
         extra: Callable[[], dict[str, object]] = dict,
+        recorded: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
-        """`expects_links` is whether it is to have neighbours; `extra` is shown by /status too."""
+        """`expects_links` is whether it is to have neighbours; `extra` is shown by /status too; `recorded`
+        says how many records were written, and lost.
+        """
         self._expects_links = expects_links
         self._node = node
         self._wanted = address
         self._token = token
         self._extra = extra
-        self._metrics = Metrics(node)
+        self._metrics = Metrics(node, recorded)
         self._server: asyncio.Server | None = None
         self._connections = 0
         self._leaving: asyncio.Task[str] | None = None
@@ -171,12 +174,16 @@ class Pages:
         status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
         return _told(status, {"broker": self._node.id, "ready": not reason, "reason": reason})
 
+    def _need_start(self) -> None:
+        if not (self._node.ready or self._node.stopping):
+            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "it is starting")
+
     def _shown_metrics(self) -> Answer:
+        self._need_start()
         return Answer(HTTPStatus.OK, self._metrics.text(), self._metrics.content_type)
 
     def _status(self) -> Answer:
-        if not (self._node.ready or self._node.stopping):
-            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "it is starting")
+        self._need_start()
         told = brief(self._node.status())
         return _told(
             HTTPStatus.OK, {**told, "unready": unready(self._node, self._expects_links), **self._extra()}

@@ -109,11 +109,21 @@ STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
 """What the broker says about itself, and how it is read from its status."""
 
 
+OTHERS = {
+    "absent_dropped": "Publications given up because too much was held.",
+    "records_written": "Records on disk.",
+    "records_lost": "Records for which there was no room, or no disk.",
+}
+"""Counts that come from elsewhere: from the broker, and from who writes its records."""
+
+
 class Metrics:
     """The metrics of one node, in a registry of their own: several nodes may live in one process."""
 
-    def __init__(self, node: Metered) -> None:
+    def __init__(self, node: Metered, recorded: Callable[[], tuple[int, int]] = lambda: (0, 0)) -> None:
+        """`recorded` says how many records were written, and lost."""
         self._node = node
+        self._recorded = recorded
         self._registry: Any = None
 
     @property
@@ -149,10 +159,23 @@ class Metrics:
                 for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
                     family.add_metric([*labels, key] if key is not None else list(labels), number)
             yield family
-        yield CounterMetricFamily(
-            "tidings_absent_dropped", "Publications given up because too much was held.", status["dropped"]
-        )
+        others = (status["dropped"], *self._recorded())
+        for (name, meaning), number in zip(OTHERS.items(), others, strict=True):
+            yield CounterMetricFamily(f"tidings_{name}", meaning, number)
         for name, number in self._node.gauges().items():
             yield GaugeMetricFamily(f"tidings_{name}", GAUGES.get(name, name), number)
         for name, (meaning, read) in STATUS.items():
             yield GaugeMetricFamily(f"tidings_{name}", meaning, float(read(status)))
+
+
+def markdown() -> str:
+    """The rows of the table in docs/operations.md."""
+    counts = {
+        f"{count.name}_total" + (f"{{{','.join(count.labels)}}}" if count.labels else ""): count.meaning
+        for count in COUNTS
+    }
+    counts |= {f"{name}_total": meaning for name, meaning in OTHERS.items()}
+    gauges = GAUGES | {name: meaning for name, (meaning, _) in STATUS.items()}
+    return "".join(
+        f"| `tidings_{name}` | {meaning.removesuffix('.')} |\n" for name, meaning in (counts | gauges).items()
+    )

@@ -38,6 +38,7 @@ class Service:
                 token=configuration.settings.token,
                 expects_links=bool(configuration["neighbours"]),
                 extra=self._extra,
+                recorded=self._recorded,
             )
 
     def _record(self, broker: str, boot: int) -> Recorder:
@@ -63,14 +64,15 @@ class Service:
     def _extra(self) -> dict[str, object]:
         assert self.pages is not None, "it is the pages that ask"
         advertised = self.configuration["advertise"]
-        recorder = self._recorder
+        written, lost = self._recorded()
         return {
             "http": address_text(self.pages.address),
             "advertise": address_text(advertised) if advertised else self.node.address,
-            "records": None
-            if recorder is None
-            else {"written": recorder.rows_written, "lost": recorder.rows_lost},
+            "records": {"written": written, "lost": lost},
         }
+
+    def _recorded(self) -> tuple[int, int]:
+        return (self._recorder.rows_written, self._recorder.rows_lost) if self._recorder else (0, 0)
 
     async def start(self) -> None:
         """Serve the pages first, so that whoever waits can see why; then the broker."""
