@@ -99,6 +99,7 @@ def test_what_is_written_down_is_read_back(file: StateFile, tmp_path: Path) -> N
     running = state(tmp_path, member("b1", tmp_path), supervisor=Process.of(os.getpid()))
     file.claim(running)
     assert file.read() == running
+    assert file.path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_second_network_is_refused_with_the_way_out(file: StateFile, tmp_path: Path) -> None:

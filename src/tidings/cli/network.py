@@ -246,6 +246,7 @@ class StateFile:
 
     def _write(self, state: State) -> None:
         new = self.path.with_suffix(".new")
+        new.touch(mode=0o600)  # it may hold a token
         new.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
         new.replace(self.path)
 
@@ -295,7 +296,7 @@ def free_ports(count: int, first: int = FIRST_PORT, taken: Iterable[int] = ()) -
 def write_config(member: Member, neighbours: Iterable[str], records: Path, shared: Mapping[str, str]) -> None:
     """Write the file with which a broker is started, now and should it be restarted by hand."""
     folder = Path(member.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     values: dict[str, object] = {
         "id": member.id,
         "listen": member.address,

@@ -178,6 +178,11 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "Publications under way on a link and tree, not yet acknowledged by those behind it.",
         ),
         _of_settings("link_window_messages", count(1), "The same in messages."),
+        _of_settings(
+            "link_replay_messages",
+            count(1),
+            "Messages kept for a neighbour that has not received them; beyond, its session begins anew.",
+        ),
         _of_settings("link_unacked_bytes", size(), "Data sent on a connection and not yet received."),
         _of_settings(
             "link_subscriptions_max", count(1), "Subscriptions that a neighbour may ask for on one tree."

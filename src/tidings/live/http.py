@@ -252,12 +252,6 @@ def unready(node: Watched, expects_links: bool) -> str:
 
 
 def brief(status: dict[str, Any]) -> dict[str, Any]:
-    """A status with numbers in the place of tables, which may have a million rows."""
-    trees = [
-        {
-            **tree,
-            **{name: {link: len(rows) for link, rows in tree[name].items()} for name in TABLES},
-        }
-        for tree in status["trees"]
-    ]
+    """A status without the tables of subscriptions, which are told only to those who ask the broker itself."""
+    trees = [{name: value for name, value in tree.items() if name not in TABLES} for tree in status["trees"]]
     return {**status, "trees": trees}
