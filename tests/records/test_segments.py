@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +230,34 @@ def test_a_disk_that_fails_stops_a_writer_that_tells_nobody(
 @pytest.mark.parametrize("name", ["x.parquet", "b1+1+2.parquet", "_SUCCESS"])
 def test_other_files_are_no_segments(tmp_path: Path, name: str) -> None:
     assert Segment.of(tmp_path / name) is None
+
+
+WRITES_FOR_EVER = """
+import itertools, sys
+from pathlib import Path
+from tidings.records.record import Kind, Record
+from tidings.records.segments import SegmentWriter
+writer = SegmentWriter(Path(sys.argv[1]), "b1", int(sys.argv[2]), rows_max=500)
+for n in itertools.count():
+    writer.add(Record("b1", int(sys.argv[2]), n, n, Kind.FORWARDED, message=f"m{n}", receivers=("b2",)))
+    if n == 5000:
+        print(flush=True)
+"""
+
+
+def test_a_writer_that_is_killed_leaves_whole_segments_without_a_gap(tmp_path: Path) -> None:
+    for boot in (1, 2, 3):
+        with subprocess.Popen(
+            [sys.executable, "-c", WRITES_FOR_EVER, tmp_path, str(boot)], stdout=subprocess.PIPE
+        ) as writing:
+            assert writing.stdout is not None
+            writing.stdout.readline()
+            # While it writes, and at whatever point it then is.
+            seen = [one.n for one in read_records(tmp_path) if one.boot == boot]
+            writing.kill()
+        left = [one.n for one in read_records(tmp_path) if one.boot == boot]
+        assert seen == list(range(len(seen)))
+        assert left == list(range(len(left)))
+        assert len(left) >= max(len(seen), 5000)
+    SegmentWriter(tmp_path, "b1", 4)
+    assert [name for name in files(tmp_path) if name.startswith(".")] == []

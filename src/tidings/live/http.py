@@ -252,6 +252,6 @@ def unready(node: Watched, expects_links: bool) -> str:
 
 
 def brief(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without the tables of subscriptions, which are told only to those who ask the broker itself."""
+    """A status without the tables of subscriptions, which only who asks the broker itself is told."""
     trees = [{name: value for name, value in tree.items() if name not in TABLES} for tree in status["trees"]]
     return {**status, "trees": trees}

@@ -1,0 +1,90 @@
+"""Brokers as a service: what a node is told, and that a start that fails leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tidings.cli.network import free_ports
+from tidings.errors import SetupError
+from tidings.live.config import Configuration, load
+from tidings.live.node import NodeOptions
+from tidings.live.service import Service, options_of, serve
+from tidings.live.tls import Tls
+from tidings.overlay.settings import Settings
+
+
+def configuration(**flags: object) -> Configuration:
+    return load(None, {}, {"id": "b1", "listen": "127.0.0.1:0", "http": "127.0.0.1:0", **flags})
+
+
+def test_a_node_is_told_what_is_configured(tmp_path: Path, root: Path) -> None:
+    made = options_of(
+        configuration(
+            listen="[::1]:7",
+            neighbours=["h:1", "[::2]:2"],
+            data=str(tmp_path),
+            network="n",
+            topics=[str(root / "examples" / "traffic-athens.toml")],
+            tls_authority="/ca",
+            tls_certificate="/cert",
+            tls_key="/key",
+            connections_max=9,
+            ungreeted_max=8,
+            session_queue_bytes="7KiB",
+            session_store_bytes="6KiB",
+        )
+    )
+    assert [topic.name for topic in made.topics] == ["traffic/athens"]
+    assert made == NodeOptions(
+        id="b1",
+        host="::1",
+        port=7,
+        neighbours=("h:1", "[::2]:2"),
+        folder=tmp_path,
+        settings=Settings(network="n"),
+        topics=made.topics,
+        tls=Tls(Path("/ca"), Path("/cert"), Path("/key")),
+        connections_max=9,
+        ungreeted_max=8,
+        session_queue_bytes=7 << 10,
+        session_store_bytes=6 << 10,
+    )
+
+
+def test_the_defaults_are_those_of_the_node() -> None:
+    plain = load(None, {}, {"id": "b1"})
+    assert options_of(plain) == NodeOptions(id="b1", port=1883)
+
+
+def test_status_says_where_its_pages_are_and_what_to_dial() -> None:
+    async def told() -> dict[str, object]:
+        service = Service(configuration(advertise="broker.example:1883"))
+        await service.start()
+        extra = service._extra()
+        await service.node.stop()
+        await service.stopped()
+        return extra
+
+    extra = asyncio.run(told())
+    assert extra["advertise"] == "broker.example:1883"
+    assert str(extra["http"]).startswith("127.0.0.1:")
+    assert extra["records"] == {"written": 0, "lost": 0}
+
+
+def test_a_folder_for_records_that_cannot_be_used_is_told_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(SetupError, match=r"file/records cannot be used: .*; set `records` to another"):
+        asyncio.run(serve([configuration(records=str(tmp_path / "file" / "records"))]))
+
+
+def test_if_one_cannot_start_all_are_stopped() -> None:
+    """The port of the first is free again once the second has failed."""
+    port = free_ports(1, 25_000)[0]
+    first = configuration(listen=f"127.0.0.1:{port}")
+    second = configuration(id="b2", listen=f"127.0.0.1:{port}")
+    with pytest.raises(SetupError, match="cannot listen at"):
+        asyncio.run(serve([first, second]))
+    assert free_ports(1, port) == [port]
