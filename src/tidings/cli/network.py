@@ -7,7 +7,6 @@ its id and its start time together: ids are used again, and nothing that we did 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import http.client
 import json
 import os
@@ -252,6 +251,12 @@ class StateFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
+        try:
+            import fcntl
+        except ImportError:
+            raise SetupError(
+                "networks on one machine need a Unix; run each broker with `tidings broker`, or use WSL"
+            ) from None
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             lock = (self.folder / "network.lock").open("w")
