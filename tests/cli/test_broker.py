@@ -126,7 +126,8 @@ def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     lines = [json.loads(line) for line in said.splitlines()]
-    assert [line["text"] for line in lines] == ["started", "stopped"]
+    assert [line["text"] for line in lines] == ["started", "health, metrics and status are served", "stopped"]
+    assert lines[1]["about"] == {"http": http_of(file)}
     assert (tmp_path / "b1" / "store.sqlite").exists()
 
 

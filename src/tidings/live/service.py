@@ -83,6 +83,9 @@ class Service:
         except BaseException:
             await self._close_pages()
             raise
+        if self.pages is not None:
+            about = {"http": address_text(self.pages.address)}
+            LOG.info("health, metrics and status are served", extra={"broker": self.node.id, "about": about})
         for warning in self.configuration.warnings:
             LOG.warning(warning, extra={"broker": self.node.id, "about": {}})
 

@@ -44,7 +44,7 @@ class Absences:
         self._members = dict.fromkeys(msgspec.msgpack.decode(saved, type=list[str]))
 
     def __bool__(self) -> bool:
-        return any(self._missing.values())
+        return any(self._counts(member) for missing in self._missing.values() for member in missing)
 
     def names(self) -> tuple[str, ...]:
         """Absent brokers, for people to read."""
@@ -56,8 +56,25 @@ class Absences:
         return [
             member
             for member, places in self._missing.get(root, {}).items()
+            if self._counts(member)
             if not places or any(routes.match(topic, fields).get(peer, 0) > 0 for routes, peer in places)
         ]
+
+    def _counts(self, member: str) -> bool:
+        """All but neighbours to be reached that turned out to be of another network."""
+        if member not in self._unreached:
+            return True
+        dialler = self._links.diallers.get(member[1:])
+        return dialler is not None and not dialler.refused
+
+    def deadlines(self) -> dict[str, float]:
+        """Absent brokers that others should know of, and until when something is held for them."""
+        found: dict[str, float] = {}
+        for member in self._members:
+            due = self._core.timers.due(Timer.ABSENT, member)
+            if due is not None:
+                found[member] = due
+        return found
 
     def on_ready(self, tree: Tree, left: dict[str, None]) -> tuple[list[str], list[str]]:
         """A new epoch: who is back on this tree, and who will never be."""
@@ -66,6 +83,12 @@ class Absences:
         assert grown is not None, "a ready epoch is the current one"
         known = len(self._members)
         self._members |= dict.fromkeys(grown.members)
+        for edge in grown.edges.values():
+            # Those that others miss may want what is published here, too.
+            for member, until in edge.absent.items():
+                if member not in grown.members and member not in self._members and member not in left:
+                    self._members[member] = None
+                    core.timers.set(Timer.ABSENT, member, until)
         changed = len(self._members) != known
         gone = [member for member in left if member in self._members and member not in grown.members]
         for member in gone:

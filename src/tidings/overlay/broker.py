@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tidings.language.topics import Topic
+from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
     AdvertisementAsked,
@@ -97,10 +98,9 @@ class Broker:
         declared = frozenset(topic.root for topic in topics if topic.root is not None)
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
-        routing = self._routing = Routing(
-            core, links, trees, list(topics), self._on_ready, lambda: not publications.absences
-        )
-        publications = self._publications = Publications(core, links, trees, routing, list(topics))
+        absences = Absences(core, links)
+        routing = self._routing = Routing(core, links, trees, list(topics), absences, self._on_ready)
+        publications = self._publications = Publications(core, links, trees, routing, absences, list(topics))
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,

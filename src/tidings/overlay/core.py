@@ -26,6 +26,8 @@ class Core:
         self.incarnation = incarnation
         self.settings = settings
         self.random = random
+        self.life = random.getrandbits(53)
+        """Tells this broker, since this start, from any other with its id."""
         self.timers = Timers()
         self.now = 0.0
         self.out: list[Effect] = []

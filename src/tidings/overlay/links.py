@@ -58,6 +58,7 @@ class Link:
         self.state = State.DOWN
         self.boot = 0
         """The neighbour's."""
+        self.life = 0
         self.connection: int | None = None
         self.dialled = False
         """Whether the connection was dialled here."""
@@ -179,7 +180,7 @@ class Connection:
 class Dialler:
     """An address at which a neighbour is to be reached."""
 
-    __slots__ = ("address", "connection", "pause_s", "peer", "trying")
+    __slots__ = ("address", "connection", "pause_s", "peer", "refused", "trying")
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -187,6 +188,8 @@ class Dialler:
         self.trying = False
         self.peer: str | None = None
         self.pause_s = 0.0
+        self.refused = False
+        """Whether it was told to stay away: it is not of this network."""
 
 
 class Links:
@@ -326,6 +329,7 @@ class Links:
             link.session if link is not None else (),
             link.received if link is not None else 0,
             self._proposals,
+            core.life,
         )
         core.out.append(Send(connection.number, Frame(0, 0, (connection.greet,))))
 
@@ -426,7 +430,7 @@ class Links:
             return f"the certificate is that of {connection.certified!r}, not of {greet.broker!r}"
         link = self.links.get(greet.broker)
         if link is not None and link.state is State.UP:
-            if link.boot != greet.boot:
+            if (link.boot, link.life) != (greet.boot, greet.life):
                 return f"another broker with the id {greet.broker!r} is connected"
             dialled = connection.address is not None
             if dialled != link.dialled and dialled == (core.id > greet.broker):
@@ -457,7 +461,7 @@ class Links:
         resumed = (
             link.state is not State.DOWN
             and link.session != ()
-            and link.boot == greet.boot
+            and (link.boot, link.life) == (greet.boot, greet.life)
             and connection.greet.session == link.session == greet.session
         )
         if not resumed:
@@ -465,7 +469,7 @@ class Links:
                 self._down(link, "the neighbour began anew")
             mine, theirs = (core.boot, connection.greet.proposal), (greet.boot, greet.proposal)
             link.begin((*mine, *theirs) if core.id < greet.broker else (*theirs, *mine))
-        link.boot = greet.boot
+        link.boot, link.life = greet.boot, greet.life
         link.connection = number
         link.dialled = connection.address is not None
         link.version = min(greet.versions[1], core.settings.versions[1])
@@ -476,6 +480,7 @@ class Links:
         core.timers.cancel(Timer.RESUME, link.peer)
         if connection.address is not None:
             self.diallers[connection.address].pause_s = 0.0
+            self.diallers[connection.address].refused = False
         core.record_link(Kind.LINK_UP, link.peer, "resumed" if resumed else "new")
         core.log("info", "link up", peer=link.peer, session="resumed" if resumed else "new")
         if resumed and (frame := link.replay_from(greet.received)) is not None:
@@ -502,7 +507,7 @@ class Links:
         core.out.append(HangUp(connection.number, reason))
         if reason != ALREADY_LINKED:
             core.log("warning", "a connection is refused", reason=reason)
-        self._connection_gone(connection)
+        self._connection_gone(connection, refused=connection.peer_greet is not None)
 
     def _on_refused(self, connection: Connection, reason: str) -> None:
         core = self._core
@@ -511,12 +516,13 @@ class Links:
         core.out.append(HangUp(connection.number, "refused"))
         if reason != ALREADY_LINKED:
             core.log("error", "the neighbour refuses this broker", address=connection.address, reason=reason)
-        self._connection_gone(connection)
+        self._connection_gone(connection, refused=True)
 
-    def _connection_gone(self, connection: Connection) -> None:
+    def _connection_gone(self, connection: Connection, *, refused: bool = False) -> None:
         dialler = self.diallers.get(connection.address) if connection.address is not None else None
         if dialler is not None and dialler.connection == connection.number:
             dialler.connection = None
+            dialler.refused = refused
             self._redial_later(dialler)
 
     def on_greeting_late(self, number: int) -> None:

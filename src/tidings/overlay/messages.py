@@ -108,6 +108,9 @@ class Greet(Message, frozen=True, tag=1):
     proposal: int
     """Its part of the name of a new session, should there be one."""
 
+    life: int = 0
+    """Drawn at random at each start: two brokers with one id differ in it."""
+
 
 class Welcome(Message, frozen=True, tag=2):
     """The second word: the greeting is accepted."""
@@ -191,6 +194,9 @@ class Roll(Message, frozen=True, tag=15):
     """Brokers that have left for good."""
 
     advertisements: tuple[Advertisement, ...]
+
+    absent: tuple[tuple[str, float], ...] = ()
+    """Brokers that are out of reach of those behind the sender, and for how many seconds more they count."""
 
 
 # Subscriptions.

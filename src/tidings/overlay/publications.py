@@ -195,7 +195,15 @@ class Backlog:
 class Publications:
     """All publications that are at this broker."""
 
-    def __init__(self, core: Core, links: Links, trees: Trees, routing: Routing, topics: list[Topic]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        links: Links,
+        trees: Trees,
+        routing: Routing,
+        absences: Absences,
+        topics: list[Topic],
+    ) -> None:
         self._core = core
         self._links = links
         self._trees = trees
@@ -215,11 +223,11 @@ class Publications:
         self._unsynced: deque[tuple[int, Passage | Held | Copy]] = deque()
         self._answers: dict[tuple[str, str], None] = {}  # channels with answers to send
         self._drain: dict[str, None] = {}  # roots whose parked publications may go on
-        self.absences = Absences(core, links)
+        self.absences = absences
         self.absent_bytes = 0
         self.dropped = 0
         """Publications that were given up because too much was held."""
-        self._withheld: deque[Held] = deque()
+        self._withheld: dict[int, Held] = {}
         self.kept: dict[Stream, dict[int, Held]] = {}
         """Copies kept for neighbours."""
 
@@ -718,15 +726,20 @@ class Publications:
     def _accept_if_safe(self, held: Held) -> None:
         if held.accepted or held.sync:
             return
-        if self._core.settings.acks == "neighbour" and held.kept_by is None and self._keeper() is not None:
+        if (
+            self._core.settings.acks == "neighbour"
+            and held.kept_by is None
+            and (self.absences or self._keeper() is not None)
+        ):
             return
         if (
             self._core.settings.overflow == "block"
             and self.absent_bytes >= self._core.settings.absent_hold_bytes
             and self._wanted_by_absent(held)
         ):
-            self._withheld.append(held)
+            self._withheld[held.order] = held
             return
+        self._withheld.pop(held.order, None)
         held.accepted = True
         self._core.out.append(Accept(held.session, held.token))
         if held.absent is not None and not held.absent:
@@ -835,6 +848,8 @@ class Publications:
                     if held.accepted:
                         self._release(held)
         self._accept_withheld()
+        for held in list(self.held.values()):
+            self._accept_if_safe(held)
 
     def _bound_absent(self) -> None:
         settings = self._core.settings
@@ -854,8 +869,8 @@ class Publications:
                 self._release(held)
 
     def _accept_withheld(self) -> None:
-        for _ in range(len(self._withheld)):
-            self._accept_if_safe(self._withheld.popleft())
+        for held in list(self._withheld.values()):
+            self._accept_if_safe(held)
 
     def rearrange(self) -> None:
         """Put all that waits, or must be sent again, into the queue of the tree it now uses, in order."""

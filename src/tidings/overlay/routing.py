@@ -30,6 +30,7 @@ from tidings.language.subscriptions import (
 )
 from tidings.language.topics import Topic
 from tidings.overlay import summaries
+from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links import Link, Links
@@ -101,21 +102,23 @@ class Routing:
         links: Links,
         trees: Trees,
         topics: list[Topic],
+        absences: Absences,
         on_ready: Callable[[Tree], None],
-        all_in_reach: Callable[[], bool],
     ) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._topics = topics
         self._on_ready = on_ready
-        self._all_in_reach = all_in_reach
+        self._absences = absences
         self.sessions: dict[str, Session] = {}
         self.local: Table[Named] = Table(core.settings.topic_cache)
         self._asked: dict[Subscription, int] = {}
         self._advertised: dict[Advertisement, int] = {}
         self._own_levels: dict[str, Waiting | None] = {}
         self._waiting: dict[Named, Waiting] = {}
+        self._queues: dict[tuple[str, bool], deque[Waiting]] = {}
+        """By root and whether a client waits; in the order asked, in which they are confirmed."""
         self._unsynced: deque[tuple[int, Waiting]] = deque()
         self._rooted = [(topic.pattern.filter, topic.root) for topic in topics if topic.root is not None]
         self.left: dict[str, None] = {}
@@ -221,8 +224,7 @@ class Routing:
         subscription = session.subscriptions.pop(name, None) if session is not None else None
         if session is None or subscription is None:
             return
-        self._waiting.pop((session_name, name), None)
-        self._core.timers.cancel(Timer.SETTLE, (session_name, name))
+        self._wait_no_more((session_name, name))
         self.local.remove(subscription, (session_name, name))
         if session.durable:
             self._core.out.append(Erase(_key(session_name, name)))
@@ -321,8 +323,7 @@ class Routing:
         session = self.sessions.get(session_name)
         advertisement = session.advertisements.pop(name, None) if session is not None else None
         if advertisement is not None:
-            self._waiting.pop((session_name, name), None)
-            self._core.timers.cancel(Timer.SETTLE, (session_name, name))
+            self._wait_no_more((session_name, name))
             self._count_advertised(advertisement, -1)
 
     def announced(self, topic: str) -> bool:
@@ -332,19 +333,22 @@ class Routing:
         wanted = Advertisement(topic)
         for named, waiting in self._waiting.items():
             session = self.sessions.get(named[0])
-            advertisement = session.advertisements.get(named[1]) if session is not None else None
-            if advertisement is not None and advertisement_covers(advertisement, wanted) and waiting.trees:
+            advertised = session.advertisements.get(named[1]) if session is not None else None
+            if advertised is not None and waiting.trees and advertisement_covers(advertised, wanted):
                 return False
-        if any(advertisement_covers(advertisement, wanted) for advertisement in self._advertised):
-            level = topic.partition("/")[0]
-            pending = self._own_levels.get(level) or self._own_levels.get("")
-            return pending is None or not pending.trees
-        level = topic.partition("/")[0] if len(self._own_levels) < ADVERTISED_LEVELS_MAX else ""
+        level = topic.partition("/")[0]
+        own = self._own_levels.get(level) or self._own_levels.get("")
+        if own is not None and own.trees:
+            return False
+        if any(advertisement_covers(advertised, wanted) for advertised in self._advertised):
+            return True
+        if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
+            level = ""
         advertisement = Advertisement(f"{level}/#" if level else "#")
         self._count_advertised(advertisement, +1)
-        self._own_levels[level] = self._wait(("", level), advertisement.topic_filter, grant=False)
-        pending = self._own_levels[level]
-        return pending is None or not pending.trees
+        waiting_for = self._wait(("", level), advertisement.topic_filter, grant=False)
+        self._own_levels[level] = waiting_for
+        return waiting_for is None
 
     def _count_advertised(self, advertisement: Advertisement, change: int) -> None:
         count = self._advertised.get(advertisement, 0) + change
@@ -395,6 +399,7 @@ class Routing:
         core = self._core
         members = {core.id: (core.boot, core.incarnation)}
         left = dict(self.left)
+        absent = self._absences.deadlines()
         advertised = edge.advertised = summaries.of_advertisements(core.settings.cover_effort)
         for advertisement in self._advertised:
             if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
@@ -402,11 +407,16 @@ class Routing:
         for other in others:
             members |= other.members or {}
             left |= dict.fromkeys(other.left)
+            for member, until in other.absent.items():
+                absent[member] = min(until, absent.get(member, until))
             for advertisement in other.advertisements:
                 advertised.add(advertisement)
         edge.roll_sent = True
         roll = tuple((member, *members[member]) for member in sorted(members))
-        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told())
+        away = tuple(
+            (member, absent[member] - core.now) for member in sorted(absent) if member not in members
+        )
+        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told(), away)
         self._links.send(edge.link, message)
 
     def _send_table(self, tree: Tree, grown: Grown, edge: Edge) -> None:
@@ -450,12 +460,10 @@ class Routing:
                 self.duplicate = edge.members[core.id][0]
             grown.members |= edge.members
         tree.current, tree.growing = grown, None
-        for waiting in self._waiting.values():
-            if tree.root in waiting.trees:
-                waiting.trees[tree.root] = _all_changes(grown)
-        for own in self._own_levels.values():
-            if own is not None and tree.root in own.trees:
-                own.trees[tree.root] = _all_changes(grown)
+        for grant in (True, False):
+            for waiting in self._queues.get((tree.root, grant), ()):
+                if tree.root in waiting.trees:
+                    waiting.trees[tree.root] = _all_changes(grown)
         self._on_ready(tree)
         self._confirm(tree, grown)
 
@@ -469,6 +477,11 @@ class Routing:
         tree, grown, edge = found
         edge.members = {member: (boot, incarnation) for member, boot, incarnation in message.members}
         edge.left = message.left
+        # Clocks differ, so it travels as a remaining time.
+        edge.absent = {
+            member: self._core.now + min(remaining_s, self._core.settings.absent_hold_s)
+            for member, remaining_s in message.absent
+        }
         edge.advertisements = dict.fromkeys(message.advertisements)
         self._exchange(tree, grown)
 
@@ -630,20 +643,32 @@ class Routing:
                 count = edge.unconfirmed.popleft()[0]
             if count and edge.alive:
                 self._links.send(edge.link, Installed(tree.root, grown.epoch, count))
-        if tree.growing is not None:
-            return  # what is confirmed in an epoch that is being left is not yet safe
-        for named in list(self._waiting):
-            self._check_waiting(self._waiting[named], tree.root, grown)
-        for own in self._own_levels.values():
-            if own is not None:
-                self._check_waiting(own, tree.root, grown)
+        for grant in (True, False):
+            self._check_queue(tree, grown, grant)
 
-    def _check_waiting(self, waiting: Waiting, root: str, grown: Grown) -> None:
-        needs = waiting.trees.get(root)
-        if needs is not None and _known(grown, needs) and (not waiting.grant or self._all_in_reach()):
-            del waiting.trees[root]
-            if not waiting.trees:
-                self._granted(waiting, "")
+    def _check_queue(self, tree: Tree, grown: Grown, grant: bool) -> None:
+        """See who need wait no longer for a tree."""
+        queue = self._queues.get((tree.root, grant))
+        if not queue or tree.growing is not None or (grant and self._absences):
+            # What is confirmed in an epoch that is being left is not yet safe, and while a broker is out of
+            # reach nobody can say that everyone knows.
+            return
+        while queue:
+            waiting = queue[0]
+            needs = waiting.trees.get(tree.root)
+            if needs is not None:
+                if not _known(grown, needs):
+                    return
+                del waiting.trees[tree.root]
+                if not waiting.trees:
+                    self._granted(waiting, "")
+            queue.popleft()
+
+    def _wait_no_more(self, named: Named) -> None:
+        waiting = self._waiting.pop(named, None)
+        if waiting is not None:
+            waiting.trees = {}
+            self._core.timers.cancel(Timer.SETTLE, named)
 
     def _wait(self, named: Named, topic_filter: str, *, grant: bool, durable: bool = False) -> Waiting | None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
@@ -651,28 +676,28 @@ class Routing:
         if durable:
             waiting.trees[DISK] = {}
             self._unsynced.append((self._core.ask_sync(), waiting))
-        epochs: dict[str, Grown] = {}
-        for root in self._roots_of(topic_filter):
-            tree = self._trees.trees.get(root)
-            waiting.trees[root] = {}
-            if tree is not None and tree.current is not None and tree.growing is None:
-                epochs[root] = tree.current
-                waiting.trees[root] = _all_changes(tree.current)
-        for root, grown in epochs.items():
-            self._check_waiting(waiting, root, grown)
-        if not waiting.trees:
-            return None
         if grant:
+            self._wait_no_more(named)
             self._waiting[named] = waiting
             self._core.timers.set(Timer.SETTLE, named, self._core.now + self._core.settings.settle_s)
-        return waiting
+        self._queue_up(waiting, self._roots_of(topic_filter))
+        return waiting if waiting.trees else None
+
+    def _queue_up(self, waiting: Waiting, roots: list[str]) -> None:
+        for root in roots:
+            tree = self._trees.trees.get(root)
+            grown = tree.current if tree is not None else None
+            waiting.trees[root] = _all_changes(grown) if grown is not None else {}
+            self._queues.setdefault((root, waiting.grant), deque()).append(waiting)
+        for root in roots:
+            tree = self._trees.trees.get(root)
+            if tree is not None and tree.current is not None:
+                self._check_queue(tree, tree.current, waiting.grant)
 
     def _granted(self, waiting: Waiting, reason: str) -> None:
-        if not waiting.grant:
-            return
-        self._waiting.pop(waiting.named, None)
-        self._core.timers.cancel(Timer.SETTLE, waiting.named)
-        self._core.out.append(Grant(*waiting.named, reason))
+        if waiting.grant:
+            self._wait_no_more(waiting.named)
+            self._core.out.append(Grant(*waiting.named, reason))
 
     def on_synced(self, token: int) -> None:
         """What was written up to here is on disk, and with it durable subscriptions."""
@@ -689,18 +714,17 @@ class Routing:
 
     def on_share(self) -> None:
         """Topics have moved to other trees: who waits, waits for those."""
+        self._queues = {}
         for named, waiting in list(self._waiting.items()):
             session = self.sessions[named[0]]
             asked = session.subscriptions.get(named[1]) or session.advertisements.get(named[1])
             assert asked is not None, "who waits has asked"
-            roots = self._roots_of(asked.topic_filter)
-            disk = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
-            waiting.trees = {root: waiting.trees.get(root, {}) for root in roots} | disk
-            for root in roots:
-                tree = self._trees.trees.get(root)
-                if tree is not None and tree.current is not None and tree.growing is None:
-                    waiting.trees[root] = _all_changes(tree.current)
-                    self._check_waiting(waiting, root, tree.current)
+            waiting.trees = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
+            self._queue_up(waiting, self._roots_of(asked.topic_filter))
+        for level, own in self._own_levels.items():
+            if own is not None and own.trees:
+                own.trees = {}
+                self._queue_up(own, self._roots_of(f"{level}/#" if level else "#"))
 
     def _roots_of(self, topic_filter: str) -> list[str]:
         share = self._trees.share

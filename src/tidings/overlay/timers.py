@@ -59,6 +59,10 @@ class Timers:
     def is_set(self, timer: Timer, about: object) -> bool:
         return (timer, about) in self._due
 
+    def due(self, timer: Timer, about: object) -> float | None:
+        """When it falls due, if it is set."""
+        return self._due.get((timer, about))
+
     def cancel(self, timer: Timer, about: object) -> None:
         self._due.pop((timer, about), None)
 

@@ -55,6 +55,8 @@ class Edge:
         # What is behind it.
         self.members: dict[str, Life] | None = None
         self.left: tuple[str, ...] = ()
+        self.absent: dict[str, float] = {}
+        """Brokers out of reach of those behind it, and until when they count."""
         self.advertisements: dict[Advertisement, None] = {}
         self.subscriptions: dict[Subscription, None] | None = None
         self.table_parts: list[Subscription] | None = None

@@ -59,6 +59,9 @@ class Plan:
     older: tuple[str, ...] = ()
     """Brokers that speak only the protocol before ours."""
 
+    early: bool = True
+    """Whether clients subscribe before the links are up, so that whole tables travel, or one by one later."""
+
     sync_s: float = SYNC_S
     jitter_s: float = 0.0
 
@@ -131,6 +134,7 @@ def chaos(seed: int, brokers_max: int = 12, publications: int = 120) -> Plan:
         churn=source.choice((0, 0, 10, 40)),
         settings=settings,
         older=tuple(name for name in ids if source.random() < 0.1) if source.random() < 0.3 else (),
+        early=source.random() < 0.5,
         sync_s=source.choice((0.0, 0.002, 0.05)),
         jitter_s=source.choice((0.0, 0.0, 0.01)),
         command=f"tidings simulate --chaos --seed {seed}",
@@ -192,7 +196,8 @@ class Run:
             faults.skew(world, self._source)
         self._progress("starting brokers", 0.0)
         world.start()
-        self._settle("starting")
+        if not plan.early:
+            self._settle("starting")
         self._subscribe()
         self._settle("subscribing")
         happened = self._publish()
@@ -219,14 +224,15 @@ class Run:
             if plan.settings.advertisements:
                 for number, advertisement in enumerate(workload.advertisements(plan.workload)):
                     publisher.advertise(f"a{number}", advertisement)
-        if plan.settings.advertisements:
+        if plan.settings.advertisements and not plan.early:
             world.settle()
         for at, one in enumerate(found):
             client = world.client(one.broker, one.name, durable=one.durable)
             client.subscribe("1", one.subscription)
             self._subscribers.append(client)
             if at % 100 == 99:
-                world.run(0.001)
+                if not plan.early:
+                    world.run(0.001)
                 self._progress("subscribing", at / len(found))
 
     def _publish(self) -> list[Fault]:
