@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from enum import StrEnum
+from pathlib import Path
 from types import NoneType
 from typing import get_args
 
@@ -96,3 +99,15 @@ def test_a_table_that_lacks_columns_gives_defaults() -> None:
 @pytest.mark.parametrize("kind", Kind)
 def test_kinds_are_words(kind: Kind) -> None:
     assert table_of([row(1, kind)])["kind"].to_pylist() == [kind.value]
+
+
+def test_making_a_table_leaves_pandas_alone(root: Path) -> None:
+    """It would take a second and 50 MB of every broker, where it is installed."""
+    program = (
+        "import sys\n"
+        "from tests.records.samples import WHOLE\n"
+        "from tidings.records.schema import table_of\n"
+        "assert table_of([WHOLE]).num_rows == 1\n"
+        "assert 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=root)

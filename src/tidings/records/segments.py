@@ -21,7 +21,7 @@ from tidings.records.record import Record
 from tidings.records.schema import table_of
 
 ROWS_MAX = 100_000
-"""Rows of one segment. Closing one of these takes about 0.2 s of a thread, and makes a file of 1 to 4 MB."""
+"""Rows of one segment. Closing one of these takes a thread about 0.5 s, and makes a file of 1 to 4 MB."""
 
 BYTES_MAX = 64 * 1024 * 1024
 """About how much memory an open segment may take: a row of many receivers counts for what it is."""
