@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+import uvloop
 
 from tidings.live.node import Node, NodeOptions
 from tidings.live.store import Store
@@ -23,14 +24,15 @@ WITHIN_S = 60.0
 T = TypeVar("T")
 
 
-def run(story: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Runs a story on a loop of its own."""
+def run(story: Callable[[], Coroutine[Any, Any, T]], runner: Callable[..., Any] = uvloop.run) -> T:
+    """Runs a story on a loop of its own, of the kind that brokers have."""
 
     async def bounded() -> T:
         async with asyncio.timeout(2 * WITHIN_S):
             return await story()
 
-    return asyncio.run(bounded())
+    told: T = runner(bounded())
+    return told
 
 
 def reasons(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
@@ -48,7 +50,6 @@ async def until(condition: Callable[[], object], what: str = "the condition") ->
 
 class LocalStatus(msgspec.Struct):
     id: str
-    ready: bool = True
 
 
 class LocalBroker:

@@ -12,7 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidings.live.node import Node, NodeOptions, serve
+import uvloop
+
+from tidings.live.node import Node, NodeOptions
 from tidings.overlay.settings import Settings
 
 WITHIN_S = 60.0
@@ -72,8 +74,17 @@ def main() -> int:
         neighbours=tuple(neighbours),
         settings=Settings(redial_max_s=0.5),
     )
-    reason = asyncio.run(serve(Node(options), ready=lambda node: print(node.address, flush=True)))
-    return 1 if reason else 0
+    return 1 if uvloop.run(serve(Node(options))) else 0
+
+
+async def serve(node: Node) -> str:
+    """Runs it until SIGTERM; gives the reason that it stopped for."""
+    await node.start()
+    print(node.address, flush=True)
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[str]] = []
+    loop.add_signal_handler(signal.SIGTERM, lambda: ending.append(loop.create_task(node.stop())))
+    return await node.stopped()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from tidings.errors import PeerError
 from tidings.language.subscriptions import Subscription
 from tidings.live import addresses, tls
 from tidings.live.attachment import Attachment, attach
-from tidings.live.network import Network
 from tidings.live.node import Node, NodeOptions
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record
@@ -56,7 +55,8 @@ async def network(edges: str, **options: Any) -> AsyncIterator[dict[str, Node]]:
     try:
         yield nodes
     finally:
-        await Network(list(nodes.values())).stop()
+        for node in nodes.values():
+            await node.stop()
 
 
 def members(node: Node) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ import hmac
 import logging
 import os
 import random
-import signal
 import socket
 import ssl
 import time
@@ -46,6 +45,9 @@ STOP_BEYOND_DRAIN_S = 5.0
 
 RECORDS_EVERY_S = 1.0
 """How often a record sink is told the time."""
+
+ACCEPT_AGAIN_S = 1.0
+"""How long to wait where no connection can be accepted."""
 
 NONCE_BYTES = 16
 """Enough that none comes twice."""
@@ -133,7 +135,7 @@ def make_broker(options: NodeOptions, store: Store) -> BrokerLike:
 
 
 class Node:
-    """One broker, running. `start`, then `stop`; or `serve`, which does both."""
+    """One broker, running: `start`, then `stop`."""
 
     def __init__(
         self,
@@ -207,8 +209,8 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """Whether programs are served: it listens, every tree is settled, and it is not about to stop."""
-        return self._started and not self.stopping and bool(self.broker.status(self.now()).ready)
+        """Whether it listens, and is not about to stop. Whether its trees are settled, the status tells."""
+        return self._started and not self.stopping
 
     async def start(self) -> None:
         """Open the store, listen, start the broker. SetupError says what is not as it must be."""
@@ -228,20 +230,28 @@ class Node:
         )
         try:
             self._listener = _listen(options.host, options.port)
+            try:
+                self._begin()
+            except BaseException:
+                self._listener.close()
+                raise
         except BaseException:
             await self._store.close(discard=True)
             raise
+
+    def _begin(self) -> None:
+        options = self.options
         self.address = addresses.write(*self._listener.getsockname()[:2])
         self._sessions = Sessions(
             self._store, Limits(options.session_queue_bytes, options.session_store_bytes), self.counters
         )
+        self.broker = self._make_broker(options, self._store)
         if self._records is not None:
             self._sink = self._records(options.id, self.boot)
             self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
-        self.broker = self._make_broker(options, self._store)
         self._carry_out(self.broker.start(self.now()))
         self._started = True
-        self._background(self._accept_all())
+        self._accepting_task = self._background(self._accept_all())
         for neighbour in options.neighbours:
             self.tell(e.NeighbourAdded(neighbour))
         self._say(logging.INFO, "started", address=self.address, boot=str(self.boot))
@@ -250,7 +260,7 @@ class Node:
         """Drain, say goodbye, close everything. The reason that it stopped for, empty if it is this one."""
         if not self.stopping:
             self.stopping = True
-            self._listener.close()
+            self._accepting_task.cancel()
             self.tell(e.StopAsked(for_good))
         within = self.options.settings.drain_within_s + STOP_BEYOND_DRAIN_S
         with contextlib.suppress(TimeoutError):
@@ -385,27 +395,28 @@ class Node:
         return Connection(self, self._numbers, address, self.options.settings.message_bytes_max + MIB)
 
     async def _accept_all(self) -> None:
-        while True:
-            try:
-                accepted, peer = await self._loop.sock_accept(self._listener)
-            except OSError as error:
-                if self.stopping:
-                    return
-                # Too many open files, most likely: some will close.
-                self._say(logging.ERROR, "no connection can be accepted", reason=str(error))
-                await asyncio.sleep(1.0)
-                continue
-            waiting = len(self._ungreeted) + self._handshakes
-            if len(self._connections) + self._handshakes >= self.options.connections_max:
-                self._turn_away(
-                    accepted, peer, f"there are {self.options.connections_max} connections already"
-                )
-            elif waiting >= self.options.ungreeted_max:
-                self._turn_away(accepted, peer, f"{waiting} connections have not greeted yet")
-            else:
-                accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._handshakes += 1
-                self._background(self._take(accepted, peer))
+        # Closed only here: a loop must not watch a socket that is closed already.
+        with self._listener:
+            while True:
+                await self._accept_one()
+
+    async def _accept_one(self) -> None:
+        try:
+            accepted, peer = await self._loop.sock_accept(self._listener)
+        except OSError as error:
+            # Too many open files, most likely: some will close.
+            self._say(logging.ERROR, "no connection can be accepted", reason=str(error))
+            await asyncio.sleep(ACCEPT_AGAIN_S)
+            return
+        waiting = len(self._ungreeted) + self._handshakes
+        if len(self._connections) + self._handshakes >= self.options.connections_max:
+            self._turn_away(accepted, peer, f"there are {self.options.connections_max} connections already")
+        elif waiting >= self.options.ungreeted_max:
+            self._turn_away(accepted, peer, f"{waiting} connections have not greeted yet")
+        else:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._handshakes += 1
+            self._background(self._take(accepted, peer))
 
     def _turn_away(self, accepted: socket.socket, peer: Any, reason: str) -> None:
         self.counters.connections_refused += 1
@@ -452,10 +463,11 @@ class Node:
         self._connections.pop(connection.number, None)
         self._ungreeted.discard(connection.number)
 
-    def _background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # What the broker wants.
 
@@ -676,7 +688,6 @@ class Node:
     def _finish(self, reason: str, discard: bool = False) -> None:
         if not self._finished:
             self._finished = self.stopping = True
-            self._listener.close()
             if self._timer is not None:
                 self._timer.cancel()
             for task in self._tasks:
@@ -710,31 +721,6 @@ class Node:
 
     def _say(self, level: int, text: str, **about: str) -> None:
         LOG.log(level, text, extra={"broker": self.id, "about": about})
-
-
-async def serve(node: Node, *, ready: Callable[[Node], None] | None = None) -> str:
-    """Runs a node until SIGTERM or SIGINT stops it, or it stops by itself; a second signal does not wait for
-    it to drain. Gives the reason, which is empty if it was asked to stop.
-    """
-    await node.start()
-    loop = asyncio.get_running_loop()
-    ending: list[asyncio.Task[str]] = []
-
-    def asked() -> None:
-        if ending:
-            node.stop_now()
-        else:
-            ending.append(loop.create_task(node.stop()))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked)
-    try:
-        if ready is not None:
-            ready(node)
-        return await node.stopped()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -35,7 +35,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Which life of that broker: a new one begins where its disk was lost."""
 
     stream: str
-    """Root of the tree for which it was numbered, with the lane where topics share several trees."""
+    """The group of topics, all on one tree, within which it was numbered."""
 
     number: int
     """Counts up within origin, incarnation and stream."""

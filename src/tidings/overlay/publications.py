@@ -53,7 +53,7 @@ from tidings.overlay.trees import Grown, Tree, Trees, lane_of, pick
 from tidings.records.record import Kind, Record
 
 Stream = tuple[str, int, str]
-"""(origin, incarnation, root) within which numbers count up."""
+"""(origin, incarnation, group of topics) within which numbers count up."""
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -238,9 +238,8 @@ class Publications:
         decode = msgspec.msgpack.Decoder(Publication).decode
         publications = sorted(
             (decode(saved[key]) for key in saved if key.startswith("held/")),
-            key=lambda publication: (publication.at_us, publication.number),
+            key=lambda publication: (publication.stream, publication.number),
         )
-        # Streams of one origin have no order between them; within each it is that of the numbers.
         for publication in publications:
             self._enqueue(self._hold(publication))
         for key in saved:
@@ -267,10 +266,7 @@ class Publications:
             self._record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
             return
         root = self._root_of(offered.topic)
-        stream = root if root is not None else core.id
-        if core.settings.trees > 1:
-            # Topics move to other trees lane by lane, and the numbers of a stream must stay in order.
-            stream = f"{stream}/{lane_of(offered.topic.partition('/')[0])}"
+        stream = self._stream_of(offered.topic)
         number = self._numbers.get(stream)
         number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = number
@@ -340,6 +336,18 @@ class Publications:
                 del self._declared[next(iter(self._declared))]
             self._declared[name] = self._routing.declared(name)
         return self._declared[name]
+
+    def _stream_of(self, topic: str) -> str:
+        """The group of topics within which publications are numbered.
+
+        Topics of one group always use the same tree. Which one that is changes with the roots in reach; the
+        numbers of a stream must go on all the same, or what is sent again could not be told from what is new.
+        """
+        lane = str(lane_of(topic.partition("/")[0])) if self._core.settings.trees > 1 else "0"
+        declared = self._declaration(topic)
+        if declared is not None and declared.root is not None:
+            return f"{lane}@{declared.root}"
+        return lane
 
     def _root_of(self, topic: str) -> str | None:
         """The root whose tree a topic uses now; None while there is no tree."""
@@ -941,8 +949,10 @@ class Publications:
         self._unsynced.append((self._core.ask_sync(), Copy(link, link.generation, publication)))
 
     def _keep_copy(self, publication: Publication) -> None:
-        size = _size(publication.payload, publication.topic)
-        self.kept.setdefault(_stream(publication), {})[publication.number] = Held(publication, size, 0)
+        copies = self.kept.setdefault(_stream(publication), {})
+        if publication.number not in copies:
+            size = _size(publication.payload, publication.topic)
+            copies[publication.number] = Held(publication, size, 0)
 
     def _accept_copy(self, publication: Publication) -> None:
         """Sessions here may not have what the origin could not send any more."""
@@ -994,6 +1004,8 @@ class Publications:
             for held in self.held.values():
                 if held.kept_by == link.peer:
                     held.kept_by = None
+                # The next keeper needs all of them: with only the later ones it could not stand in.
+                self._ask_to_keep(held)
 
     @property
     def at_rest(self) -> bool:
