@@ -112,9 +112,9 @@ class Conversation:
 
     def finish(self) -> None:
         """Connect once more and let everything through, heartbeats included."""
-        for side, number in list(self.inbox):
-            if ("b" if side == "a" else "a", number) not in self.inbox:
-                self.inbox[side, number].append(None)  # the news that was still under way
+        for here, number in list(self.inbox):
+            if ("b" if here == "a" else "a", number) not in self.inbox:
+                self.inbox[here, number].append(None)  # the news that was still under way
         for _ in range(100):
             self.deliver_all()
             self.dial()

@@ -220,7 +220,11 @@ class Broker:
         self._publications.on_neighbour_removed(event.address)
 
     def _on_message(self, link: Link, message: Message) -> None:
-        self._messages[type(message)](link, message)
+        handler = self._messages.get(type(message))
+        if handler is None:
+            self._links.renounce(link, f"{type(message).__name__} in the midst of a session")
+            return
+        handler(link, message)
 
     def _on_link_up(self, link: Link, new: bool) -> None:
         if new:

@@ -249,11 +249,16 @@ class Links:
                     core.out.append(Send(link.connection, frame))
         self._dirty.clear()
         for link in overfull:
-            self._drop_connection(link, "too much is not received")
-            self._down(link, "too much is not received")
-            self._redial_peer(link)
+            self.renounce(link, "too much is not received")
         if overfull:
             self.flush()  # what the loss has brought
+
+    def renounce(self, link: Link, reason: str) -> None:
+        """End a session that cannot go on; a new one may begin."""
+        if link.connection is not None:
+            self._drop_connection(link, reason)
+        self._down(link, reason)
+        self._redial_peer(link)
 
     # Dialling.
 

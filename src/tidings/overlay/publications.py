@@ -151,7 +151,7 @@ class Channel:
         self.settled: list[int] = []
         self.stale: list[int] = []
         self.credits = 0
-        """Of the settled ones, those that nobody waits for."""
+        """Of the answered ones, those that nobody waits for."""
         self.credit_bytes = 0
 
 
@@ -222,6 +222,7 @@ class Publications:
         self._channels: dict[tuple[str, str], Channel] = {}  # by neighbour and root
         self._unsynced: deque[tuple[int, Passage | Held | Copy]] = deque()
         self._answers: dict[tuple[str, str], None] = {}  # channels with answers to send
+        self._credits: dict[tuple[str, str], None] = {}  # channels whose answers can wait
         self._drain: dict[str, None] = {}  # roots whose parked publications may go on
         self.absences = absences
         self.absent_bytes = 0
@@ -292,7 +293,7 @@ class Publications:
             client=offered.session,
             publisher=offered.session,
         )
-        durable = self._deliver(publication, None, 0)
+        durable = self._deliver(publication, self._fields(publication), None, 0)
         self._mark((core.id, core.incarnation, stream), number)
         if offered.qos:
             held = self._hold(publication)
@@ -456,13 +457,14 @@ class Publications:
             self._suppress(publication, link, message.hops, "repeat")
             self._answer(link, channel, message, stale=False)
             return True
-        targets = grown.routes.match(publication.topic, self._fields(publication))
+        fields = self._fields(publication)
+        targets = grown.routes.match(publication.topic, fields)
         targets.pop(link.peer, None)
         if any(self._full(peer, tree.root) for peer in targets):
             return False
         edge.last_in[stream] = publication.number
         grown.seen[stream] = publication.number
-        durable = self._accept(link, message, stream)
+        durable = self._accept(link, message, stream, fields)
         if not message.qos:
             self._forward(tree, grown, publication, targets, None, message.hops + 1, link)
             if durable:
@@ -482,28 +484,29 @@ class Publications:
 
     def _take_stale(self, link: Link, channel: Channel, message: Publish, reason: str) -> None:
         """It will come again in the next epoch; sessions here may have it now."""
-        if self._accept(link, message, _stream(message.publication)):
+        publication = message.publication
+        if self._accept(link, message, _stream(publication), self._fields(publication)):
             self._core.ask_sync()
         if message.qos == 0:
             self._suppress(message.publication, link, message.hops, reason)
         self._answer(link, channel, message, stale=True)
 
-    def _accept(self, link: Link, message: Publish, stream: Stream) -> bool:
+    def _accept(self, link: Link, message: Publish, stream: Stream, fields: Content) -> bool:
         """Give it to sessions here, if it is new to them; whether a durable one has it to store."""
         publication = message.publication
         if publication.number <= self.marks.get(stream, 0):
             self._suppress(publication, link, message.hops, "repeat")
             return False
-        durable = self._deliver(publication, link, message.hops)
+        durable = self._deliver(publication, fields, link, message.hops)
         self._mark(stream, publication.number)
         if durable:
             self._core.out.append(_mark_write(stream, publication.number))
         return durable
 
-    def _deliver(self, publication: Publication, link: Link | None, hops: int) -> bool:
+    def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
         """Hand it to the matching sessions; whether one of them is durable."""
         routing = self._routing
-        found = routing.local.match(publication.topic, self._fields(publication))
+        found = routing.local.match(publication.topic, fields)
         if not found:
             return False
         subscriptions = tuple(sorted(found))
@@ -627,34 +630,34 @@ class Publications:
             channel.stale.append(message.slot)
         else:
             channel.settled.append(message.slot)
+        key = (link.peer, message.root)
         if message.qos == 0:
             channel.credits += 1
             channel.credit_bytes += data_bytes(message)
-        self._answers[link.peer, message.root] = None
+            settings = self._core.settings
+            if (
+                channel.credits * CREDIT_SHARE < settings.link_window_messages
+                and channel.credit_bytes * CREDIT_SHARE < settings.link_window_bytes
+            ):
+                self._credits[key] = None
+                return
+        self._answers[key] = None
 
     def flush(self) -> None:
         """Go on with what has waited, and send the acknowledgements that this event has brought."""
         while self._drain:
             self._drain_parked(next(iter(self._drain)))
-        settings = self._core.settings
-        for key in list(self._answers):
-            channel = self._channels[key]
-            only_credits = channel.credits == len(channel.settled) + len(channel.stale)
-            if (
-                only_credits
-                and channel.credits * CREDIT_SHARE < settings.link_window_messages
-                and channel.credit_bytes * CREDIT_SHARE < settings.link_window_bytes
-            ):
-                continue
-            self._send_answers(key, channel)
+        while self._answers:
+            self._send_answers(next(iter(self._answers)))
 
     def tick(self) -> None:
-        """Acknowledgements wait for company, but not for ever."""
-        for key in list(self._answers):
-            self._send_answers(key, self._channels[key])
+        """Acknowledgements of QoS 0 wait for company, but not for ever."""
+        self._answers |= self._credits
 
-    def _send_answers(self, key: tuple[str, str], channel: Channel) -> None:
+    def _send_answers(self, key: tuple[str, str]) -> None:
         del self._answers[key]
+        self._credits.pop(key, None)
+        channel = self._channels[key]
         link = self._links.get(key[0])
         if link is None or link.generation != channel.generation:
             return
@@ -673,12 +676,16 @@ class Publications:
             return
         for slots, stale in ((message.settled, False), (message.stale, True)):
             for first, last in zip(slots[::2], slots[1::2], strict=False):
-                for slot in range(first, min(last, channel.slot) + 1):
+                if last - first < len(channel.under_way):
+                    answered = [slot for slot in range(first, last + 1) if slot in channel.under_way]
+                else:
+                    answered = [slot for slot in channel.under_way if first <= slot <= last]
+                for slot in answered:
                     self._answered(channel, slot, stale=stale)
         self._drain[message.root] = None
 
     def _answered(self, channel: Channel, slot: int, *, stale: bool) -> None:
-        passage, size = channel.under_way.pop(slot, (None, 0))
+        passage, size = channel.under_way.pop(slot)
         channel.bytes_out -= size
         if passage is not None:
             passage.open -= 1
@@ -958,7 +965,7 @@ class Publications:
         """Sessions here may not have what the origin could not send any more."""
         stream = _stream(publication)
         if publication.number > self.marks.get(stream, 0):
-            if self._deliver(publication, None, 0):
+            if self._deliver(publication, self._fields(publication), None, 0):
                 self._core.out.append(_mark_write(stream, publication.number))
                 self._core.ask_sync()
             self._mark(stream, publication.number)
@@ -993,6 +1000,7 @@ class Publications:
         for key in [key for key in self._channels if key[0] == link.peer]:
             channel = self._channels.pop(key)
             self._answers.pop(key, None)
+            self._credits.pop(key, None)
             self._drain[key[1]] = None
             for passage, _ in channel.under_way.values():
                 if passage is not None:

@@ -191,6 +191,9 @@ class Trees:
     def on_distance(self, link: Link, message: Distance) -> None:
         core = self._core
         root = message.root
+        if not _plausible(message.series):
+            self._links.renounce(link, f"no series of a root is {message.series}")
+            return
         tree = self.trees.get(root)
         if root == core.id:
             if tree is not None and message.series > tree.series:
@@ -269,6 +272,9 @@ class Trees:
                 self._links.send(link, Seek(tree.root, tree.best[0]))
 
     def on_seek(self, link: Link, message: Seek) -> None:
+        if not _plausible(message.series):
+            self._links.renounce(link, f"no series of a root is {message.series}")
+            return
         tree = self.trees.get(message.root)
         if tree is None:
             return
@@ -408,6 +414,9 @@ class Trees:
 
     def on_regrow(self, link: Link, message: Regrow) -> None:
         core = self._core
+        if not _plausible(message.epoch):
+            self._links.renounce(link, f"no epoch of a tree is {message.epoch}")
+            return
         tree = self.trees.get(message.root)
         if tree is None or tree.hops < 0:
             return
@@ -481,6 +490,9 @@ class Trees:
             self._on_joined(tree, grown)
 
     def on_grow(self, link: Link, message: Grow) -> None:
+        if not _plausible(message.epoch):
+            self._links.renounce(link, f"no epoch of a tree is {message.epoch}")
+            return
         tree = self.trees.get(message.root)
         if tree is None:
             return
@@ -549,6 +561,11 @@ class Trees:
 
 ROOTS_REMEMBERED_MAX = 1024
 """Roots out of reach whose feasible distance is remembered."""
+
+
+def _plausible(epoch: Epoch) -> bool:
+    """Whether an epoch can be counted on from: a root that hears of one goes beyond it."""
+    return all(0 <= part < 2**53 for part in epoch)
 
 
 LANES = 32
