@@ -31,7 +31,7 @@ PUBLICATIONS = st.builds(m.Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, s
 
 NUMBERED = st.one_of(
     st.builds(m.Distance, NAMES, EPOCHS, st.integers(-1, 300)),
-    st.builds(m.Roll, NAMES, EPOCHS, st.just((("b", 2),)), st.just(()), st.just((Advertisement("a/#"),))),
+    st.builds(m.Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(()), st.just((Advertisement("a/#"),))),
     st.builds(m.Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
     st.builds(m.Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
     st.builds(m.Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),

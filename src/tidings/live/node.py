@@ -252,6 +252,8 @@ class Node:
         self._carry_out(self.broker.start(self.now()))
         self._started = True
         self._accepting_task = self._background(self._accept_all())
+        # Not sooner: a loop must not watch a socket that is closed already.
+        self._accepting_task.add_done_callback(lambda _: self._listener.close())
         for neighbour in options.neighbours:
             self.tell(e.NeighbourAdded(neighbour))
         self._say(logging.INFO, "started", address=self.address, boot=str(self.boot))
@@ -395,10 +397,8 @@ class Node:
         return Connection(self, self._numbers, address, self.options.settings.message_bytes_max + MIB)
 
     async def _accept_all(self) -> None:
-        # Closed only here: a loop must not watch a socket that is closed already.
-        with self._listener:
-            while True:
-                await self._accept_one()
+        while True:
+            await self._accept_one()
 
     async def _accept_one(self) -> None:
         try:
