@@ -73,8 +73,8 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path, monkeypatch: pytest.M
     result = run("--config", str(file), "--http", "nowhere", "--set", "settle=soon")
     assert result.exit_code == 2
     assert [line.partition(": ")[0] for line in result.stderr.splitlines()] == [
-        f"{file}:3",
         f"{file}:2",
+        f"{file}:3",
         "TIDINGS_TREES",
         "--http",
         "--set settle",

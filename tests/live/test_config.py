@@ -76,7 +76,7 @@ log_level = "debug"
     assert configuration["listen"] == ("::1", 0)
     assert configuration["neighbours"] == (("b2.example", 1883), ("::1", 1884))
     assert configuration["data"] == tmp_path / "data"
-    assert configuration.records == tmp_path / "data" / "kept"
+    assert configuration.records == tmp_path / "kept"
     assert configuration["http"] is None
     assert configuration["tls_key"] == tmp_path / "b1.key"
     assert [topic.name for topic in configuration.topics] == ["traffic/athens"]
@@ -116,6 +116,7 @@ def test_every_setting_is_also_a_variable(name: str, tmp_path: Path) -> None:
         "neighbours": "h:1,h:2",
         "topics": "",
         "token_file": "",
+        "records": "/r",
         "tls_authority": "",
         "tls_certificate": "",
         "tls_key": "",
@@ -157,12 +158,12 @@ backlog_bytes = "lots"
         TIDINGS_LOGLEVEL="info",
     )
     assert [problem.partition(": ")[0] for problem in found] == [
-        "broker.toml:2",
-        "TIDINGS_LOGLEVEL",
         "broker.toml:1",
+        "broker.toml:2",
         "broker.toml:3",
         "broker.toml:5",
         "broker.toml:6",
+        "TIDINGS_LOGLEVEL",
         "TIDINGS_HTTP",
         "broker.toml",
     ]
@@ -257,12 +258,13 @@ def test_assignments_are_checked_as_flags_are() -> None:
     ]
 
 
-def test_a_token_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_a_token_that_others_may_read_is_warned_about(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("open sesame", encoding="utf-8")
     (tmp_path / "token").chmod(0o644)
-    (found,) = problems(tmp_path, 'id = "b1"\ntoken_file = "token"\n')
-    assert "others may read" in found
-    assert "chmod 600" in found
+    configuration = loaded(tmp_path, 'id = "b1"\ndata = "d"\ntoken_file = "token"\n')
+    assert configuration.settings.token == "open sesame"
+    assert "may read" in configuration.warnings[0]
+    assert "chmod 600" in configuration.warnings[0]
 
 
 def test_secrets_are_never_shown(tmp_path: Path) -> None:
@@ -298,15 +300,15 @@ def test_variables_of_others_are_left_alone_with_a_warning(tmp_path: Path) -> No
     [
         ("", "", None),
         ("/d", "", "/d/records"),
-        ("/d", "mine", "/d/mine"),
+        ("/d", "/r", "/r"),
         ("", "/r", "/r"),
-        ("", "r", None),
+        ("", "r", "r"),
         ("/d", "off", None),
     ],
 )
 def test_records_go_where_they_are_told(data: str, records: str, folder: str | None) -> None:
     configuration = load(None, {"TIDINGS_ID": "b1", "TIDINGS_DATA": data, "TIDINGS_RECORDS": records})
-    assert configuration.records == (None if folder is None else Path(folder))
+    assert configuration.records == (None if folder is None else Path(folder).absolute())
 
 
 def test_relative_paths_of_variables_are_from_where_the_command_runs(

@@ -119,12 +119,11 @@ def _shared(assigned: Iterable[str]) -> dict[str, str]:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
     # Paths are said from here, and read from the folder of each broker.
-    from tidings.live.config import PATH_NAMES
-
-    for name in PATH_NAMES & shared.keys():
-        read = SETTINGS[name].kind.read(shared[name])
-        paths = read if isinstance(read, tuple) else (read,)
-        shared[name] = ",".join(str(path.absolute()) for path in paths)
+    for name, value in shared.items():
+        read = SETTINGS[name].kind.read(value)
+        paths = [one for one in (read if isinstance(read, tuple) else (read,)) if isinstance(one, Path)]
+        if paths:
+            shared[name] = ",".join(str(path.absolute()) for path in paths)
     return shared
 
 

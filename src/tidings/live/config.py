@@ -9,6 +9,7 @@ known here.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +25,7 @@ from tidings.live.values import (
     ID,
     LISTEN,
     LISTEN_OR_OFF,
+    OFF,
     PATH,
     PATH_OR_OFF,
     PATHS,
@@ -244,9 +246,9 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         Setting(
             "records",
             PATH_OR_OFF,
-            Path("records"),
-            "Folder for records, which brokers may share. A relative one is in `data`; without `data`, none "
-            "are written unless an absolute one is named.",
+            None,
+            "Folder for records, which brokers may share. By default it is `records` inside `data`; without "
+            "`data`, none are written.",
         ),
         Setting("records_rows_max", count(1, 10_000_000), segments.ROWS_MAX, "Rows of one file of records."),
         Setting(
@@ -315,9 +317,9 @@ class Configuration:
     def records(self) -> Path | None:
         """The folder for records, if any are written."""
         folder, data = self.values["records"], self.values["data"]
-        if folder is None or folder.is_absolute():
-            return folder  # type: ignore[no-any-return]
-        return None if data is None else data / folder
+        if folder == OFF or (folder is None and data is None):
+            return None
+        return Path(data / "records" if folder is None else folder)
 
     def shown(self) -> dict[str, str]:
         """Every setting as it would be written, secrets hidden; empty for what is not set."""
@@ -365,12 +367,12 @@ def load(
     for name, (source, value) in said.items():
         places[name] = source.place
         try:
-            values[name] = _placed(SETTINGS[name].kind.read(value), source.folder, name)
+            values[name] = _placed(SETTINGS[name].kind.read(value), source.folder)
         except ValueError as error:
             shown_error = f"{name} cannot be read" if SETTINGS[name].secret else f"{name}: {error}"
             problems.append(f"{source.place}: {shown_error}")
             bad.add(name)
-    _read_token(values, places, problems)
+    _read_token(values, places, problems, warnings)
     topics = _read_topics(values["topics"], places, problems)
     if "id" not in said:
         problems.append(_missing_id(file))
@@ -379,10 +381,16 @@ def load(
         if not bad.intersection(names):
             problems.append(f"{next(places[name] for name in names if name in places)}: {message}")
     if problems:
-        raise ConfigurationError(problems)
+        raise ConfigurationError(sorted(problems, key=lambda problem: _line(problem, file)))
     warnings.extend(_doubts(values))
     fields = {one.field: values[one.name] for one in SETTINGS.values() if one.field}
     return Configuration(values, topics, Settings(**fields), tuple(warnings))
+
+
+def _line(problem: str, file: Path | str | None) -> float:
+    """What problems are sorted by: their line in the file, and those of elsewhere behind them."""
+    line = problem.removeprefix(f"{file}:").partition(":")[0]
+    return int(line) if line.isdecimal() else math.inf
 
 
 def _missing_id(file: Path | str | None) -> str:
@@ -439,20 +447,16 @@ def _nearest(name: str) -> str:
     return f"; did you mean {near}?" if near else "; `tidings broker --settings` lists them"
 
 
-def _placed(value: Any, folder: Path, name: str) -> Any:
-    """Relative paths are relative to where they were said; that of records is one in the data folder."""
-    if name == "records" or name not in PATH_NAMES:
-        return value
+def _placed(value: Any, folder: Path) -> Any:
+    """Relative paths are relative to where they were said."""
     if isinstance(value, tuple):
-        return tuple(folder / one for one in value)
-    return folder / value
+        return tuple(_placed(one, folder) for one in value)
+    return folder / value if isinstance(value, Path) else value
 
 
-PATH_NAMES = frozenset(name for name, setting in SETTINGS.items() if setting.kind in (PATH, PATHS))
-"""Settings that hold paths."""
-
-
-def _read_token(values: dict[str, Any], places: Mapping[str, str], problems: list[str]) -> None:
+def _read_token(
+    values: dict[str, Any], places: Mapping[str, str], problems: list[str], warnings: list[str]
+) -> None:
     """Put the token of a file into its place."""
     if (file := values["token_file"]) is None:
         return
@@ -472,7 +476,8 @@ def _read_token(values: dict[str, Any], places: Mapping[str, str], problems: lis
             f"{place}: {file} has no token on its first line; write a line of printable characters"
         )
     if stat.S_IMODE(mode) & 0o077:
-        problems.append(f"{place}: others may read {file}; make it yours alone: chmod 600 {file}")
+        # Not refused: Kubernetes mounts secrets like that.
+        warnings.append(f"others on this machine may read {file}; make it yours alone: chmod 600 {file}")
     values["token"] = text
 
 
