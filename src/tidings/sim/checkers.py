@@ -16,8 +16,10 @@ from zlib import crc32
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
 from tidings.language.subscriptions import Subscription
+from tidings.overlay.status import Status, TreeStatus
 from tidings.records.record import Kind, Record
 from tidings.sim.ledger import Delivery, Ledger, Offer, Wish
+from tidings.sim.topologies import Topology
 
 BREACHES_MAX = 20
 """Of one promise; more would tell nothing new."""
@@ -335,3 +337,137 @@ class Ways:
             for (message, receiver), sender in self._sent.items()
             if (message, receiver) not in self._used
         ][:BREACHES_MAX]
+
+
+def check_trees(statuses: Mapping[str, Status], topology: Topology, trees: int) -> list[Breach]:
+    """Once all is quiet and whole: every tree in use is the tree of shortest paths from its root.
+
+    It spans the network and has no cycle, as each broker's parent is one step nearer to the root: of those,
+    the one with the smallest id. Undeclared topics share the trees of the smallest ids.
+    """
+    joined = topology.neighbours()
+    share = tuple(sorted(topology.ids, key=str.encode)[:trees])
+    found = [
+        Breach("trees", f"{name} divides topics between {status.share}, not {share}")
+        for name, status in statuses.items()
+        if status.share != share
+    ]
+    for root in share:
+        distance = distances(joined, root)
+        seen = {name: tree for name, status in statuses.items() for tree in status.trees if tree.root == root}
+        newest = max((tree.epoch for tree in seen.values()), default=(0, 0))
+        for name in topology.ids:
+            tree = seen.get(name)
+            if tree is None or tree.epoch != newest:
+                epoch = None if tree is None else tree.epoch
+                found.append(
+                    Breach("trees", f"{name} is in epoch {epoch} of the tree of {root}, not {newest}")
+                )
+                continue
+            parent = next((other for other in joined[name] if distance[other] == distance[name] - 1), None)
+            children = tuple(
+                other
+                for other in joined[name]
+                if distance[other] == distance[name] + 1
+                and next(above for above in joined[other] if distance[above] == distance[name]) == name
+            )
+            told = (tree.hops, tree.parent, tuple(sorted(tree.children)), tree.members)
+            right = (distance[name], parent, children, tuple(sorted(topology.ids)))
+            found += [
+                Breach("trees", f"{name} in the tree of {root} has {what} {one!r}, not {other!r}")
+                for what, one, other in zip(
+                    ("hops", "parent", "children", "members"), told, right, strict=True
+                )
+                if one != other
+            ]
+    return found[:BREACHES_MAX]
+
+
+def distances(joined: Mapping[str, Sequence[str]], root: str) -> dict[str, int]:
+    """Hops from a root to all that it reaches."""
+    found = {root: 0}
+    waiting = [root]
+    for name in waiting:
+        for other in joined[name]:
+            if other not in found:
+                found[other] = found[name] + 1
+                waiting.append(other)
+    return found
+
+
+def check_tables(
+    statuses: Mapping[str, Status], ledger: Ledger, samples: Sequence[tuple[str, bytes]]
+) -> list[Breach]:
+    """Once all is quiet and whole: what a broker believes to be asked for behind a link is what is.
+
+    Both ends of a link agree on the table; and for each sample, a topic and a payload, a tree tells right for
+    every link whether somebody behind it wants that, and with which quality of service. Tables that say more
+    would cost false positives, tables that say less would lose publications.
+    """
+    found = []
+    standing: dict[str, list[Subscription]] = defaultdict(list)
+    for wish in ledger.current.values():
+        if wish.granted is not None or wish.settling is not None:
+            standing[wish.host].append(wish.subscription)
+    trees: dict[str, dict[str, TreeStatus]] = defaultdict(dict)
+    for name, status in statuses.items():
+        for tree in status.trees:
+            if tree.root in status.share:
+                trees[tree.root][name] = tree
+    for root, seen in sorted(trees.items()):
+        for name, tree in seen.items():
+            for peer, told in tree.told.items():
+                there = seen[peer].behind.get(name) if peer in seen else None
+                if told != there:
+                    found.append(
+                        Breach(
+                            "tables",
+                            f"in the tree of {root} {name} told {peer} {told}, and {peer} knows {there}",
+                        )
+                    )
+    if found:
+        return found[:BREACHES_MAX]
+    for topic, payload in samples:
+        fields = fields_of(payload)
+        wrong = {root: _misled(seen, standing, topic, fields) for root, seen in sorted(trees.items())}
+        # Which tree a topic travels is not known here: one of them must be right.
+        if wrong and all(wrong.values()):
+            root = min(wrong, key=lambda one: len(wrong[one]))
+            found += [
+                Breach("tables", f"in the tree of {root} {text}, for {topic} {payload!r:.60}")
+                for text in wrong[root]
+            ]
+    return found[:BREACHES_MAX]
+
+
+def _misled(
+    seen: Mapping[str, TreeStatus],
+    standing: Mapping[str, Sequence[Subscription]],
+    topic: str,
+    fields: Mapping[str, object] | None,
+) -> list[str]:
+    """Links of one tree of which a broker believes something wrong about one publication."""
+    own = {
+        name: max((one.qos for one in standing.get(name, ()) if wants(one, topic, fields)), default=-1)
+        for name in seen
+    }
+    found = []
+    for name, tree in seen.items():
+        for peer, behind in tree.behind.items():
+            believed = max((one.qos for one in behind if wants(one, topic, fields)), default=-1)
+            true = max(own[other] for other in _side(seen, peer, name))
+            if believed != true:
+                found.append(f"{name} believes QoS {believed} to be wanted behind {peer}, and it is {true}")
+    return found
+
+
+def _side(seen: Mapping[str, TreeStatus], start: str, without: str) -> list[str]:
+    """Those on one side of a link of a tree: all that are reached from one end without the other."""
+    reached = {start: None}
+    waiting = [start]
+    for name in waiting:
+        for other in seen[name].behind:
+            if other not in reached and not (name == start and other == without):
+                reached[other] = None
+                waiting.append(other)
+    return list(reached)

@@ -27,6 +27,12 @@ from tidings.sim.world import DEFAULTS, SYNC_S, World
 CHECKED_MAX = 20_000
 """Publications that are followed one by one; of more, every so manieth is."""
 
+LOOKED_INTO_MAX = 100
+"""Brokers up to which all trees and tables are looked at in the end: it takes their square."""
+
+SAMPLES = 40
+"""Publications by which tables are tried."""
+
 PROBES_MAX = 24
 """Publications sent after all has healed: every subscription must get what it asks for."""
 
@@ -313,6 +319,11 @@ class Run:
         found += self._forwarding.breaches()
         if self._ways is not None:
             found += self._ways.breaches()
+        if not found and len(plan.topology.ids) <= LOOKED_INTO_MAX:
+            statuses = world.statuses()
+            found += checkers.check_trees(statuses, plan.topology, plan.settings.trees)
+            samples = [(offer.topic, offer.payload) for offer in world.ledger.offers[-SAMPLES:]]
+            found += checkers.check_tables(statuses, world.ledger, samples)
         found += [
             Breach("keeps running", f"{host.address} stopped itself: {reason}")
             for host in world.hosts.values()
