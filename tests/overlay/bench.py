@@ -199,12 +199,12 @@ class Bench:
         if block:
             self.blocked.add(frozenset((one, other)))
         for box in [box for box in self._other if box[0] == one and self._other[box][0] == other]:
-            there = self._other[box]
-            self._mail.pop(box, None)
-            self._mail.pop(there, None)
-            self._post(box, ConnectionLost(box[1], "cut"))
-            self._post(there, ConnectionLost(there[1], "cut"))
-            del self._other[box], self._other[there]
+            for end in (box, self._other[box]):
+                del self._other[end]
+                # That it was made is told in any case, or a broker would wait for ever for its call.
+                made = [event for event in self._mail.get(end, ()) if isinstance(event, ConnectionMade)]
+                self._mail[end] = deque(made)
+                self._post(end, ConnectionLost(end[1], "cut"))
 
     def heal(self, one: str, other: str) -> None:
         """Let them dial again."""
