@@ -198,7 +198,7 @@ class LinkOnly:
         self.core.timers.set(Timer.TICK, None, now + 1)
         return [e.SetTimer(now + 1)]
 
-    def status(self, now: float) -> None: ...
+    def status(self, now: float, *, tables: bool = False) -> None: ...
 
     def handle(self, event: e.Event, now: float) -> list[e.Effect]:
         core, links = self.core, self.links
@@ -302,7 +302,7 @@ async def path(role: str, address: str, meter: Meter, told: Callable[[str], None
 
 def behind(node: Node) -> bool:
     """Whether the other broker's subscription is known here."""
-    status = node.broker.status(node.now())
+    status = node.broker.status(node.now(), tables=True)
     return any(asked for tree in status.trees for asked in tree.behind.values())
 
 

@@ -32,7 +32,7 @@ def member(id_: str, folder: Path, process: Process | None = GONE) -> Member:
 
 
 def state(folder: Path, *members: Member, supervisor: Process = GONE, temporary: bool = False) -> State:
-    return State(supervisor, str(folder), temporary, "tidings", {}, members)
+    return State(supervisor, str(folder), temporary, {}, members)
 
 
 @pytest.fixture
@@ -194,6 +194,14 @@ def test_a_configuration_is_for_its_owner_and_can_be_read(tmp_path: Path) -> Non
     assert read["id"] == one.id
     assert (read["neighbours"], read["heartbeat"]) == (["127.0.0.1:5"], "1s")
     assert one.config.stat().st_mode & 0o777 == 0o600
+
+
+def test_variables_of_one_broker_are_not_for_a_whole_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDINGS_LISTEN", "0.0.0.0:1883")
+    monkeypatch.setenv("TIDINGS_HEARTBEAT", "3s")
+    given = network.environment()
+    assert "TIDINGS_LISTEN" not in given
+    assert given["TIDINGS_HEARTBEAT"] == "3s"
 
 
 # Asking.

@@ -165,9 +165,13 @@ def test_a_broker_that_cannot_start_ends_the_network_with_its_reason(file: State
     assert file.read() is None
 
 
-def test_settings_for_all_are_checked_before_anything_starts(file: StateFile) -> None:
+def test_settings_for_all_are_checked_before_anything_starts(
+    file: StateFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDINGS_SETTLE", "soon")
     result = run("up", "--set", "heartbeat=fast", "--set", "treees=2")
     assert result.exit_code == 2
+    assert "TIDINGS_SETTLE: settle: 'soon'" in result.stderr
     assert "--set heartbeat" in result.stderr
     assert "did you mean trees?" in result.stderr
     result = run("up", "--set", "listen=0.0.0.0:1")

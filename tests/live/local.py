@@ -77,7 +77,7 @@ class LocalBroker:
     def start(self, now: float) -> list[e.Effect]:
         return []
 
-    def status(self, now: float) -> LocalStatus:
+    def status(self, now: float, *, tables: bool = False) -> LocalStatus:
         return LocalStatus(self.id)
 
     def handle(self, event: e.Event, now: float) -> list[e.Effect]:

@@ -124,7 +124,6 @@ class State(msgspec.Struct, frozen=True):
     temporary: bool
     """Whether that folder goes with the network."""
 
-    network: str
     settings: dict[str, str]
     """What all brokers were told, for those that join."""
 
@@ -330,10 +329,14 @@ def _write_toml(path: Path, values: Mapping[str, object]) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+def environment() -> dict[str, str]:
+    """The variables that brokers are given: settings for a whole network, not those of one."""
+    own = {f"TIDINGS_{name.upper()}" for name in EACH_OWN}
+    return {name: value for name, value in os.environ.items() if name not in own}
+
+
 def spawn(members: list[Member]) -> list[Member]:
     """Start a process that runs these brokers, in a session of its own: Ctrl-C here is not for it."""
-    own = {f"TIDINGS_{name.upper()}" for name in EACH_OWN}
-    environment = {name: value for name, value in os.environ.items() if name not in own}
     configs = [word for member in members for word in ("--config", str(member.config))]
     with members[0].log.open("ab") as log:
         started = subprocess.Popen(
@@ -341,7 +344,7 @@ def spawn(members: list[Member]) -> list[Member]:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment,
+            env=environment(),
             start_new_session=True,
         )
     process = Process.of(started.pid)

@@ -77,12 +77,11 @@ def up(
         return
     shared = _shared(assigned or [])
     file = StateFile()
+    ports = free_ports(2 * brokers, port)
     folder = Path(tempfile.mkdtemp(prefix="tidings-")) if data is None else data.absolute()
-    members = _members(brokers, folder, port)
-    supervisor = Process.of(os.getpid())
-    name = shared.get("network", "tidings")
+    members = _members(folder, ports[:brokers], ports[brokers:])
     try:
-        file.claim(State(supervisor, str(folder), data is None, name, shared, tuple(members)))
+        file.claim(State(Process.of(os.getpid()), str(folder), data is None, shared, tuple(members)))
     except InputError:
         if data is None:
             folder.rmdir()
@@ -114,7 +113,7 @@ def _shared(assigned: Iterable[str]) -> dict[str, str]:
             raise typer.BadParameter(f"--set {text}: {name} differs from broker to broker and is set by `up`")
         shared[name] = value
     try:
-        load(None, {}, {"id": "any"}, assigned)
+        load(None, network.environment(), {"id": "any"}, assigned)
     except ConfigurationError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
@@ -127,16 +126,10 @@ def _shared(assigned: Iterable[str]) -> dict[str, str]:
     return shared
 
 
-def _members(count: int, folder: Path, first_port: int) -> list[Member]:
-    ports = free_ports(2 * count, first_port)
+def _members(folder: Path, ports: Iterable[int], http_ports: Iterable[int]) -> list[Member]:
     return [
-        Member(
-            id=(id_ := f"b{number + 1}"),
-            address=f"{LOOPBACK}:{ports[number]}",
-            http=f"{LOOPBACK}:{ports[count + number]}",
-            folder=str(folder / id_),
-        )
-        for number in range(count)
+        Member(id_ := f"b{number}", f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(folder / id_))
+        for number, (port, http) in enumerate(zip(ports, http_ports, strict=True), 1)
     ]
 
 

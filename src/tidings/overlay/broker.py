@@ -328,6 +328,11 @@ class Broker:
             self._topics_remembered(),
             not waiting and not self._stopping,
             "stopping" if self._stopping else f"the tree of {waiting[0]!r} is growing" if waiting else "",
+            tuple(
+                (dialler.address, dialler.reason)
+                for dialler in self._links.diallers.values()
+                if dialler.peer is None or self._links.get(dialler.peer) is None
+            ),
         )
 
     def _tree_status(self, tree: Tree, tables: bool) -> TreeStatus:

@@ -180,7 +180,7 @@ class Connection:
 class Dialler:
     """An address at which a neighbour is to be reached."""
 
-    __slots__ = ("address", "connection", "pause_s", "peer", "refused", "trying")
+    __slots__ = ("address", "connection", "pause_s", "peer", "reason", "refused", "trying")
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -190,6 +190,8 @@ class Dialler:
         self.pause_s = 0.0
         self.refused = False
         """Whether it was told to stay away: it is not of this network."""
+        self.reason = ""
+        """Why the last attempt failed."""
 
 
 class Links:
@@ -281,9 +283,13 @@ class Links:
         dialler = self.diallers.get(address)
         if dialler is not None:
             dialler.trying = False
-            if dialler.pause_s == 0.0:
-                self._core.log("warning", "a neighbour cannot be reached", address=address, reason=reason)
-            self._redial_later(dialler)
+            self._failed(dialler, reason)
+
+    def _failed(self, dialler: Dialler, reason: str) -> None:
+        if reason != dialler.reason:  # once, not at each attempt
+            self._core.log("warning", "a neighbour cannot be reached", address=dialler.address, reason=reason)
+        dialler.reason = reason
+        self._redial_later(dialler)
 
     def on_redial(self, address: str) -> None:
         dialler = self.diallers.get(address)
@@ -486,6 +492,7 @@ class Links:
         if connection.address is not None:
             self.diallers[connection.address].pause_s = 0.0
             self.diallers[connection.address].refused = False
+            self.diallers[connection.address].reason = ""
         core.record_link(Kind.LINK_UP, link.peer, "resumed" if resumed else "new")
         core.log("info", "link up", peer=link.peer, session="resumed" if resumed else "new")
         if resumed and (frame := link.replay_from(greet.received)) is not None:
@@ -512,7 +519,7 @@ class Links:
         core.out.append(HangUp(connection.number, reason))
         if reason != ALREADY_LINKED:
             core.log("warning", "a connection is refused", reason=reason)
-        self._connection_gone(connection, refused=connection.peer_greet is not None)
+        self._connection_gone(connection, reason, refused=connection.peer_greet is not None)
 
     def _on_refused(self, connection: Connection, reason: str) -> None:
         core = self._core
@@ -521,14 +528,14 @@ class Links:
         core.out.append(HangUp(connection.number, "refused"))
         if reason != ALREADY_LINKED:
             core.log("error", "the neighbour refuses this broker", address=connection.address, reason=reason)
-        self._connection_gone(connection, refused=True)
+        self._connection_gone(connection, reason, refused=True)
 
-    def _connection_gone(self, connection: Connection, *, refused: bool = False) -> None:
+    def _connection_gone(self, connection: Connection, reason: str, *, refused: bool = False) -> None:
         dialler = self.diallers.get(connection.address) if connection.address is not None else None
         if dialler is not None and dialler.connection == connection.number:
             dialler.connection = None
             dialler.refused = refused
-            self._redial_later(dialler)
+            self._failed(dialler, reason)
 
     def on_greeting_late(self, number: int) -> None:
         connection = self._greeting.get(number)
@@ -539,7 +546,7 @@ class Links:
         connection = self._greeting.pop(number, None)
         if connection is not None:
             self._core.timers.cancel(Timer.GREETING, number)
-            self._connection_gone(connection)
+            self._connection_gone(connection, f"the connection was lost before a welcome: {reason}")
             return
         link = self._by_connection.get(number)
         if link is not None:

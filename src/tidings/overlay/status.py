@@ -89,3 +89,6 @@ class Status(msgspec.Struct, frozen=True):
 
     reason: str
     """Why not."""
+
+    unreached: tuple[tuple[str, str], ...] = ()
+    """Addresses to be dialled at which there is no link, and why the last attempt failed."""

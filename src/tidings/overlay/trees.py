@@ -121,6 +121,8 @@ class Tree:
         # Epochs.
         self.current: Grown | None = None
         self.growing: Grown | None = None
+        self.joined: Epoch = NO_EPOCH
+        """The newest epoch that this broker has ever joined: none is joined twice."""
         self.offers: dict[str, tuple[Epoch, tuple[str, ...]]] = {}
         self.asked: tuple[Epoch, str, float] | None = None
         self.count = 0
@@ -134,11 +136,6 @@ class Tree:
     def newest(self) -> Grown | None:
         """The epoch that was joined last, ready or not."""
         return self.growing or self.current
-
-    @property
-    def newest_epoch(self) -> Epoch:
-        grown = self.growing or self.current
-        return grown.epoch if grown is not None else NO_EPOCH
 
 
 class Trees:
@@ -242,7 +239,7 @@ class Trees:
                 self._core.timers.set(Timer.ROOT, tree.root, due)
         elif tree.via is not None:
             offer = tree.offers.get(tree.via)
-            if offer is not None and offer[0] > tree.newest_epoch:
+            if offer is not None and offer[0] > tree.joined:
                 self._join(tree, offer[0], offer[1], tree.via)
 
     def _tell_distance(self, tree: Tree) -> None:
@@ -383,7 +380,7 @@ class Trees:
         via = self._links.get(tree.via) if tree.via is not None else None
         if via is None:
             return
-        epoch = tree.newest_epoch
+        epoch = tree.joined
         if (
             tree.asked is None
             or tree.asked[:2] != (epoch, via.peer)
@@ -410,7 +407,7 @@ class Trees:
             return
         via = self._links.get(tree.via) if tree.via is not None else None
         if via is not None:
-            self._links.send(via, Regrow(tree.root, tree.newest_epoch))
+            self._links.send(via, Regrow(tree.root, tree.joined))
 
     def on_regrow(self, link: Link, message: Regrow) -> None:
         core = self._core
@@ -430,7 +427,7 @@ class Trees:
                 return
             epoch = grown.epoch  # who asks is not in it
         if tree.root == core.id:
-            if epoch >= tree.newest_epoch:
+            if epoch >= tree.joined:
                 tree.beyond = max(tree.beyond, epoch)
                 self._want_growth(tree)
             return
@@ -475,6 +472,7 @@ class Trees:
         """Be in a new epoch, and offer it to all other neighbours."""
         grown = Grown(epoch, share, parent, self._core.settings.topic_cache)
         tree.growing = grown
+        tree.joined = epoch
         tree.asked = None
         for link in self._links.up():
             grown.told[link.peer] = link.generation
@@ -497,7 +495,7 @@ class Trees:
         if tree is None:
             return
         tree.offers[link.peer] = (message.epoch, message.share)
-        if message.epoch > tree.newest_epoch:
+        if message.epoch > tree.joined:
             if link.peer == tree.via:
                 self._join(tree, message.epoch, message.share, link.peer)
             return
