@@ -214,6 +214,7 @@ class Links:
         self.diallers: dict[str, Dialler] = {}
         self._proposals = 0
         self._dirty: dict[str, Link] = {}
+        self._complaints: dict[tuple[str, str, str | None], float] = {}
         trees = f"trees={core.settings.trees}"
         self._features = ("advertisements", trees) if core.settings.advertisements else (trees,)
 
@@ -286,10 +287,20 @@ class Links:
             self._failed(dialler, reason)
 
     def _failed(self, dialler: Dialler, reason: str) -> None:
-        if reason != dialler.reason:  # once, not at each attempt
-            self._core.log("warning", "a neighbour cannot be reached", address=dialler.address, reason=reason)
+        self._complain("warning", "a neighbour cannot be reached", reason, dialler.address)
         dialler.reason = reason
         self._redial_later(dialler)
+
+    def _complain(self, level: str, text: str, reason: str, address: str | None) -> None:
+        """Log, but not again and again at each attempt."""
+        complaint = (text, reason, address)
+        before = self._complaints.get(complaint)
+        if before is None or self._core.now - before >= COMPLAIN_AGAIN_S:
+            if len(self._complaints) >= COMPLAINTS_MAX:
+                del self._complaints[next(iter(self._complaints))]
+            self._complaints[complaint] = self._core.now
+            about = {"reason": reason} if address is None else {"address": address, "reason": reason}
+            self._core.log(level, text, **about)
 
     def on_redial(self, address: str) -> None:
         dialler = self.diallers.get(address)
@@ -518,7 +529,7 @@ class Links:
         core.timers.cancel(Timer.GREETING, connection.number)
         core.out.append(HangUp(connection.number, reason))
         if reason != ALREADY_LINKED:
-            core.log("warning", "a connection is refused", reason=reason)
+            self._complain("warning", "a connection is refused", reason, connection.address)
         self._connection_gone(connection, reason, refused=connection.peer_greet is not None)
 
     def _on_refused(self, connection: Connection, reason: str) -> None:
@@ -527,7 +538,7 @@ class Links:
         core.timers.cancel(Timer.GREETING, connection.number)
         core.out.append(HangUp(connection.number, "refused"))
         if reason != ALREADY_LINKED:
-            core.log("error", "the neighbour refuses this broker", address=connection.address, reason=reason)
+            self._complain("error", "the neighbour refuses this broker", reason, connection.address)
         self._connection_gone(connection, reason, refused=True)
 
     def _connection_gone(self, connection: Connection, reason: str, *, refused: bool = False) -> None:
@@ -535,7 +546,8 @@ class Links:
         if dialler is not None and dialler.connection == connection.number:
             dialler.connection = None
             dialler.refused = refused
-            self._failed(dialler, reason)
+            dialler.reason = reason
+            self._redial_later(dialler)
 
     def on_greeting_late(self, number: int) -> None:
         connection = self._greeting.get(number)
@@ -546,7 +558,10 @@ class Links:
         connection = self._greeting.pop(number, None)
         if connection is not None:
             self._core.timers.cancel(Timer.GREETING, number)
-            self._connection_gone(connection, f"the connection was lost before a welcome: {reason}")
+            why = f"the connection was lost before a welcome: {reason}"
+            if connection.address is not None:
+                self._complain("warning", "a neighbour cannot be reached", why, connection.address)
+            self._connection_gone(connection, why)
             return
         link = self._by_connection.get(number)
         if link is not None:
@@ -647,6 +662,12 @@ class Links:
             link.audit()
             assert (link.state is State.UP) == (link.connection is not None), "up means connected"
 
+
+COMPLAIN_AGAIN_S = 60.0
+"""What goes wrong at each attempt to connect is logged once in so long."""
+
+COMPLAINTS_MAX = 256
+"""Different ones that are remembered."""
 
 ALREADY_LINKED = "already linked by another connection"
 """Not an error: both sides dialled, and one connection is enough."""
