@@ -578,7 +578,7 @@ def test_a_root_answers_many_requests_with_one_epoch_and_waits_longer_if_they_go
     now, epochs, waits = BEGIN + 0.001, [], []
     for _ in range(10):
         asked = now
-        newest = z.broker._trees.trees["m"].newest_epoch
+        newest = z.broker._trees.trees["m"].joined
         z.say(Regrow("m", newest), Regrow("m", newest), Regrow("m", newest), now=now)
         while True:
             due = z.broker.next_deadline()

@@ -276,6 +276,8 @@ class Links:
         if dialler is None:
             return
         self._core.timers.cancel(Timer.REDIAL, address)
+        for connection in [it for it in self._greeting.values() if it.address == address]:
+            self._give_up(connection, "this address is no longer a neighbour")
         link = self.links.get(dialler.peer) if dialler.peer is not None else None
         if link is not None and link.state is not State.DOWN and link.dialled:
             self._part(link, for_good=False, reason="removed here")
@@ -647,6 +649,8 @@ class Links:
         for dialler in self.diallers.values():
             self._core.timers.cancel(Timer.REDIAL, dialler.address)
         self.diallers.clear()
+        for connection in list(self._greeting.values()):
+            self._give_up(connection, "this broker stops")
         for link in self.up():
             self._part(link, for_good, "goodbye")
 
