@@ -277,12 +277,23 @@ def test_the_table_shows_what_is_wrong() -> None:
 
     console = Console(width=200, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     views = [
-        View("b1", "127.0.0.1:1883", "127.0.0.1:1885", 7, "ready", ("b2",), ("b3",), "b1", received=1200),
+        View(
+            "b1",
+            "127.0.0.1:1883",
+            "127.0.0.1:1885",
+            7,
+            "ready",
+            ("b2",),
+            ("b3",),
+            (("h:1", "why"),),
+            "b1",
+            received=1200,
+        ),
         View("b2", "127.0.0.1:1884", "127.0.0.1:1886", 8, "dead", restarts=2),
     ]
     console.print(table(views, {"b1": 10.0}))
     console.file.close()
     told = console.export_text()
     assert "dead (restarted 2×)" in told
-    assert "b2 b3" in told
+    assert "b2 b3 h:1" in told
     assert "1,200" in told

@@ -87,6 +87,7 @@ class StubNode:
                 topics_remembered=9,
                 ready=not self.reason,
                 reason=self.reason,
+                unreached=(("h:1", "Connection refused"),),
             )
         )
         assert isinstance(told, dict)
@@ -184,7 +185,7 @@ def test_a_broker_is_ready_once_its_trees_are_settled(pages: Pages, node: StubNo
 
 def test_a_broker_with_neighbours_is_ready_once_it_has_reached_one(node: StubNode) -> None:
     pages = Pages(node, ("127.0.0.1", 0), expects_links=True)
-    assert ask(pages, "/ready")[1]["reason"] == "no neighbour has been reached yet"
+    assert ask(pages, "/ready")[1]["reason"] == "no neighbour has been reached yet (h:1: Connection refused)"
     node.counters.links_up = 1
     assert ask(pages, "/ready")[0] == 200
 
@@ -293,6 +294,7 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_connections", ()] == 2
     assert samples["tidings_links_up", ()] == 1
     assert samples["tidings_links", ()] == 2
+    assert samples["tidings_neighbours_unreached", ()] == 1
     assert samples["tidings_publications_held", ()] == 5
     assert samples["tidings_absent_dropped_total", ()] == 8
     assert samples["tidings_settled", ()] == 1

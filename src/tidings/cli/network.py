@@ -437,6 +437,9 @@ class View(msgspec.Struct, frozen=True):
 
     links_down: tuple[str, ...] = ()
 
+    unreached: tuple[tuple[str, str], ...] = ()
+    """Addresses to be dialled at which there is no link, and why."""
+
     root: str = ""
     """Of the trees that undeclared topics use."""
 
@@ -481,6 +484,7 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         state=shown.state if shown.state == "leaving" else told["unready"] or "ready",
         links=tuple(link["peer"] for link in told["links"] if link["state"] == "up"),
         links_down=tuple(link["peer"] for link in told["links"] if link["state"] != "up"),
+        unreached=tuple((address, reason) for address, reason in told["unreached"]),
         root=", ".join(told["share"]),
         sessions=told["sessions"],
         subscriptions=told["subscriptions"],

@@ -92,8 +92,9 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         colour = "green" if one.state == "ready" else "red" if one.state == "dead" else "yellow"
         state = one.state + (f" (restarted {one.restarts}×)" if one.restarts else "")
         links = Text(" ".join(one.links))
-        if one.links_down:
-            links.append((" " if one.links else "") + " ".join(one.links_down), style="red strike")
+        missing = " ".join([*one.links_down, *(address for address, _ in one.unreached)])
+        if missing:
+            links.append((" " if one.links else "") + missing, style="red strike")
         cells: list[str | Text] = [
             one.id,
             one.address.rpartition(":")[2],

@@ -246,9 +246,11 @@ def unready(node: Watched, expects_links: bool) -> str:
         return "it is stopping"
     if not node.ready:
         return "it is starting"
+    status = node.status()
     if expects_links and node.counters.links_up == 0:
-        return "no neighbour has been reached yet"
-    return str(node.status()["reason"])
+        why = "; ".join(f"{address}: {reason}" for address, reason in status["unreached"])
+        return "no neighbour has been reached yet" + (f" ({why})" if why else "")
+    return str(status["reason"])
 
 
 def brief(status: dict[str, Any]) -> dict[str, Any]:

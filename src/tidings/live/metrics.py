@@ -91,6 +91,10 @@ STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
         lambda status: sum(link["state"] == "up" for link in status["links"]),
     ),
     "links": ("Links, up or not.", lambda status: len(status["links"])),
+    "neighbours_unreached": (
+        "Addresses to be dialled at which there is no link.",
+        lambda status: len(status["unreached"]),
+    ),
     "trees": ("Trees that this broker is in.", lambda status: len(status["trees"])),
     "subscriptions": ("Subscriptions of sessions here.", lambda status: status["subscriptions"]),
     "publications_held": (
