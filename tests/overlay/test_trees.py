@@ -31,6 +31,7 @@ from tidings.overlay.events import Deliver, SessionOpened, SubscriptionAsked, Ti
 from tidings.overlay.messages import (
     Distance,
     Done,
+    Epoch,
     Grow,
     Join,
     Publish,
@@ -575,7 +576,8 @@ def test_a_publication_that_is_ahead_waits_for_its_epoch() -> None:
 def test_a_root_answers_many_requests_with_one_epoch_and_waits_longer_if_they_go_on() -> None:
     (z,) = neighbours("z")
     z.handle(TimerFired(), BEGIN)
-    now, epochs, waits = BEGIN + 0.001, [], []
+    now, waits = BEGIN + 0.001, []
+    epochs: list[Epoch] = []
     for _ in range(10):
         asked = now
         newest = z.broker._trees.trees["m"].joined

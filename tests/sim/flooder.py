@@ -32,6 +32,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.messages import Frame, Publication, Publish
 from tidings.overlay.settings import Settings
+from tidings.overlay.status import Status
 from tidings.records.record import Kind, Record
 from tidings.sim.checkers import fields_of, wants
 
@@ -68,8 +69,8 @@ class Flooder:
         self.times.append(now)
         return []
 
-    def status(self, now: float, *, tables: bool = False) -> object:  # noqa: ARG002
-        return None
+    def status(self, now: float, *, tables: bool = False) -> Status:
+        raise NotImplementedError("it has nothing to say of itself")
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         self.times.append(now)

@@ -696,8 +696,11 @@ class Publications:
     def _passed(self, passage: Passage) -> None:
         """Nothing more is waited for."""
         if passage.held is not None:
-            if not passage.stale:
-                self._everyone_has(passage.held)
+            tree = self._trees.serving(passage.root)
+            # Of an epoch that has passed nobody knows who is absent; it has been sent again in the next.
+            if not passage.stale and tree is not None and tree.current is not None:
+                if tree.current.epoch == passage.epoch:
+                    self._everyone_has(passage.held)
             return
         link = passage.link
         assert link is not None, "what has no origin here came over a link"

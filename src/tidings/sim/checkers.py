@@ -68,7 +68,7 @@ class Deliveries:
     def __init__(self, ledger: Ledger, settled: Sequence[int] = (), *, neighbours_keep: bool = False) -> None:
         """`settled`: turns in which the network was whole and quiet: what was settling before is in force.
 
-        `neighbours_keep`: an acceptance outlives its broker's disk.
+        `neighbours_keep`: an acceptance outlives its broker's disk, if no other is lost.
         """
         self._ledger = ledger
         self._settled = settled
@@ -236,9 +236,10 @@ class Deliveries:
         Or it was offered to a broker that had lost its disk and might not yet have met the others: it cannot
         hold anything for those of whom it has not heard.
         """
+        later = [host for turn, host in self._ledger.wiped if turn > offer.turn]
+        if offer.host in later and (not self._neighbours_keep or len(later) > 1):
+            return True
         for turn, host in self._ledger.wiped:
-            if host == offer.host and turn > offer.turn and not self._neighbours_keep:
-                return True
             if host == offer.host and turn < offer.turn:
                 met = next((settled for settled in self._settled if settled > turn), None)
                 if met is None or offer.turn < met:

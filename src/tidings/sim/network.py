@@ -144,5 +144,5 @@ def sever(end: End, now: float, source: random.Random) -> float:
     """
     end.cut_at = min(end.cut_at, source.uniform(now, max(now, end.other.last)))
     if end.other.last > now and source.random() < 0.5:
-        end.late_until = max(end.late_until, now + source.uniform(0.0, 0.5))
+        end.late_until = max(end.late_until, now + source.choice((0.05, 0.5, 3.0)) * source.random())
     return max(end.cut_at, end.late_until)
