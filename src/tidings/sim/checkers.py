@@ -226,25 +226,24 @@ class Deliveries:
 
     def _in_force(self, wish: Wish) -> int | None:
         """The turn from which a subscription counts; None if it never does."""
-        if wish.granted is not None:
+        if wish.granted is not None and not self._strange(wish.host, wish.asked):
             return wish.granted
         return next((turn for turn in self._settled if turn > wish.asked), None)
+
+    def _strange(self, host: str, turn: int) -> bool:
+        """Whether a broker had lost its disk and might not yet have met the others."""
+        wiped = max((at for at, one in self._ledger.wiped if one == host and at < turn), default=None)
+        return wiped is not None and not any(wiped < settled < turn for settled in self._settled)
 
     def _excused(self, offer: Offer) -> bool:
         """Whether it may be lost: the disk that its acceptance stood on was.
 
-        Or it was offered to a broker that had lost its disk and might not yet have met the others: it cannot
-        hold anything for those of whom it has not heard.
+        Or its broker had lost its disk before, and could not hold anything for those whom it had not met.
         """
         later = [host for turn, host in self._ledger.wiped if turn > offer.turn]
         if offer.host in later and (not self._neighbours_keep or len(later) > 1):
             return True
-        for turn, host in self._ledger.wiped:
-            if host == offer.host and turn < offer.turn:
-                met = next((settled for settled in self._settled if settled > turn), None)
-                if met is None or offer.turn < met:
-                    return True
-        return False
+        return self._strange(offer.host, offer.turn)
 
 
 def _unnamed(
