@@ -96,7 +96,12 @@ def _join_here(
 def _new_member(file: StateFile, state: State, address: str | None, id_: str | None, to: list[str]) -> Member:
     known = {one.id for one in state.members}
     if id_ is None:
-        id_ = next(name for number in range(1, 10_000) if (name := f"b{number}") not in known)
+        # A name that was used before, by one that left, has its folder still.
+        id_ = next(
+            name
+            for number in range(1, 10_000)
+            if (name := f"b{number}") not in known and not (Path(state.data) / name).exists()
+        )
     elif id_ in known:
         raise InputError(f"the broker {id_!r} runs already; give the new one another name")
     if not id_.isprintable() or "/" in id_ or id_ in ("", ".", "..", "records"):

@@ -315,7 +315,9 @@ def write_config(member: Member, neighbours: Iterable[str], records: Path, share
 
 def change_neighbours(member: Member, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
     """Tell a broker to link with some and part from others, now and when it is started again."""
-    ask(member.http, "/neighbours", {"add": list(add), "remove": list(remove)})
+    status, told = ask(member.http, "/neighbours", {"add": list(add), "remove": list(remove)})
+    if status != http.client.OK:
+        raise NoAnswer(str(told.get("error", status)))
     values = tomllib.loads(member.config.read_text(encoding="utf-8"))
     kept = [address for address in values["neighbours"] if address not in set(remove)]
     values["neighbours"] = [*kept, *add]

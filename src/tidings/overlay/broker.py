@@ -229,6 +229,7 @@ class Broker:
     def _on_link_up(self, link: Link, new: bool) -> None:
         if new:
             self._routing.left.pop(link.peer, None)
+            self._publications.on_link_up(link)
             self._trees.on_link_up(link)
 
     def _on_link_down(self, link: Link) -> None:

@@ -296,6 +296,8 @@ class Kept(Message, frozen=True, tag=33):
 
 
 class Forget(Message, frozen=True, tag=34):
+    """Copies that need not be kept any longer; without a stream, all of this sender and incarnation."""
+
     stream: str
     incarnation: int
     numbers: tuple[int, ...]

@@ -68,6 +68,10 @@ CREDIT_SHARE = 4
 """Acknowledgements of QoS 0 are only flow control, so they may wait until a quarter of the window is due."""
 
 
+ALL_STREAMS = ""
+"""In `Forget`: whatever the sender ever asked to be kept."""
+
+
 class Held:
     """A publication that its origin keeps until everyone has it."""
 
@@ -403,8 +407,8 @@ class Publications:
             if not publication.qos:
                 self._forward(tree, grown, publication, targets, None, 1, None)
                 continue
-            if publication.origin != self._core.id:
-                self._accept_copy(publication)
+            if publication.origin != self._core.id and not self._first_to_send(grown, held):
+                continue
             passage = Passage(tree.root, grown.epoch)
             passage.held = held
             held.epoch = (tree.root, grown.epoch)
@@ -789,10 +793,7 @@ class Publications:
             return
         self._core.out.append(Erase(_held_key(publication)))
         if held.kept_by is not None:
-            link = self._links.get(held.kept_by)
-            if link is not None:
-                numbers = (publication.number,)
-                self._links.send(link, Forget(publication.stream, publication.incarnation, numbers))
+            self._tell_to_forget(held.kept_by, publication)
 
     # Brokers that are out of reach.
 
@@ -964,6 +965,16 @@ class Publications:
             size = _size(publication.payload, publication.topic)
             copies[publication.number] = Held(publication, size, 0)
 
+    def _first_to_send(self, grown: Grown, copy: Held) -> bool:
+        """Whether no other that stands in for the same origin has sent it in this epoch already."""
+        stream, number = _stream(copy.publication), copy.publication.number
+        self._accept_copy(copy.publication)
+        if number <= grown.seen.get(stream, 0):
+            copy.sent[grown.root] = grown.epoch
+            return False
+        grown.seen[stream] = number
+        return True
+
     def _accept_copy(self, publication: Publication) -> None:
         """Sessions here may not have what the origin could not send any more."""
         stream = _stream(publication)
@@ -976,14 +987,32 @@ class Publications:
     def on_kept(self, link: Link, message: Kept) -> None:
         held = self.held.get((message.stream, message.number))
         if held is not None and held.publication.incarnation == message.incarnation:
-            held.kept_by = link.peer
+            before, held.kept_by = held.kept_by, link.peer
+            if before is not None and before != link.peer:
+                self._tell_to_forget(before, held.publication)
             self._accept_if_safe(held)
 
+    def _tell_to_forget(self, keeper: str, publication: Publication) -> None:
+        link = self._links.get(keeper)
+        if link is not None:
+            numbers = (publication.number,)
+            self._links.send(link, Forget(publication.stream, publication.incarnation, numbers))
+
+    def on_link_up(self, link: Link) -> None:
+        """A neighbour may have copies from before the link was lost; those it is to keep it will get."""
+        if self._core.settings.acks == "neighbour":
+            self._links.send(link, Forget(ALL_STREAMS, self._core.incarnation, ()))
+
     def on_forget(self, link: Link, message: Forget) -> None:
+        if message.stream == ALL_STREAMS:
+            for stream in [it for it in self.kept if it[:2] == (link.peer, message.incarnation)]:
+                for copy in list(self.kept[stream].values()):
+                    self._forget_kept(copy.publication)
+            return
+        copies = self.kept.get((link.peer, message.incarnation, message.stream), {})
         for number in message.numbers:
-            copy = self.kept.get((link.peer, message.incarnation, message.stream), {}).get(number)
-            if copy is not None:
-                self._forget_kept(copy.publication)
+            if number in copies:
+                self._forget_kept(copies[number].publication)
 
     def _forget_kept(self, publication: Publication) -> None:
         stream = _stream(publication)

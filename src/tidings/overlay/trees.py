@@ -83,7 +83,10 @@ class Edge:
 class Grown:
     """A tree in one epoch, as one broker knows it."""
 
-    def __init__(self, epoch: Epoch, share: tuple[str, ...], parent: str | None, cache: int) -> None:
+    def __init__(
+        self, root: str, epoch: Epoch, share: tuple[str, ...], parent: str | None, cache: int
+    ) -> None:
+        self.root = root
         self.epoch = epoch
         self.share = share
         self.parent = parent
@@ -470,7 +473,7 @@ class Trees:
 
     def _join(self, tree: Tree, epoch: Epoch, share: tuple[str, ...], parent: str | None) -> None:
         """Be in a new epoch, and offer it to all other neighbours."""
-        grown = Grown(epoch, share, parent, self._core.settings.topic_cache)
+        grown = Grown(tree.root, epoch, share, parent, self._core.settings.topic_cache)
         tree.growing = grown
         tree.joined = epoch
         tree.asked = None
