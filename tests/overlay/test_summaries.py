@@ -182,7 +182,7 @@ class AgainstAll(RuleBasedStateMachine):
 
 
 TestAgainstAll = AgainstAll.TestCase
-TestAgainstAll.settings = settings(max_examples=150, stateful_step_count=25)
+TestAgainstAll.settings = settings(max_examples=80, stateful_step_count=25)
 
 
 @given(st.integers(0, 2**32 - 1))

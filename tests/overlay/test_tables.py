@@ -1,0 +1,174 @@
+"""Tables: who wants a publication, against the scan of all who ask."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
+
+from tests.matching.samples import some_parsed, some_values
+from tidings.language import names
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Subscription, read_where
+from tidings.overlay.tables import INDEX_FROM, Table
+
+TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
+FILTERS = [
+    "#", "+", "+/#", "a", "a/#", "a/+", "a/+/#", "+/b", "+/b/+", "+/+", "a/b", "a/b/#", "a/b/c", "b/#", "b/",
+    "/", "/+", "$s", "$s/#", "$s/+", "a//c", "a/+/c",
+]  # fmt: skip
+
+Fields = dict[str, object]
+
+
+def naive(asked: list[tuple[Subscription, str]], topic: str, fields: Fields) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for subscription, target in asked:
+        if names.match(subscription.topic_filter, topic) and (
+            not subscription.where or read_where(subscription.where).matches(fields, subscription.unknown)
+        ):
+            found[target] = max(found.get(target, -1), subscription.qos)
+    return found
+
+
+class AgainstTheScan(RuleBasedStateMachine):
+    """A table, a list of the same, and publications."""
+
+    held = Bundle("held")
+
+    @initialize()
+    def begin(self) -> None:
+        self.table: Table[str] = Table(4)
+        self.asked: list[tuple[Subscription, str]] = []
+
+    @rule(target=held, seed=st.integers(0, 2**32 - 1))
+    def add(self, seed: int) -> tuple[Subscription, str]:
+        rng = random.Random(seed)
+        where = "" if rng.random() < 0.4 else some_parsed(rng, declared=False).source
+        subscription = Subscription(
+            rng.choice(FILTERS), where, rng.choice(list(Unknown)), rng.choice([0, 1, 2])
+        )
+        asked = (subscription, rng.choice(["x", "y", "z"]))
+        if asked not in self.asked:
+            self.table.add(*asked)
+            self.asked.append(asked)
+        return asked
+
+    @rule(topic_filter=st.sampled_from(["a/#", "a/b"]), first=st.integers(0, 50))
+    def add_many(self, topic_filter: str, first: int) -> None:
+        """Enough for an index; they stay."""
+        for number in range(first, first + INDEX_FROM + 5):
+            asked = (Subscription(topic_filter, f"n = {number}"), "many")
+            if asked not in self.asked:
+                self.table.add(*asked)
+                self.asked.append(asked)
+
+    @rule(asked=consumes(held))
+    def remove(self, asked: tuple[Subscription, str]) -> None:
+        if asked in self.asked:
+            self.table.remove(*asked)
+            self.asked.remove(asked)
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def match(self, seed: int) -> None:
+        rng = random.Random(seed)
+        topic = rng.choice(TOPICS)
+        fields = {**some_values(rng, declared=False), "n": rng.randint(0, 200)}
+        assert self.table.match(topic, lambda: fields) == naive(self.asked, topic, fields)
+        assert self.table.topics_remembered <= 4
+        assert len(self.table) == len({subscription for subscription, _ in self.asked})
+
+
+TestAgainstTheScan = AgainstTheScan.TestCase
+TestAgainstTheScan.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def nothing() -> Fields:
+    return {}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("topic_filter", FILTERS)
+def test_topic_filters_match_as_mqtt_says(topic: str, topic_filter: str) -> None:
+    table: Table[str] = Table(8)
+    table.add(Subscription(topic_filter), "x")
+    assert (table.match(topic, nothing) == {"x": 0}) == names.match(topic_filter, topic)
+
+
+def test_a_topic_that_begins_with_a_dollar_is_not_for_wildcards() -> None:
+    table: Table[str] = Table(8)
+    for topic_filter in ("#", "+/a", "$s/#"):
+        table.add(Subscription(topic_filter), topic_filter)
+    assert table.match("$s/a", nothing) == {"$s/#": 0}
+
+
+def test_the_content_is_not_read_unless_a_filter_needs_it() -> None:
+    table: Table[str] = Table(8)
+    table.add(Subscription("a/#"), "x")
+    table.add(Subscription("b", "i > 3"), "y")
+
+    def unreadable() -> Fields:
+        raise AssertionError("nobody asked")
+
+    assert table.match("a/b", unreadable) == {"x": 0}
+
+
+def test_the_highest_quality_of_service_asked_for_counts() -> None:
+    table: Table[str] = Table(8)
+    for qos in (1, 2, 0):
+        table.add(Subscription("a", qos=qos), "x")
+    assert table.match("a", nothing) == {"x": 2}
+    table.remove(Subscription("a", qos=2), "x")
+    assert table.match("a", nothing) == {"x": 1}
+
+
+def test_equal_subscriptions_are_held_once() -> None:
+    table: Table[int] = Table(8)
+    for target in range(100):
+        table.add(Subscription("a", "i > 3"), target)
+    assert len(table) == 1
+    assert len(table.match("a", lambda: {"i": 4})) == 100
+
+
+def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> None:
+    table: Table[int] = Table(8)
+    for number in range(INDEX_FROM * 3):
+        table.add(Subscription("a", f"i = {number}"), number)
+    assert table.match("a", lambda: {"i": 150}) == {150: 0}
+    for number in range(INDEX_FROM * 3):
+        if number != 7:
+            table.remove(Subscription("a", f"i = {number}"), number)
+    assert table.match("a", lambda: {"i": 150}) == {}
+    assert table.match("a", lambda: {"i": 7}) == {7: 0}
+
+
+def test_what_is_remembered_per_topic_is_bounded() -> None:
+    table: Table[str] = Table(10)
+    table.add(Subscription("#"), "x")
+    for number in range(1000):
+        assert table.match(f"t{number}", nothing) == {"x": 0}
+    assert table.topics_remembered == 10
+
+
+def test_what_is_remembered_is_right_after_a_change() -> None:
+    table: Table[str] = Table(10)
+    assert table.match("a/b", nothing) == {}
+    table.add(Subscription("a/+"), "x")
+    assert table.match("a/b", nothing) == {"x": 0}
+    table.add(Subscription("a/b"), "y")
+    assert table.match("a/b", nothing) == {"x": 0, "y": 0}
+    table.remove(Subscription("a/+"), "x")
+    assert table.match("a/b", nothing) == {"y": 0}
+
+
+def test_an_empty_table_keeps_nothing() -> None:
+    table: Table[str] = Table(10)
+    for topic_filter in FILTERS:
+        table.add(Subscription(topic_filter), "x")
+    for topic_filter in reversed(FILTERS):
+        table.remove(Subscription(topic_filter), "x")
+    assert len(table) == 0
+    assert table._root.below == {}
