@@ -77,6 +77,11 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
     joined = run("join", state.members[2].address)
     assert joined.exit_code == 0, joined.stderr
     assert "b4 has joined" in joined.stdout
+    assert running(file).member("b4").address == "127.0.0.1:21006"
+    for name, reason in (("b1", "runs already"), ("a/b", "cannot be the name")):
+        refused = run("join", "--id", name)
+        assert isinstance(refused.exception, InputError)
+        assert reason in str(refused.exception)
     assert statuses()["b4"]["links"] == ["b3"]
 
     killed = running(file).member("b4").process

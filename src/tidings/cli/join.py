@@ -75,7 +75,7 @@ def _join_here(
         # It was there before: with its own data, ports and neighbours.
         member = msgspec.structs.replace(known[id_], leaving=False)
     else:
-        member = _new_member(file, state, address, id_, to)
+        member = _new_member(file, address, id_, to)
     (member,) = network.spawn([member])
     file.put(member)
     network.wait_for(lambda: view(member).state == "ready" or not member.alive, READY_WITHIN_S)
@@ -93,30 +93,37 @@ def _join_here(
         typer.echo(f"\n  curl http://{member.http}/health\n  tidings status\n  tidings leave {member.id}")
 
 
-def _new_member(file: StateFile, state: State, address: str | None, id_: str | None, to: list[str]) -> Member:
+def _new_member(file: StateFile, address: str | None, id_: str | None, to: list[str]) -> Member:
+    """A broker with a name and ports of its own, written down before anybody else can take them."""
+    made: list[tuple[Member, list[str]]] = []
+
+    def how(state: State) -> State:
+        member = _named(state, id_)
+        neighbours = [state.member(one).address for one in to] + ([] if address is None else [address])
+        linked = [one.address for one in state.members if one.alive and not one.leaving]
+        made.append((member, neighbours or linked[:NEIGHBOURS]))
+        return msgspec.structs.replace(state, members=(*state.members, member))
+
+    state = file.change(how)
+    ((member, neighbours),) = made
+    network.write_config(member, neighbours, Path(state.data) / "records", state.settings)
+    return member
+
+
+def _named(state: State, id_: str | None) -> Member:
     known = {one.id for one in state.members}
+    folder = Path(state.data)
     if id_ is None:
         # A name that was used before, by one that left, has its folder still.
-        id_ = next(
-            name
-            for number in range(1, 10_000)
-            if (name := f"b{number}") not in known and not (Path(state.data) / name).exists()
-        )
+        names = (f"b{number}" for number in range(1, 10_000))
+        id_ = next(name for name in names if name not in known and not (folder / name).exists())
     elif id_ in known:
         raise InputError(f"the broker {id_!r} runs already; give the new one another name")
     if not id_.isprintable() or "/" in id_ or id_ in ("", ".", "..", "records"):
         raise InputError(f"{id_!r} cannot be the name of a broker and of its folder; take letters and digits")
-    neighbours = [state.member(one).address for one in to]
-    neighbours += [address] if address is not None else []
-    if not neighbours:
-        neighbours = [one.address for one in state.members if one.alive and not one.leaving][:NEIGHBOURS]
     taken = [int(text.rpartition(":")[2]) for one in state.members for text in (one.address, one.http)]
-    port, http = free_ports(2, taken=taken)
-    member = Member(id_, f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(Path(state.data) / id_))
-    # Written down first, so that nobody else takes its ports and its name meanwhile.
-    file.put(member)
-    network.write_config(member, neighbours, Path(state.data) / "records", state.settings)
-    return member
+    port, http = free_ports(2, min(taken), taken)
+    return Member(id_, f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(folder / id_))
 
 
 def _join_elsewhere(
