@@ -62,6 +62,7 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
     state = running(file)
     for line in (f"curl http://{state.members[0].http}/health", f"tidings join {state.members[2].address}"):
         assert line in result.stdout
+    assert network.wait_for(all_ready, PATIENCE_S)
     assert {one: status["links"] for one, status in statuses().items()} == {
         "b1": ["b2"],
         "b2": ["b1", "b3"],
@@ -113,7 +114,7 @@ def test_one_process_can_be_all_brokers(file: StateFile) -> None:
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert len({one["pid"] for one in told["brokers"]}) == 1
-    assert all(one["state"] == "ready" for one in told["brokers"])
+    assert network.wait_for(all_ready, PATIENCE_S)
     assert run("leave", "b3").exit_code == 0
     assert list(statuses()) == ["b1", "b2"]
     assert network.wait_for(all_ready, PATIENCE_S)
@@ -156,7 +157,7 @@ def test_a_network_without_its_supervisor_is_still_stopped(file: StateFile) -> N
     state = running(file)
     os.kill(state.supervisor.pid, signal.SIGKILL)
     assert network.wait_for(lambda: not state.supervisor.alive, PATIENCE_S)
-    assert all_ready()
+    assert network.wait_for(all_ready, PATIENCE_S)
     assert run("down").exit_code == 0
     assert not any(one.alive for one in state.members)
 

@@ -87,13 +87,13 @@ def up(
             folder.rmdir()
         raise
     try:
+        wanted = links(topology, brokers, seed)
         for number, member in enumerate(members):
-            dialled = [
-                members[there].address for here, there in links(topology, brokers, seed) if here == number
-            ]
+            dialled = [members[there].address for here, there in wanted if here == number]
             network.write_config(member, dialled, folder / "records", shared)
         title = f"{brokers} brokers, {topology}{', one process' if single else ''}"
-        code = Supervisor(file, single, restart, _Lines() if background else _Screen(title)).run()
+        screen = _Lines() if background else _Screen(title)
+        code = Supervisor(file, len(wanted), single, restart, screen).run()
     finally:
         reaped = file.read()
         if reaped is not None:
@@ -200,8 +200,11 @@ class _Screen:
 class Supervisor:
     """Starts the brokers of a network, watches them, and stops them when it is told to."""
 
-    def __init__(self, file: StateFile, single: bool, restart: bool, screen: _Lines | _Screen) -> None:
+    def __init__(
+        self, file: StateFile, links: int, single: bool, restart: bool, screen: _Lines | _Screen
+    ) -> None:
         self._file = file
+        self._links = links
         self._single = single
         self._restart = restart
         self._screen = screen
@@ -240,9 +243,12 @@ class Supervisor:
 
     def _wait_until_ready(self) -> bool:
         end = time.monotonic() + READY_WITHIN_S
+        settled = 0
         while not self._stop.wait(0.2):
             views = self._look()
-            if all(one.state == "ready" for one in views):
+            # Twice: they are asked one after the other, and each new link makes trees grow anew.
+            settled = settled + 1 if self._settled(views) else 0
+            if settled == 2:
                 return True
             if self._mourned and not self._restart:
                 return False
@@ -251,6 +257,14 @@ class Supervisor:
                 self._screen.say(f"not ready within {READY_WITHIN_S:.0f} s: {late}")
                 return False
         return False
+
+    def _settled(self, views: Sequence[View]) -> bool:
+        """Whether all are ready, all links are up and all agree on the trees."""
+        return (
+            all(one.state == "ready" for one in views)
+            and sum(len(one.links) for one in views) >= 2 * self._links
+            and len({one.root for one in views}) == 1
+        )
 
     def _look(self) -> list[View]:
         """Ask all brokers how they are, see to those that died, and show it."""
