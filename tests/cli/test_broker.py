@@ -146,7 +146,7 @@ def test_brokers_of_one_process_link_write_records_and_leave_by_themselves(tmp_p
         assert process.poll() is None, process.communicate()[1]
         assert network.ask(http_of(second), "/leave", {})[0] == 202
         assert network.wait_for(lambda: not ready(second), 60)
-        assert ready(first)
+        assert network.wait_for(lambda: ready(first), 60)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0
