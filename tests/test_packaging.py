@@ -129,6 +129,35 @@ def test_events_are_matched_in_an_empty_environment(empty: Path, tmp_path: Path)
     ]
 
 
+def test_a_broker_has_all_that_it_needs_in_an_empty_environment(empty: Path, tmp_path: Path) -> None:
+    program = f"""
+import asyncio
+from pathlib import Path
+from tidings.live.config import load
+from tidings.live.service import Service
+from tidings.records.reading import read_table
+from tidings.records.record import Kind, Record
+from tidings.records.segments import SegmentWriter
+
+async def run():
+    flags = {{"id": "b1", "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "data": {str(tmp_path)!r}}}
+    service = Service(load(None, {{}}, flags))
+    await service.start()
+    print(service.pages._metrics.text().count(b"tidings_links_up"))
+    await service.node.stop()
+    await service.stopped()
+
+asyncio.run(run())
+writer = SegmentWriter(Path({str(tmp_path)!r}), "b1", 1)
+writer.add(Record("b1", 1, 1, 1, Kind.PUBLISHED))
+writer.close()
+print(read_table({str(tmp_path)!r}).num_rows)
+"""
+    told = run(empty, "python", "-c", program)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split() == ["3", "1"]
+
+
 def test_the_pipeline_names_the_extra_that_is_missing(empty: Path) -> None:
     told = run(empty, "python", "-c", "from tidings.pipeline import session; session.start()")
     assert "SetupError" in told.stderr
