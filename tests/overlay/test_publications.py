@@ -1,0 +1,640 @@
+"""Publications: their identity, their way, and what is known of them at each hop."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.overlay.bench import (
+    BEGIN,
+    EPOCH,
+    Bench,
+    Middle,
+    kinds,
+    path,
+    publication,
+    publish,
+    ring,
+    started,
+)
+from tests.overlay.test_trees import some_graph
+from tidings.language.declarations import parse_topic
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import (
+    Accept,
+    Deliver,
+    Effect,
+    Erase,
+    Log,
+    PublicationOffered,
+    Reject,
+    SessionOpened,
+    SubscriptionAsked,
+    Sync,
+    TimerFired,
+    Write,
+    WritesSynced,
+)
+from tidings.overlay.messages import Done, Publication, Publish, Regrow, Subscribe
+from tidings.overlay.publications import BOOT_SHIFT
+from tidings.overlay.settings import DEFAULT
+from tidings.records.record import Kind, Record
+
+ALL = Subscription("#", qos=2)
+
+
+def offer(token: int = 1, topic: str = "t", payload: bytes = b"{}", qos: int = 1) -> PublicationOffered:
+    return PublicationOffered("publisher", token, topic, payload, qos)
+
+
+def synced(it: Middle, effects: list[Effect]) -> list[Effect]:
+    """Let the disk be done with what an event asked for."""
+    tokens = [effect.token for effect in effects if isinstance(effect, Sync)]
+    return it.tell(WritesSynced(tokens[-1])) if tokens else []
+
+
+def client(it: Middle, subscription: Subscription, session: str = "client", *, durable: bool = False) -> None:
+    effects = it.tell(SessionOpened(session, durable))
+    effects += it.tell(SubscriptionAsked(session, "s", subscription))
+    synced(it, effects)
+
+
+def records(effects: list[Effect], kind: Kind) -> list[Record]:
+    return [effect for effect in effects if isinstance(effect, Record) and effect.kind is kind]
+
+
+# Identity.
+
+
+def test_a_publication_is_known_by_origin_incarnation_stream_and_number() -> None:
+    it = Middle(wants={"x": [ALL]})
+    sent = [it["x"].heard(it.tell(offer(token)), Publish)[0].publication for token in (1, 2)]
+    assert [(p.origin, p.incarnation, p.number) for p in sent] == [("m", 1, 1), ("m", 1, 2)]
+    assert sent[0].stream == sent[1].stream
+    assert [p.id for p in sent] == [f"m:1:{sent[0].stream}:1", f"m:1:{sent[0].stream}:2"]
+
+
+def test_a_publication_carries_all_that_its_client_gave() -> None:
+    it = Middle(wants={"x": [ALL]})
+    offered = PublicationOffered(
+        "p", 9, "t/u", b"\x81\xa1x\x01", 2, "application/msgpack", (("k", "v"),), True
+    )
+    ((_, message),) = it.heard(it.tell(offered), Publish)
+    assert message.publication == Publication(
+        "m",
+        1,
+        message.publication.stream,
+        1,
+        "t/u",
+        b"\x81\xa1x\x01",
+        2,
+        round(BEGIN * 1_000_000),
+        "p",
+        "application/msgpack",
+        (("k", "v"),),
+        True,
+    )
+
+
+def test_the_numbers_of_a_restarted_broker_are_larger_than_all_before() -> None:
+    numbers = []
+    for boot in (1, 2, 3):
+        it = Middle(wants={"x": [ALL]}, boot=boot, incarnation=1)
+        numbers += [it["x"].heard(it.tell(offer(token)), Publish)[0].publication.number for token in (1, 2)]
+    assert numbers == sorted(set(numbers))
+    assert numbers[2] == (1 << BOOT_SHIFT) + 1
+
+
+def test_a_broker_without_its_disk_is_another_origin() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.subscribe("a", "s", "t", qos=1)
+    bench.settle()
+    bench.publish("b", "t", b"1")
+    bench.settle()
+    bench.kill("b")
+    bench.start("b", disk=False)
+    bench.settle()
+    bench.publish("b", "t", b"2")
+    bench.settle()
+    assert [d.publication.incarnation for d in bench.of(Deliver, "a")] == [1, 2]
+    assert bench.got("a", "s") == [b"1", b"2"]
+
+
+# Its way.
+
+
+def test_a_publication_goes_only_over_links_with_a_match_behind_them() -> None:
+    it = Middle(("x", "y", "z"), wants={"x": [Subscription("t", "n > 3")], "y": [Subscription("u")]})
+    for payload, targets in [(b'{"n": 4}', ["x"]), (b'{"n": 3}', []), (b"{}", [])]:
+        assert [peer for peer, _ in it.heard(it.tell(offer(payload=payload, qos=0)), Publish)] == targets
+    effects = it["x"].say(publish(1, 0, publication(1, origin="x", topic="u", qos=0)))
+    assert [peer for peer, _ in it.heard(effects, Publish)] == ["y"]
+
+
+def test_a_publication_never_goes_back_where_it_came_from() -> None:
+    it = Middle(("x", "y"), wants={"a": [ALL], "x": [ALL], "y": [ALL]})
+    effects = it["x"].say(publish(1, 0, publication(1, origin="x")))
+    assert [peer for peer, _ in it.heard(effects, Publish)] == ["a", "y"]
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30)
+def test_on_any_graph_each_subscriber_gets_it_once_and_each_link_carries_it_at_most_once(seed: int) -> None:
+    rng = random.Random(seed)
+    graph = some_graph(rng, 7)
+    bench = Bench(list(graph), list(graph.edges), seed=seed)
+    bench.settle()
+    ids = sorted(graph)
+    for number in range(5):
+        where = rng.choice(["", "n > 4", "n < 3"])
+        bench.subscribe(rng.choice(ids), f"s{number}", rng.choice(["t", "#", "u"]), where, qos=1)
+    bench.settle()
+    since = bench.mark()
+    for number in range(8):
+        bench.publish(rng.choice(ids), rng.choice("tu"), b'{"n": %d}' % number, rng.choice([0, 1]), number)
+        for _ in range(rng.randint(0, 4)):
+            if boxes := bench.waiting():
+                bench.step(rng.choice(boxes))
+    bench.settle()
+    carried = Counter((s, t, m.publication.id) for s, t, m in bench.said(Publish, since))
+    assert set(carried.values()) <= {1}
+    got = Counter((session, d.publication.id) for d in bench.of(Deliver) for session, _ in d.subscriptions)
+    assert set(got.values()) <= {1}
+    # A link carries what somebody behind it has got, and nothing else.
+    for source, target, id_ in carried:
+        beyond = {target}
+        todo = [target]
+        root = bench.status(source).share[0]
+        while todo:
+            tree = bench.tree(todo.pop(), root)
+            new = {it for it in (tree.parent, *tree.children) if it is not None} - beyond - {source}
+            beyond |= new
+            todo += sorted(new)
+        assert any(d.publication.id == id_ for broker in beyond for d in bench.of(Deliver, broker))
+
+
+def test_all_sessions_here_are_named_in_one_delivery() -> None:
+    it = Middle()
+    for session in ("c2", "c1"):
+        client(it, Subscription("t"), session)
+    it.tell(SubscriptionAsked("c2", "also", Subscription("#")))
+    effects = it["a"].say(publish(1, 0, publication(1)))
+    assert kinds(effects, Deliver) == [Deliver(publication(1), (("c1", "s"), ("c2", "also"), ("c2", "s")), 1)]
+
+
+def test_hops_are_counted() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    for id_ in "abc":
+        bench.subscribe(id_, f"s{id_}", "t")
+    bench.settle()
+    bench.publish("c", "t", qos=0)
+    bench.run()
+    assert {who: e.hops for who, e in bench.seen if isinstance(e, Deliver)} == {"c": 0, "b": 1, "a": 2}
+
+
+# Acknowledgement, from the last hop to the first.
+
+
+def test_a_hop_acknowledges_when_every_link_below_has() -> None:
+    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
+    effects = it["a"].say(publish(1, 0, publication(1)))
+    assert it.heard(effects, Done) == []
+    assert it.heard(it["x"].say(Done("a", (1, 1), ())), Done) == []
+    assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_a_hop_with_nobody_below_acknowledges_at_once() -> None:
+    it = Middle()
+    client(it, Subscription("t", qos=1))
+    effects = it["a"].say(publish(1, 0, publication(1)))
+    assert len(kinds(effects, Deliver)) == 1
+    assert it.heard(effects, Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_a_hop_acknowledges_when_its_durable_sessions_have_stored_it() -> None:
+    it = Middle()
+    client(it, Subscription("t", qos=1), durable=True)
+    effects = it["a"].say(publish(1, 0, publication(1)))
+    (deliver,) = kinds(effects, Deliver)
+    (sync,) = kinds(effects, Sync)
+    assert effects.index(deliver) < effects.index(sync)
+    assert it.heard(effects, Done) == []
+    assert it.heard(synced(it, effects), Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_a_hop_waits_for_links_and_disk_whichever_comes_last() -> None:
+    it = Middle(wants={"x": [ALL]})
+    client(it, Subscription("t", qos=1), durable=True)
+    effects = it["a"].say(publish(1, 0, publication(1)))
+    assert it.heard(it["x"].say(Done("a", (1, 1), ())), Done) == []
+    assert it.heard(synced(it, effects), Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_what_was_not_taken_further_below_is_not_acknowledged_above() -> None:
+    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
+    it["a"].say(publish(1, 0, publication(1)))
+    it["x"].say(Done("a", (), (1, 1)))
+    assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (), (1, 1)))]
+
+
+def test_a_link_that_dies_below_is_not_acknowledged_above() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(1)))
+    it["x"].lose()
+    effects = it.tell(TimerFired(), BEGIN + DEFAULT.resume_within_s)
+    assert it.heard(effects, Done) == [("a", Done("a", (), (1, 1)))]
+    effects = it["a"].say(publish(2, 1, publication(2)), now=BEGIN + 1)
+    assert it.heard(effects, Done) == [("a", Done("a", (), (2, 2)))]
+
+
+def test_acknowledgements_of_many_are_ranges() -> None:
+    it = Middle(wants={"x": [ALL]})
+    for number in range(1, 7):
+        it["a"].say(publish(number, number - 1, publication(number)))
+    assert it.heard(it["x"].say(Done("a", (1, 2, 4, 5), ())), Done) == [("a", Done("a", (1, 2, 4, 5), ()))]
+    assert it.heard(it["x"].say(Done("a", (3, 3), (6, 6))), Done) == [("a", Done("a", (3, 3), (6, 6)))]
+
+
+@pytest.mark.parametrize("ranges", [(1, 10**12), (5, 2), (7,), (-5, 1), (0, 0)])
+def test_an_acknowledgement_of_slots_that_never_were_does_no_harm(ranges: tuple[int, ...]) -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(1)))
+    it["x"].say(Done("a", ranges, ranges))
+    it["x"].say(Done("nobody", ranges, ()))
+    effects = it["a"].say(publish(2, 1, publication(2)))
+    assert len(it["x"].heard(effects, Publish)) == 1
+
+
+# At the origin.
+
+
+def test_the_client_is_told_when_its_publication_is_on_disk() -> None:
+    it = Middle()
+    effects = it.tell(offer(7))
+    (write,) = kinds(effects, Write)
+    (sync,) = kinds(effects, Sync)
+    assert isinstance(write, Write)
+    assert write.key.startswith("held/")
+    assert effects.index(write) < effects.index(sync)
+    assert kinds(effects, Accept) == []
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 7)]
+
+
+def test_the_origin_keeps_it_until_everyone_has_it() -> None:
+    it = Middle(wants={"x": [ALL]})
+    effects = it.tell(offer())
+    (write,) = kinds(effects, Write)
+    assert isinstance(write, Write)
+    assert kinds(synced(it, effects), Erase) == []
+    assert it.broker.status(BEGIN).held == 1
+    assert kinds(it["x"].say(Done("a", (1, 1), ())), Erase) == [Erase(write.key)]
+    assert it.broker.status(BEGIN).held == 0
+
+
+def test_quality_0_touches_no_disk_and_waits_for_nobody() -> None:
+    it = Middle(wants={"x": [ALL]})
+    client(it, Subscription("t", qos=1))
+    effects = it.tell(offer(qos=0))
+    assert kinds(effects, Write, Sync, Accept) == []
+    assert len(kinds(effects, Deliver)) == 1
+    assert [message.qos for message in it["x"].heard(effects, Publish)] == [0]
+    assert it.broker.status(BEGIN).held == 0
+
+
+def test_quality_0_is_not_sent_again() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it.tell(offer(qos=0))
+    it.effects.clear()
+    it.grow((1, 2), {"x": [ALL]})
+    assert it.heard(it.effects, Publish) == []
+
+
+def test_the_origin_sends_again_in_the_next_epoch_what_not_everyone_has_in_order_and_first() -> None:
+    it = Middle(wants={"x": [ALL]})
+    for token in (1, 2, 3):
+        synced(it, it.tell(offer(token)))
+    it["x"].say(Done("a", (2, 2), ()))
+    it.effects.clear()
+    it.grow((1, 2), {"x": [ALL]})
+    new = it.tell(offer(4))
+    again = it["x"].heard([*it.effects, *new], Publish)
+    assert [(m.epoch, m.publication.number, m.previous) for m in again] == [
+        ((1, 2), 1, 0),
+        ((1, 2), 3, 1),
+        ((1, 2), 4, 3),
+    ]
+
+
+def test_a_broker_in_the_middle_dies_and_the_origin_sends_again() -> None:
+    bench = Bench("abcd", ring("a", "b", "c", "d"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1, durable=True)
+    bench.settle()
+    bench.publish("a", "t", b"1", token=1)
+    assert [(s, t) for s, t, _ in bench.said(Publish)] == [("a", "b")]
+    bench.kill("b")
+    bench.run()
+    assert bench.accepted() == [1]
+    assert bench.got("c", "s") == []
+    bench.settle()
+    assert bench.got("c", "s") == [b"1"]
+    assert [(s, t) for s, t, _ in bench.said(Publish)][1:] == [("a", "d"), ("d", "c")]
+    bench.start("b")
+    bench.settle()
+    assert bench.got("c", "s") == [b"1"]
+    assert bench.status("a").held == 0
+
+
+def test_an_origin_that_dies_sends_again_what_it_had_accepted() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1)
+    bench.settle()
+    for number in range(3):
+        bench.publish("a", "t", b"%d" % number, token=number)
+    while len(bench.accepted()) < 3:
+        bench.step(("a", 0))
+    bench.kill("a")  # nothing has arrived anywhere
+    bench.settle()
+    bench.start("a")
+    bench.settle()
+    assert bench.got("c", "s") == [b"0", b"1", b"2"]
+
+
+def test_what_was_not_yet_on_disk_is_gone_with_its_origin_and_was_not_accepted() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.slow_disks.add("a")
+    bench.publish("a", "t", token=5)
+    assert bench.accepted() == []
+
+
+# Repeats and holes.
+
+
+def test_what_sessions_have_had_is_not_given_to_them_again_in_a_later_epoch() -> None:
+    it = Middle()
+    client(it, Subscription("t", qos=1))
+    it["a"].say(publish(1, 0, publication(5)))
+    it.grow((1, 2), {})
+    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2)))
+    assert kinds(effects, Deliver) == []
+    assert [r.reason for r in records(effects, Kind.SUPPRESSED)] == ["repeat"]
+    assert it.heard(effects, Done) == [("a", Done("a", (2, 2), ()))]
+
+
+def test_what_has_come_in_this_epoch_goes_no_further_when_it_comes_again() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(5)))
+    effects = it["a"].say(publish(2, 5, publication(5)))
+    assert it.heard(effects, Publish) == []
+    assert it.heard(effects, Done) == [("a", Done("a", (2, 2), ()))]
+
+
+def test_a_durable_session_is_not_given_a_repeat_after_a_restart() -> None:
+    it = Middle()
+    effects = it.tell(SessionOpened("client", True))
+    effects += it.tell(SubscriptionAsked("client", "s", Subscription("t", qos=1)))
+    effects += it["a"].say(publish(1, 0, publication(5)))
+    saved = {effect.key: effect.value for effect in effects if isinstance(effect, Write)}
+    again = Middle(boot=2, incarnation=1, saved=saved)
+    effects = again["a"].say(publish(1, 0, publication(5)))
+    assert kinds(effects, Deliver) == []
+    effects = again["a"].say(publish(2, 5, publication(6)))
+    assert len(kinds(effects, Deliver)) == 1
+
+
+def test_each_says_what_was_sent_before_it_down_this_link() -> None:
+    it = Middle(("x", "y"), wants={"x": [Subscription("t", qos=1)], "y": [Subscription("#", qos=1)]})
+    sent: list[tuple[str, int, int]] = []
+    for number, topic in enumerate(["t", "u", "u", "t"], 1):
+        effects = it["a"].say(publish(number, number - 1, publication(number, topic=topic)))
+        sent += [(peer, m.publication.number, m.previous) for peer, m in it.heard(effects, Publish)]
+    assert [it for it in sent if it[0] == "x"] == [("x", 1, 0), ("x", 4, 1)]
+    assert [it for it in sent if it[0] == "y"] == [("y", 1, 0), ("y", 2, 1), ("y", 3, 2), ("y", 4, 3)]
+
+
+def test_a_pruned_message_is_not_a_hole() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(3)))
+    effects = it["a"].say(publish(2, 3, publication(9)))
+    assert kinds(effects, Log) == []
+    assert len(it["x"].heard(effects, Publish)) == 1
+
+
+def test_a_hole_is_noticed_and_answered_with_a_request_for_a_new_epoch() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(3)))
+    effects = it["a"].say(publish(2, 7, publication(9)))
+    assert [(log.level, log.text) for log in effects if isinstance(log, Log)] == [
+        ("error", "a publication is missing")
+    ]
+    assert it["x"].heard(effects, Publish) == []
+    assert it.heard(effects, Done) == [("a", Done("a", (), (2, 2)))]
+    assert it["a"].heard(effects, Regrow) == [Regrow("a", EPOCH)]
+
+
+def test_streams_of_different_origins_are_counted_apart() -> None:
+    it = Middle(wants={"x": [ALL]})
+    for slot, origin in enumerate(["p", "q", "p", "q"], 1):
+        previous = 0 if slot < 3 else 1
+        effects = it["a"].say(publish(slot, previous, publication((slot + 1) // 2, origin=origin)))
+        assert kinds(effects, Log) == []
+        assert [m.previous for m in it["x"].heard(effects, Publish)] == [previous]
+
+
+def test_in_each_epoch_the_first_has_none_before_it() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it["a"].say(publish(1, 0, publication(3)))
+    it.grow((1, 2), {"x": [ALL]})
+    effects = it["a"].say(publish(2, 0, publication(4), epoch=(1, 2)))
+    assert kinds(effects, Log) == []
+    assert [m.previous for m in it["x"].heard(effects, Publish)] == [0]
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=25)
+def test_order_per_origin_and_topic_is_kept_whatever_breaks(seed: int) -> None:
+    rng = random.Random(seed)
+    bench = Bench("abcd", ring("a", "b", "c", "d"), replace(DEFAULT, trees=rng.choice([1, 3])), seed=seed)
+    bench.settle()
+    for id_ in "abcd":
+        bench.subscribe(id_, f"s{id_}", "#", qos=1)
+    bench.settle()
+    blocked: list[tuple[str, str]] = []
+    sent = 0
+    for _ in range(250):
+        roll = rng.random()
+        if roll < 0.01 and not blocked:
+            blocked.append(rng.choice(ring("a", "b", "c", "d")))
+            bench.cut(*blocked[-1])
+        elif roll < 0.02 and blocked:
+            bench.heal(*blocked.pop())
+        elif roll < 0.15:
+            sent += 1
+            bench.publish(rng.choice("abcd"), rng.choice(["t/1", "u"]), b"%d" % sent, token=sent)
+        elif roll < 0.2:
+            bench.advance(rng.choice([0.001, 0.1, 1.2]))
+        elif boxes := bench.waiting():
+            bench.step(rng.choice(boxes))
+    for one, other in blocked:
+        bench.heal(one, other)
+    bench.advance(20.0)
+    for id_ in "abcd":
+        got = [d.publication for d in bench.of(Deliver, id_)]
+        for origin in "abcd":
+            for topic in ("t/1", "u"):
+                numbers = [int(p.payload) for p in got if (p.origin, p.topic) == (origin, topic)]
+                assert numbers == sorted(set(numbers))
+        assert sorted(int(p.payload) for p in got) == list(range(1, sent + 1))
+
+
+# Quality of service.
+
+
+def test_quality_is_lowered_to_what_is_asked_for_behind_a_link() -> None:
+    it = Middle(
+        ("x", "y", "z"),
+        wants={"x": [Subscription("t", qos=0)], "y": [Subscription("t", qos=1)], "z": [ALL]},
+    )
+    effects = it.tell(offer(qos=2))
+    assert [(peer, m.qos, m.publication.qos) for peer, m in it.heard(effects, Publish)] == [
+        ("x", 0, 2),
+        ("y", 1, 2),
+        ("z", 2, 2),
+    ]
+
+
+def test_nobody_waits_for_a_link_that_asks_for_quality_0() -> None:
+    it = Middle(("x", "y"), wants={"x": [Subscription("t", qos=0)], "y": [ALL]})
+    it["a"].say(publish(1, 0, publication(1)))
+    assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_a_publication_of_lower_quality_is_not_raised() -> None:
+    it = Middle(wants={"x": [ALL]})
+    assert [m.qos for _, m in it.heard(it.tell(offer(qos=0)), Publish)] == [0]
+    assert [m.qos for _, m in it.heard(it.tell(offer(qos=1)), Publish)] == [1]
+
+
+def test_quality_0_is_answered_with_the_next_heartbeat_only_for_the_window() -> None:
+    it = Middle()
+    effects = it["a"].say(publish(1, 0, publication(1, qos=0)))
+    assert it.heard(effects, Done) == []
+    effects = it.tell(TimerFired(), BEGIN + DEFAULT.heartbeat_s / 2)
+    assert it.heard(effects, Done) == [("a", Done("a", (1, 1), ()))]
+
+
+# Content.
+
+
+def test_a_payload_that_cannot_be_read_reaches_those_who_do_not_look_and_those_who_assume() -> None:
+    it = Middle(
+        ("w", "x", "y"),
+        wants={
+            "w": [Subscription("t", "n > 3")],
+            "x": [Subscription("t", "n > 3", Unknown.ASSUME)],
+            "y": [Subscription("t")],
+        },
+    )
+    for payload in (b"\xff\x00", b"[1, 2]", b"not json", b""):
+        effects = it.tell(offer(payload=payload, qos=0))
+        assert [peer for peer, _ in it.heard(effects, Publish)] == ["x", "y"]
+
+
+def test_message_pack_is_read_by_its_content_type() -> None:
+    it = Middle(wants={"x": [Subscription("t", "n > 3")]})
+    payload = msgspec.msgpack.encode({"n": 4})
+    offered = PublicationOffered("p", 1, "t", payload, 0, "application/msgpack")
+    assert len(it.heard(it.tell(offered), Publish)) == 1
+    assert it.heard(it.tell(offer(payload=payload, qos=0)), Publish) == []
+
+
+FLEET = parse_topic(
+    "name='fleet/+vehicle'\nkind='plain'\n[fields]\nat={type='timestamp'}\nspeed={type='float'}\n"
+)
+
+
+@pytest.mark.parametrize("topic_filter", ["fleet/7", "fleet/+", "#"])
+def test_fields_of_a_declared_topic_are_typed_on_every_hop(topic_filter: str) -> None:
+    bench = Bench("abc", path("a", "b", "c"), topics=[FLEET])
+    bench.settle()
+    bench.subscribe("c", "s", topic_filter, "at >= TIMESTAMP '2026-11-01T12:00:00Z'")
+    bench.settle()
+    # Not in the order of the texts: only as times.
+    late, early = b'{"at": "2026-11-01T10:30:00-02:00"}', b'{"at": "2026-11-01T13:30:00+02:00"}'
+    for payload in (early, late):
+        bench.publish("a", "fleet/7", payload, 0)
+    bench.run()
+    assert bench.got("c", "s") == [late]
+
+
+def test_what_a_declared_topic_cannot_take_is_rejected_with_a_reason() -> None:
+    broker = started("m", topics=[FLEET])
+    for payload in (b"not json", b'{"speed": "fast"}'):
+        (reject,) = kinds(broker.handle(offer(3, "fleet/7", payload), BEGIN), Reject)
+        assert isinstance(reject, Reject)
+        assert (reject.session, reject.token) == ("publisher", 3)
+        assert reject.reason
+
+
+@pytest.mark.parametrize(
+    ("offered", "reason"),
+    [
+        (offer(topic="a/+"), "+"),
+        (offer(topic=""), ""),
+        (offer(qos=3), "quality of service 3 is not 0, 1 or 2"),
+        (offer(payload=b"." * 1001), "the payload has 1001 bytes; the limit is 1000"),
+    ],
+)
+def test_what_cannot_be_published_is_rejected_with_a_reason(offered: PublicationOffered, reason: str) -> None:
+    it = Middle(settings=replace(DEFAULT, message_bytes_max=1000), wants={"x": [ALL]})
+    effects = it.tell(offered)
+    (reject,) = kinds(effects, Reject)
+    assert isinstance(reject, Reject)
+    assert reason in reject.reason
+    assert kinds(effects, Write, Deliver, Accept) == []
+    assert it.heard(effects, Publish) == []
+
+
+# What is written down.
+
+
+def test_publishing_forwarding_and_delivering_are_recorded_with_all_receivers() -> None:
+    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
+    client(it, Subscription("t"))
+    effects = it.tell(offer(payload=b'{"n": 1}'))
+    (published,), (forwarded,), (delivered,) = (
+        records(effects, kind) for kind in (Kind.PUBLISHED, Kind.FORWARDED, Kind.DELIVERED)
+    )
+    assert published.message == forwarded.message == delivered.message
+    assert (published.client, published.topic, published.bytes) == ("publisher", "t", 8)
+    assert (forwarded.receivers, forwarded.epoch, forwarded.hops) == (("x", "y"), "a:1:1", 1)
+    assert (delivered.receivers, delivered.hops, delivered.latency_us) == (("client",), 0, 0)
+    numbers = [effect.n for effect in effects if isinstance(effect, Record)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_latency_is_the_time_since_it_was_published() -> None:
+    it = Middle()
+    client(it, Subscription("t"))
+    at_us = round(BEGIN * 1_000_000) - 1500
+    effects = it["a"].say(publish(1, 0, publication(1, at_us=at_us)))
+    assert [r.latency_us for r in records(effects, Kind.DELIVERED)] == [1500]
+
+
+def test_a_subscription_made_later_does_not_get_what_was_before() -> None:
+    it = Middle(wants={})
+    it["a"].say(publish(1, 0, publication(1)))
+    it["x"].say(Subscribe("a", EPOCH, ALL))
+    effects = it["a"].say(publish(2, 1, publication(2)))
+    assert [(m.publication.number, m.previous) for m in it["x"].heard(effects, Publish)] == [(2, 0)]
