@@ -337,6 +337,8 @@ class Node:
 
     def connected(self, connection: Connection) -> None:
         self.counters.connections_made += 1
+        if connection.address is None:
+            self._handshakes -= 1
         if self._finished:
             connection.abort()
             return
@@ -432,11 +434,10 @@ class Node:
                 ssl_handshake_timeout=self.options.settings.greet_within_s if self._accepting else None,
             )
         except (OSError, ssl.SSLError) as error:
+            self._handshakes -= 1
             self.counters.connections_refused += 1
             self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=_reason(error))
             accepted.close()
-        finally:
-            self._handshakes -= 1
 
     def _dial(self, effect: e.Dial) -> None:
         self._background(self._connect(effect.address))
