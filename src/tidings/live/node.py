@@ -438,6 +438,9 @@ class Node:
             self.counters.connections_refused += 1
             self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=_reason(error))
             accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
 
     def _dial(self, effect: e.Dial) -> None:
         self._background(self._connect(effect.address))

@@ -32,7 +32,7 @@ class Attach(Word, frozen=True, tag=100):
 
 
 class Challenge(Word, frozen=True, tag=104):
-    """The broker's answer where there is a cluster token and the proof is not right or not there yet."""
+    """The broker's answer where there is a cluster token and no proof was given."""
 
     nonce: bytes
     """To be signed; fresh for this connection."""
