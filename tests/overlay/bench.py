@@ -81,6 +81,7 @@ class Host:
     incarnation: int = 0
     disk: dict[str, bytes] = field(default_factory=dict)
     unsynced: list[Write | Erase] = field(default_factory=list)
+    syncs: list[tuple[int, list[Write | Erase]]] = field(default_factory=list)
     broker: Broker | None = None
 
 
@@ -159,7 +160,7 @@ class Bench:
         """End a broker at once. What it wrote since its last sync is lost, neighbours learn at once."""
         host = self.hosts[id_]
         host.broker = None
-        host.unsynced = []
+        host.unsynced, host.syncs = [], []
         for box in [box for box in self._other if box[0] == id_]:
             self._close(box, "the other side died")
         self._mail.pop((id_, 0), None)
@@ -294,16 +295,35 @@ class Bench:
             elif isinstance(effect, Write | Erase):
                 host.unsynced.append(effect)
             elif isinstance(effect, Sync):
-                for change in host.unsynced:
-                    if isinstance(change, Write):
-                        host.disk[change.key] = change.value
-                    else:
-                        host.disk.pop(change.key, None)
+                host.syncs.append((effect.token, host.unsynced))
                 host.unsynced = []
                 if id_ not in self.slow_disks:
-                    self._post((id_, 0), WritesSynced(effect.token))
+                    self.sync(id_)
             elif isinstance(effect, Stop):
                 self.kill(id_)
+
+    def sync(self, id_: str) -> None:
+        """Let the disk of a broker finish what it was asked for; the broker has yet to hear of it."""
+        host = self.hosts[id_]
+        for token, changes in host.syncs:
+            for change in changes:
+                if isinstance(change, Write):
+                    host.disk[change.key] = change.value
+                else:
+                    host.disk.pop(change.key, None)
+            self._post((id_, 0), WritesSynced(token))
+        host.syncs = []
+
+    def keys(self, id_: str, prefix: str) -> list[str]:
+        """Keys of a broker's store, with what it has written and erased since its last sync."""
+        host = self.hosts[id_]
+        keys = dict.fromkeys(host.disk)
+        for change in [*(it for _, changes in host.syncs for it in changes), *host.unsynced]:
+            if isinstance(change, Write):
+                keys[change.key] = None
+            else:
+                keys.pop(change.key, None)
+        return sorted(key for key in keys if key.startswith(prefix))
 
     def mark(self) -> tuple[int, int]:
         """A place in what was seen and sent, for `of` and `said`."""

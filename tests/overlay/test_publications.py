@@ -370,12 +370,38 @@ def test_an_origin_that_dies_sends_again_what_it_had_accepted() -> None:
     assert bench.got("c", "s") == [b"0", b"1", b"2"]
 
 
-def test_what_was_not_yet_on_disk_is_gone_with_its_origin_and_was_not_accepted() -> None:
+def test_what_was_not_yet_on_disk_when_its_origin_died_was_not_accepted_and_is_gone() -> None:
     bench = Bench("ab", path("a", "b"))
     bench.settle()
     bench.slow_disks.add("a")
-    bench.publish("a", "t", token=5)
+    bench.publish("a", "t", b"lost", token=5)
+    bench.cut("a", "b")
+    bench.run()
     assert bench.accepted() == []
+    bench.kill("a")
+    bench.slow_disks.clear()
+    bench.heal("a", "b")
+    bench.start("a")
+    bench.subscribe("b", "s", "t", qos=1)
+    bench.settle()
+    assert bench.status("a").held == 0
+    assert bench.got("b", "s") == []
+
+
+def test_a_slow_disk_delays_the_acceptance_and_not_the_publication() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.subscribe("b", "s", "t", qos=1)
+    bench.settle()
+    bench.slow_disks.add("a")
+    bench.publish("a", "t", b"1", token=5)
+    bench.run()
+    assert (bench.got("b", "s"), bench.accepted()) == ([b"1"], [])
+    assert bench.status("a").held == 1
+    bench.sync("a")
+    bench.run()
+    assert bench.accepted() == [5]
+    assert bench.status("a").held == 0
 
 
 # Repeats and holes.

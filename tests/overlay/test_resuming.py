@@ -178,7 +178,7 @@ happenings: st.SearchStrategy[list[tuple[Any, ...]]] = st.lists(
 
 
 @given(happenings)
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_nothing_is_lost_or_repeated_wherever_connections_break(steps: list[tuple[Any, ...]]) -> None:
     conversation = Conversation()
     for name, *arguments in steps:

@@ -83,7 +83,7 @@ class AgainstTheScan(RuleBasedStateMachine):
 
 
 TestAgainstTheScan = AgainstTheScan.TestCase
-TestAgainstTheScan.settings = settings(max_examples=60, stateful_step_count=30)
+TestAgainstTheScan.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 def nothing() -> Fields:

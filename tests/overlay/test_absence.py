@@ -1,0 +1,318 @@
+"""Brokers out of reach: what is held for them, how long, how much, and what becomes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.overlay.bench import Bench, path
+from tidings.overlay.events import Log, NeighbourAdded, NeighbourRemoved, StopAsked
+from tidings.overlay.messages import Publish
+from tidings.overlay.settings import DEFAULT, Settings
+from tidings.records.record import Kind, Record
+
+
+def network(settings: Settings = DEFAULT, topic_filter: str = "t/#", where: str = "") -> Bench:
+    """a-b-c, with a durable session at c that wants something."""
+    bench = Bench("abc", path("a", "b", "c"), settings)
+    bench.settle()
+    bench.subscribe("c", "s", topic_filter, where, durable=True, qos=1)
+    bench.settle()
+    assert bench.granted() == [("s", "")]
+    return bench
+
+
+def publish(
+    bench: Bench, count: int, id_: str = "a", topic: str = "t/1", first: int = 0, qos: int = 1
+) -> None:
+    for number in range(first, first + count):
+        bench.publish(id_, topic, b'{"n": %d}' % number, qos, number)
+        bench.run()
+
+
+def payloads(first: int, count: int) -> list[bytes]:
+    return [b'{"n": %d}' % number for number in range(first, first + count)]
+
+
+def texts(bench: Bench) -> list[str]:
+    return [log.text for log in bench.of(Log)]
+
+
+def test_what_an_absent_broker_wants_is_held_and_sent_when_the_network_heals() -> None:
+    bench = network()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 5)
+    assert bench.accepted("a") == [0, 1, 2, 3, 4]
+    status = bench.status("a")
+    assert (status.absent, status.held) == (("c",), 5)
+    assert status.absent_bytes > 0
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 5)
+    status = bench.status("a")
+    assert (status.absent, status.held, status.absent_bytes) == ((), 0, 0)
+
+
+def test_the_same_for_a_broker_that_was_killed_and_comes_back_with_its_disk() -> None:
+    bench = network()
+    bench.kill("c")
+    bench.settle()
+    publish(bench, 5)
+    bench.start("c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 5)
+
+
+def test_what_comes_after_the_heal_comes_after_what_was_held() -> None:
+    bench = network()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 3)
+    bench.heal("b", "c")
+    bench.advance(0.2)
+    publish(bench, 3, first=3)
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 6)
+
+
+def test_only_what_the_absent_one_asked_for_is_held() -> None:
+    bench = network(topic_filter="t/1", where="n > 2")
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 6)
+    publish(bench, 6, topic="t/2", first=6)
+    assert bench.status("a").held == 3
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(3, 3)
+
+
+def test_quality_0_is_not_held() -> None:
+    bench = network()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 5, qos=0)
+    assert bench.status("a").held == 0
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == []
+
+
+def test_those_who_are_there_get_it_at_once_and_only_once() -> None:
+    bench = network()
+    bench.subscribe("b", "near", "t/#", qos=1)
+    bench.settle()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 3)
+    assert bench.got("b", "near") == payloads(0, 3)
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("b", "near") == payloads(0, 3)
+
+
+def test_a_broker_that_is_reached_on_another_way_is_not_absent() -> None:
+    bench = Bench("abc", [*path("a", "b", "c"), ("a", "c")])
+    bench.settle()
+    bench.subscribe("c", "s", "t/#", qos=1)
+    bench.settle()
+    bench.cut("a", "c")
+    bench.settle()
+    assert bench.status("a").absent == ()
+    publish(bench, 2)
+    assert bench.got("c", "s") == payloads(0, 2)
+
+
+def test_after_the_time_to_hold_nothing_is_held_and_the_operator_is_told() -> None:
+    bench = network(replace(DEFAULT, absent_hold_s=60.0))
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 3)
+    bench.advance(50.0)
+    assert bench.status("a").held == 3
+    bench.advance(10.0)
+    status = bench.status("a")
+    assert (status.held, status.absent, status.absent_bytes) == (0, (), 0)
+    assert "nothing more is held for a broker out of reach" in texts(bench)
+    assert bench.keys("a", "held/") == []
+    publish(bench, 1, first=3)
+    assert bench.status("a").held == 0
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == []
+    publish(bench, 1, first=4)
+    assert bench.got("c", "s") == payloads(4, 1)
+
+
+def test_beyond_the_bytes_to_hold_the_oldest_are_dropped_counted_logged_and_recorded() -> None:
+    bench = network(replace(DEFAULT, absent_hold_bytes=5 * 75))
+    bench.cut("b", "c")
+    bench.settle()
+    since = bench.mark()
+    publish(bench, 10)
+    status = bench.status("a")
+    assert (status.held, status.dropped) == (5, 5)
+    assert status.absent_bytes <= 5 * 75
+    dropped = [r for r in bench.of(Record, "a", since) if r.kind is Kind.SUPPRESSED]
+    assert [r.reason for r in dropped] == ["held too much for absent brokers"] * 5
+    logged = [log for log in bench.of(Log, "a", since) if log.text == "publications held are dropped"]
+    assert [dict(log.about)["dropped"] for log in logged] == ["1", "2", "4"]
+    assert bench.accepted("a", since) == list(range(10))
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(5, 5)
+
+
+def test_with_block_nothing_more_is_accepted_and_nothing_is_dropped() -> None:
+    bench = network(replace(DEFAULT, absent_hold_bytes=5 * 75 + 1, overflow="block"))
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 8)
+    publish(bench, 1, topic="u", first=8)  # which the absent one does not want
+    assert bench.accepted("a") == [0, 1, 2, 3, 4, 8]
+    assert bench.status("a").dropped == 0
+    bench.heal("b", "c")
+    bench.settle()
+    assert sorted(bench.accepted("a")) == list(range(9))
+    assert bench.got("c", "s") == payloads(0, 8)
+
+
+def test_with_block_what_was_withheld_is_accepted_when_the_time_to_hold_is_over() -> None:
+    bench = network(replace(DEFAULT, absent_hold_bytes=2 * 75 + 1, absent_hold_s=60.0, overflow="block"))
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 4)
+    assert bench.accepted("a") == [0, 1]
+    bench.advance(60.0)
+    assert bench.accepted("a") == [0, 1, 2, 3]
+    assert bench.status("a").held == 0
+
+
+def test_for_a_broker_that_left_for_good_nothing_is_held() -> None:
+    bench = network()
+    bench.tell("c", StopAsked(for_good=True))
+    bench.settle()
+    publish(bench, 3)
+    status = bench.status("a")
+    assert (status.absent, status.held) == ((), 0)
+    assert bench.granted() == [("s", "")]
+    bench.subscribe("a", "later", "t/#")
+    bench.settle()
+    assert bench.granted() == [("s", ""), ("later", "")]
+
+
+def test_what_was_held_for_a_broker_is_released_when_it_leaves_for_good() -> None:
+    bench = Bench("abcd", [("a", "b"), ("b", "c"), ("c", "d")])
+    bench.settle()
+    bench.subscribe("d", "s", "t/#", durable=True, qos=1)
+    bench.settle()
+    bench.cut("c", "d")
+    bench.settle()
+    publish(bench, 2)
+    assert bench.status("a").held == 2
+    bench.heal("c", "d")
+    bench.settle()
+    bench.tell("d", StopAsked(for_good=True))
+    bench.settle()
+    assert (bench.status("a").absent, bench.status("a").held) == ((), 0)
+
+
+def test_a_broker_that_stops_for_a_while_is_absent() -> None:
+    bench = network()
+    bench.tell("c", StopAsked())
+    bench.settle()
+    publish(bench, 2)
+    assert (bench.status("a").absent, bench.status("a").held) == (("c",), 2)
+
+
+def test_an_origin_that_restarts_still_holds_for_those_who_were_absent() -> None:
+    bench = network()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 2)
+    bench.kill("a")
+    bench.settle()
+    bench.start("a")
+    bench.settle()
+    publish(bench, 2, first=2)
+    assert bench.status("a").absent == ("c",)
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 4)
+
+
+def test_a_broker_that_joins_learns_who_is_absent_and_holds_for_them() -> None:
+    bench = Bench("abcd", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t/#", durable=True, qos=1)
+    bench.settle()
+    bench.cut("b", "c")
+    bench.settle()
+    bench.join("d", "a")
+    bench.settle()
+    assert bench.status("d").absent == ("c",)
+    publish(bench, 2, id_="d")
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 2)
+
+
+def test_until_a_neighbour_has_been_reached_all_is_held_for_it() -> None:
+    bench = Bench("ab")
+    bench.blocked.add(frozenset("ab"))
+    bench.settle()
+    bench.subscribe("b", "s", "t/#", qos=1)
+    bench.tell("a", NeighbourAdded("b"))
+    bench.settle()
+    publish(bench, 2)
+    assert bench.status("a").held == 2
+    assert bench.status("a").absent == ()
+    bench.heal("a", "b")
+    bench.settle()
+    assert bench.got("b", "s") == payloads(0, 2)
+
+
+def test_a_neighbour_that_is_not_to_be_reached_any_more_is_not_held_for() -> None:
+    bench = Bench("ab")
+    bench.blocked.add(frozenset("ab"))
+    bench.settle()
+    bench.tell("a", NeighbourAdded("b"))
+    bench.settle()
+    publish(bench, 2)
+    bench.tell("a", NeighbourRemoved("b"))
+    assert bench.status("a").held == 0
+
+
+def test_both_sides_of_a_partition_hold_for_each_other() -> None:
+    bench = Bench("abcd", path("a", "b", "c", "d"))
+    bench.settle()
+    bench.subscribe("a", "left", "t/#", qos=1)
+    bench.subscribe("d", "right", "t/#", qos=1)
+    bench.settle()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 2, id_="a")
+    publish(bench, 2, id_="d", first=2)
+    assert bench.got("a", "left") == payloads(0, 2)
+    assert bench.got("d", "right") == payloads(2, 2)
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("a", "left") == payloads(0, 4)
+    assert bench.got("d", "right") == payloads(2, 2) + payloads(0, 2)
+    assert [bench.status(id_).held for id_ in "abcd"] == [0, 0, 0, 0]
+
+
+def test_what_is_held_for_one_is_not_sent_to_those_who_never_left() -> None:
+    bench = Bench("abcd", [("a", "b"), ("a", "c"), ("a", "d")])
+    bench.settle()
+    for id_ in "bcd":
+        bench.subscribe(id_, f"s{id_}", "t/#", qos=1, durable=True)
+    bench.settle()
+    bench.cut("a", "c")
+    bench.settle()
+    publish(bench, 1)
+    bench.settle()
+    bench.heal("a", "c")
+    bench.settle()
+    assert [bench.got(id_, f"s{id_}") for id_ in "bcd"] == [payloads(0, 1)] * 3
+    assert len([1 for _, target, _ in bench.said(Publish) if target == "c"]) == 1

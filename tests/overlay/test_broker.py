@@ -1,0 +1,239 @@
+"""The broker as a whole: starting, stopping, saying how it is, and doing the same again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, ring, started
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import (
+    Accept,
+    Deliver,
+    Effect,
+    Erase,
+    HangUp,
+    Log,
+    PublicationOffered,
+    Reject,
+    Send,
+    SessionClosed,
+    SessionOpened,
+    Stop,
+    StopAsked,
+    SubscriptionAsked,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
+from tidings.overlay.messages import Bye, Done, Frame, Grow, Join, Publish, Roll, Table
+from tidings.overlay.settings import DEFAULT
+from tidings.records.record import Record
+
+ALL = Subscription("#", qos=1)
+
+
+def offer(token: int = 1, qos: int = 1) -> PublicationOffered:
+    return PublicationOffered("publisher", token, "t", b"{}", qos)
+
+
+# Stopping.
+
+
+def test_a_broker_with_nothing_to_do_says_goodbye_to_all_and_stops() -> None:
+    it = Middle()
+    effects = it.tell(StopAsked())
+    bye = Frame(0, 0, (Bye(for_good=False),))
+    assert kinds(effects, Send, HangUp, Stop) == [
+        Send(1, bye),
+        HangUp(1, "goodbye"),
+        Send(2, bye),
+        HangUp(2, "goodbye"),
+        Stop(""),
+    ]
+
+
+def test_a_broker_that_leaves_for_good_says_so() -> None:
+    it = Middle()
+    assert it.heard(it.tell(StopAsked(for_good=True)), Bye) == [("a", Bye(True)), ("x", Bye(True))]
+
+
+def test_a_stopping_broker_passes_on_what_it_has_before_it_stops() -> None:
+    it = Middle(wants={"x": [ALL]})
+    effects = it.tell(offer(5))
+    assert kinds(it.tell(StopAsked()), Stop, HangUp) == []
+    (sync,) = kinds(effects, Sync)
+    assert isinstance(sync, Sync)
+    assert kinds(it.tell(WritesSynced(sync.token)), Accept, Stop) == [Accept("publisher", 5)]
+    assert kinds(it["x"].say(Done("a", (1, 1), ())), Stop) == [Stop("")]
+
+
+def test_a_stopping_broker_takes_nothing_new() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it.tell(offer(1))
+    it.tell(StopAsked())
+    assert kinds(it.tell(offer(2)), Reject, Accept) == [
+        Reject("publisher", 2, "this broker is stopping; publish at another")
+    ]
+    status = it.broker.status(BEGIN)
+    assert (status.ready, status.reason) == (False, "stopping")
+
+
+def test_a_stopping_broker_does_not_wait_for_ever() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it.tell(offer())
+    it.tell(StopAsked())
+    assert kinds(it.tell(TimerFired(), BEGIN + DEFAULT.drain_within_s - 0.1), Stop) == []
+    for peer in it.peers.values():
+        peer.say(now=BEGIN + DEFAULT.drain_within_s - 0.1)
+    effects = it.tell(TimerFired(), BEGIN + DEFAULT.drain_within_s)
+    assert kinds(effects, Stop) == [Stop("")]
+    assert "stopping although not all is acknowledged; it is on disk" in [
+        log.text for log in effects if isinstance(log, Log)
+    ]
+
+
+def test_a_broker_that_drains_loses_nothing() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1)
+    bench.settle()
+    for number in range(10):
+        bench.publish("a", "t", b"%d" % number, token=number)
+    bench.tell("a", StopAsked())
+    bench.settle()
+    assert bench.got("c", "s") == [b"%d" % number for number in range(10)]
+    assert bench.accepted() == list(range(10))
+    assert bench.running() == ["b", "c"]
+    assert len({effect.key for effect in bench.of(Erase, "a")}) == 10
+
+
+def test_two_brokers_with_one_id_that_do_not_meet_are_found_and_one_stops() -> None:
+    twin = started("a", boot=7, incarnation=7)
+    peer = Peer(twin, "c", 1)
+    peer.link()
+    (grow,) = peer.heard(twin.handle(TimerFired(), BEGIN), Grow)
+    peer.say(Join("a", grow.epoch))
+    members = (("a", 1, 1), ("b", 1, 1), ("c", 1, 1))
+    effects = peer.say(Roll("a", grow.epoch, members, (), ()), Table("a", grow.epoch, ()))
+    assert kinds(effects, Stop) == [Stop("another broker of this network has the id 'a'")]
+
+
+# How it is.
+
+
+def test_a_broker_says_how_it_is() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", "n > 3")
+    bench.settle()
+    status = bench.status("b")
+    assert (status.broker, status.boot, status.incarnation, status.network) == ("b", 1, 1, "tidings")
+    assert [(link.peer, link.state, link.version) for link in status.links] == [
+        ("a", "up", 2),
+        ("c", "up", 2),
+    ]
+    assert (status.share, status.ready, status.reason) == (("a",), True, "")
+    tree = bench.tree("b", "a")
+    assert (tree.parent, tree.children, tree.hops, tree.members) == ("a", ("c",), 1, ("a", "b", "c"))
+    assert tree.behind == {"a": (), "c": (Subscription("t", "n > 3"),)}
+    assert tree.told == {"a": (Subscription("t", "n > 3"),), "c": ()}
+    status = bench.status("c")
+    assert (status.sessions, status.subscriptions) == (1, 1)
+
+
+def test_tables_are_told_only_on_request() -> None:
+    it = Middle(wants={"x": [ALL]})
+    assert it.broker.status(BEGIN).trees[0].behind == {}
+    assert it.broker.status(BEGIN, tables=True).trees[0].behind["x"] == (ALL,)
+
+
+def test_a_broker_is_ready_when_its_trees_are() -> None:
+    broker = started("m")
+    status = broker.status(BEGIN)
+    assert (status.ready, status.reason) == (False, "the tree of 'm' is growing")
+    broker.handle(TimerFired(), BEGIN)
+    assert broker.status(BEGIN).ready
+
+
+def test_the_topics_remembered_are_bounded_whatever_is_published() -> None:
+    it = Middle(settings=replace(DEFAULT, topic_cache=50), wants={"x": [Subscription("never")]})
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("never")))
+    for number in range(500):
+        it.tell(PublicationOffered("p", number, f"t{number}/x", b"{}", 0))
+    assert it.broker.status(BEGIN).topics_remembered <= 100
+
+
+# The same again.
+
+
+def story(seed: int) -> list[tuple[str, Effect]]:
+    """All effects of a network in which much happens."""
+    rng = random.Random(seed)
+    bench = Bench("abcd", ring("a", "b", "c", "d"), replace(DEFAULT, trees=2), seed=seed)
+    for step in range(120):
+        id_ = rng.choice("abcd")
+        roll = rng.random()
+        if roll < 0.3:
+            bench.subscribe(
+                id_, f"s{step}", rng.choice(["t/#", "+/x", "u"]), rng.choice(["", "n > 3"]), qos=1
+            )
+        elif roll < 0.6:
+            bench.publish(id_, rng.choice(["t/x", "u"]), b'{"n": %d}' % step, token=step)
+        elif roll < 0.65:
+            bench.tell(id_, SessionClosed(f"s{rng.randint(0, step)}"))
+        elif roll < 0.7:
+            bench.cut(*rng.choice(ring("a", "b", "c", "d")), block=False)
+        else:
+            bench.advance(rng.choice([0.001, 0.1, 2.0]))
+    bench.settle()
+    return bench.seen
+
+
+def test_the_same_events_give_the_same_effects() -> None:
+    for seed in range(3):
+        one, other = story(seed), story(seed)
+        assert one == other
+        assert len({type(effect) for _, effect in one}) >= 8
+
+
+def test_many_events_at_once_lead_to_the_same_as_one_by_one() -> None:
+    together, apart = Middle(wants={"x": [ALL]}), Middle(wants={"x": [ALL]})
+    offers = [offer(token) for token in range(5)]
+    effects = together.broker.handle_all(offers, BEGIN)
+    together.broker.audit()
+    singly = [effect for it in offers for effect in apart.tell(it)]
+    assert together.heard(effects, Publish) == apart.heard(singly, Publish)
+    assert kinds(effects, Deliver, Record) == kinds(singly, Deliver, Record)
+    assert len(kinds(effects, Send)) == 1  # one frame for all
+    assert len(kinds(effects, Sync)) == 1
+
+
+def test_effects_come_in_the_order_in_which_they_must_be_carried_out() -> None:
+    it = Middle(wants={"x": [ALL]})
+    effects = it.tell(offer())
+    order = [type(effect).__name__ for effect in effects]
+    assert order.index("Write") < order.index("Sync")
+    assert order[-1] in ("Sync", "SetTimer")
+
+
+def test_a_broker_that_starts_again_takes_up_what_was_saved() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.subscribe("a", "durable", "t", durable=True, qos=1)
+    bench.subscribe("b", "far", "t", durable=True, qos=1)
+    bench.settle()
+    bench.cut("a", "b")
+    bench.settle()
+    bench.publish("a", "t", b"1", token=1)
+    bench.settle()
+    bench.kill("a")
+    bench.start("a")
+    status = bench.status("a")
+    assert (status.boot, status.incarnation) == (2, 1)
+    assert (status.sessions, status.subscriptions, status.held) == (1, 1, 1)
+    bench.heal("a", "b")
+    bench.settle()
+    assert bench.got("b", "far") == [b"1"]
+    assert bench.got("a", "durable") == [b"1"]

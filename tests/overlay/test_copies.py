@@ -1,0 +1,162 @@
+"""Copies at a neighbour: with acks = "neighbour" a publication outlives the disk of its origin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.overlay.bench import Bench, Middle, kinds, path, publication
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import Accept, Effect, Erase, PublicationOffered, Sync, Write, WritesSynced
+from tidings.overlay.messages import Done, Forget, Keep, Kept
+from tidings.overlay.settings import DEFAULT
+
+TWO = replace(DEFAULT, acks="neighbour")
+ALL = Subscription("#", qos=1)
+
+
+def offer(it: Middle, token: int = 1) -> list[Effect]:
+    return it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+
+
+def synced(it: Middle, effects: list[Effect]) -> list[Effect]:
+    (sync,) = kinds(effects, Sync)
+    assert isinstance(sync, Sync)
+    return it.tell(WritesSynced(sync.token))
+
+
+def test_the_client_is_told_when_a_second_broker_has_a_copy_too() -> None:
+    it = Middle(settings=TWO)
+    effects = offer(it)
+    ((keeper, keep),) = it.heard(effects, Keep)
+    assert keeper == "a"
+    assert kinds(synced(it, effects), Accept) == []
+    kept = Kept(keep.publication.stream, keep.publication.number, keep.publication.incarnation)
+    assert kinds(it["a"].say(kept), Accept) == [Accept("publisher", 1)]
+
+
+def test_a_copy_without_a_disk_here_is_not_enough() -> None:
+    it = Middle(settings=TWO)
+    effects = offer(it)
+    ((_, keep),) = it.heard(effects, Keep)
+    kept = Kept(keep.publication.stream, keep.publication.number, keep.publication.incarnation)
+    assert kinds(it["a"].say(kept), Accept) == []
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
+
+
+def test_without_that_setting_nobody_is_asked_to_keep() -> None:
+    it = Middle()
+    effects = offer(it)
+    assert it.heard(effects, Keep) == []
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
+
+
+def test_a_neighbour_says_that_it_keeps_a_copy_when_it_is_on_its_disk() -> None:
+    it = Middle()
+    effects = it["x"].say(Keep(publication(5, origin="x")))
+    (write,) = kinds(effects, Write)
+    assert isinstance(write, Write)
+    assert write.key.startswith("kept/x/1/")
+    assert it.heard(effects, Kept) == []
+    assert it.heard(synced(it, effects), Kept) == [("x", Kept("a", 5, 1))]
+
+
+def test_a_copy_is_forgotten_when_everyone_has_the_publication() -> None:
+    it = Middle(settings=TWO, wants={"x": [ALL]})
+    effects = offer(it)
+    ((_, keep),) = it.heard(effects, Keep)
+    synced(it, effects)
+    stream, number = keep.publication.stream, keep.publication.number
+    it["a"].say(Kept(stream, number, 1))
+    assert it.heard(it["x"].say(Done("a", (1, 1), ())), Forget) == [("a", Forget(stream, 1, (number,)))]
+
+
+def test_a_neighbour_that_is_told_to_forget_erases_its_copy() -> None:
+    it = Middle()
+    effects = it["x"].say(Keep(publication(5, origin="x")))
+    (write,) = kinds(effects, Write)
+    assert isinstance(write, Write)
+    assert kinds(it["a"].say(Forget("a", 1, (5,))), Erase) == []  # not its business
+    assert kinds(it["x"].say(Forget("a", 1, (5,))), Erase) == [Erase(write.key)]
+
+
+def test_while_its_origin_is_there_a_copy_is_not_sent() -> None:
+    bench = Bench("abc", [("a", "b"), ("a", "c")], TWO)
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1)
+    bench.settle()
+    bench.publish("b", "t", b"1")
+    bench.settle()
+    assert bench.got("c", "s") == [b"1"]
+    assert bench.accepted() == [0]
+    assert [bench.keys(id_, "held/") + bench.keys(id_, "kept/") for id_ in "abc"] == [[], [], []]
+
+
+def test_a_publication_outlives_the_disk_of_its_origin() -> None:
+    bench = Bench("abc", [("a", "b"), ("a", "c")], TWO)
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1, durable=True)
+    bench.settle()
+    bench.cut("a", "c")
+    bench.settle()
+    for number in range(3):
+        bench.publish("b", "t", b"%d" % number, token=number)
+        bench.run()
+    assert bench.accepted("b") == [0, 1, 2]
+    bench.kill("b")
+    bench.settle()
+    bench.start("b", disk=False)
+    bench.settle()
+    bench.heal("a", "c")
+    bench.settle()
+    assert bench.got("c", "s") == [b"0", b"1", b"2"]
+    bench.publish("b", "t", b"3", token=3)
+    bench.settle()
+    assert bench.got("c", "s") == [b"0", b"1", b"2", b"3"]
+    assert [bench.keys(id_, "held/") + bench.keys(id_, "kept/") for id_ in "abc"] == [[], [], []]
+
+
+def test_a_copy_outlives_the_restart_of_its_keeper() -> None:
+    bench = Bench("abc", [("a", "b"), ("a", "c")], TWO)
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1, durable=True)
+    bench.settle()
+    bench.cut("a", "c")
+    bench.settle()
+    bench.publish("b", "t", b"1", token=1)
+    bench.run()
+    bench.kill("b")
+    bench.kill("a")
+    bench.settle()
+    bench.start("a")
+    bench.heal("a", "c")
+    bench.settle()
+    assert bench.got("c", "s") == [b"1"]
+
+
+def test_the_sessions_of_the_keeper_get_it_too_and_once() -> None:
+    bench = Bench("ab", path("a", "b"), TWO)
+    bench.settle()
+    bench.subscribe("a", "s", "t", qos=1)
+    bench.settle()
+    bench.publish("b", "t", b"1", token=1)
+    bench.run()
+    bench.kill("b")
+    bench.settle()
+    bench.start("b", disk=False)
+    bench.settle()
+    assert bench.got("a", "s") == [b"1"]
+
+
+def test_when_the_keeper_is_lost_another_is_asked_before_the_client_is_told() -> None:
+    bench = Bench("abc", [("b", "a"), ("b", "c"), ("a", "c")], TWO)
+    bench.settle()
+    bench.slow_disks.add("a")
+    since = bench.mark()
+    bench.publish("b", "t", b"1", token=1)
+    bench.run()
+    assert [target for _, target, _ in bench.said(Keep, since)] == ["a"]
+    assert bench.accepted() == []
+    bench.kill("a")
+    bench.settle()
+    assert [target for _, target, _ in bench.said(Keep, since)] == ["a", "c"]
+    assert bench.accepted() == [1]
