@@ -515,14 +515,14 @@ class Middle:
         settings: Settings = DEFAULT,
         wants: Mapping[str, Sequence[Subscription]] | None = None,
         confirm: bool = True,
+        features: tuple[str, ...] = ("trees=1",),
         **more: Any,
     ) -> None:
         """`wants` is what neighbours ask for; `confirm` lets them confirm all that they are told at first."""
         self.broker = started("m", settings, **more)
         self.peers: dict[str, Peer] = {}
-        self.incarnation = more.get("incarnation", 1)
         for number, id_ in enumerate(("a", *children), 1):
-            self.peers[id_] = Peer(self.broker, id_, number)
+            self.peers[id_] = Peer(self.broker, id_, number, features=features)
             self.peers[id_].link()
         self.effects: list[Effect] = []
         self.grow(EPOCH, wants or {}, confirm)

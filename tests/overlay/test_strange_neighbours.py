@@ -1,0 +1,191 @@
+"""Neighbours that say anything at any time: a broker may part from them, and never breaks."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer
+from tidings.language.declarations import parse_topic
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay.events import (
+    AdvertisementAsked,
+    ConnectionLost,
+    Event,
+    FrameReceived,
+    PublicationOffered,
+    SessionClosed,
+    SessionOpened,
+    Stop,
+    SubscriptionAsked,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
+from tidings.overlay.messages import (
+    Advertise,
+    Bye,
+    Distance,
+    Done,
+    Forget,
+    Frame,
+    Greet,
+    Grow,
+    Installed,
+    Join,
+    Keep,
+    Kept,
+    Message,
+    Publication,
+    Publish,
+    Refuse,
+    Regrow,
+    Roll,
+    Seek,
+    Subscribe,
+    Table,
+    Unadvertise,
+    Unsubscribe,
+    Welcome,
+)
+from tidings.overlay.settings import Settings
+
+ROOTS = ["a", "m", "x", "zz", "A", "", "\t"]
+EPOCHS = [EPOCH, EPOCH, (1, 2), (1, 3), (2, 1), (0, 0), (-1, 5), (2**64 - 1, 1)]
+NUMBERS = [0, 1, 2, 3, 5, -1, 2**40, 2**64 - 1]
+TOPICS = ["t", "t/u", "roads/a1", "#", "", "$s", "a//b", "\0"]
+PAYLOADS = [b"", b"{}", b'{"n": 4}', b'{"severity": 1}', b"\xff", b"[" * 50, b'{"severity": "high"}']
+SUBSCRIPTIONS = [
+    Subscription("#", qos=1),
+    Subscription("t/#", "n > 3"),
+    Subscription("t", "n > 3", Unknown.ASSUME, 2, 5),
+    Subscription("t", "n >"),
+    Subscription("a/#/b"),
+    Subscription("t", qos=9),
+    Subscription("t", every_us=-1),
+]
+ADVERTISEMENTS = [
+    Advertisement("#"),
+    Advertisement("t/#", "n > 3"),
+    Advertisement("t", "n >"),
+    Advertisement("#/"),
+]
+TREES = [parse_topic("name='roads/+road'\nkind='plain'\nroot='x'\n[fields]\nseverity={type='int'}\n")]
+
+
+def some_publication(rng: random.Random) -> Publication:
+    return Publication(
+        rng.choice(ROOTS),
+        rng.choice(NUMBERS),
+        rng.choice(["0", "a", ""]),
+        rng.choice(NUMBERS),
+        rng.choice(TOPICS),
+        rng.choice(PAYLOADS),
+        rng.choice([0, 1, 1, 2, 9]),
+        rng.choice(NUMBERS),
+        "",
+        rng.choice(["", "", "application/msgpack", "text/plain", "???"]),
+    )
+
+
+def some_message(rng: random.Random) -> Message:
+    """Any message, true to its types and to nothing else."""
+    pick: Any = rng.choice
+    root, epoch, number = pick(ROOTS), pick(EPOCHS), pick(NUMBERS)
+    some = rng.sample(SUBSCRIPTIONS, rng.randint(0, 3))
+    slots = tuple(pick(NUMBERS) for _ in range(rng.randint(0, 4)))
+    it = some_publication(rng)
+    said: Message = pick(
+        [
+            Greet((1, 2), root, "tidings", 1, ("trees=1",), b"", (), 0, 1),
+            Welcome(number, b""),
+            Refuse("no"),
+            Bye(for_good=rng.random() < 0.5),
+            Distance(root, epoch, pick([-1, 0, 1, 5, 2**64 - 1])),
+            Seek(root, epoch),
+            Grow(root, epoch, tuple(rng.sample(ROOTS, rng.randint(0, 3)))),
+            Join(root, epoch),
+            Regrow(root, epoch),
+            Roll(
+                root, epoch, ((root, number, number),), (pick(ROOTS),), tuple(rng.sample(ADVERTISEMENTS, 2))
+            ),
+            Roll(root, epoch, (("a", 1, 1),), (), (), ((root, pick([0.0, -5.0, 1e300])),)),
+            Table(root, epoch, tuple(some), rng.random() < 0.3),
+            Table(root, epoch, tuple(some)),
+            Subscribe(root, epoch, pick(SUBSCRIPTIONS)),
+            Unsubscribe(root, epoch, pick(SUBSCRIPTIONS)),
+            Advertise(root, epoch, pick(ADVERTISEMENTS)),
+            Unadvertise(root, epoch, pick(ADVERTISEMENTS)),
+            Installed(root, epoch, number),
+            Publish(root, epoch, number, pick(NUMBERS), number, pick([0, 1, 2, 9]), it),
+            Publish("a", EPOCH, number, 0, 1, 1, it),
+            Done(root, slots, ()),
+            Done("a", (1, number), slots),
+            Keep(it),
+            Kept(it.stream, it.number, it.incarnation),
+            Forget(it.stream, it.incarnation, slots),
+        ]
+    )
+    return said
+
+
+def some_event(rng: random.Random) -> Event:
+    session = rng.choice(["c1", "c2"])
+    events: list[Event] = [
+        SessionOpened(session, rng.random() < 0.5),
+        SessionClosed(session),
+        SubscriptionAsked(session, "s", rng.choice(SUBSCRIPTIONS)),
+        AdvertisementAsked(session, "ad", rng.choice(ADVERTISEMENTS)),
+        PublicationOffered(session, 1, rng.choice(TOPICS), rng.choice(PAYLOADS), rng.choice([0, 1, 2, 9])),
+        TimerFired(),
+    ]
+    return rng.choice(events)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=200)
+def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
+    rng = random.Random(seed)
+    choice = Settings(
+        advertisements=rng.random() < 0.3,
+        acks=rng.choice(["origin", "neighbour"]),
+        overflow=rng.choice(["drop", "block"]),
+        link_window_messages=rng.choice([2, 100]),
+        absent_hold_bytes=rng.choice([100, 10**6]),
+    )
+    features = ("advertisements", "trees=1") if choice.advertisements else ("trees=1",)
+    it = Middle(("x", "y"), choice, features=features, topics=TREES)
+    connections = len(it.peers)
+    now = BEGIN
+    for _ in range(80):
+        now += rng.choice([0.0, 0.0, 0.1, 2.0])
+        peer = it[rng.choice(["a", "x", "y"])]
+        roll = rng.random()
+        if roll < 0.6:
+            effects = peer.say(*[some_message(rng) for _ in range(rng.randint(1, 3))], now=now)
+        elif roll < 0.65:
+            first, ack = rng.choice(NUMBERS), rng.choice(NUMBERS)
+            effects = it.tell(FrameReceived(peer.connection, Frame(first, ack, (some_message(rng),))), now)
+        else:
+            effects = it.tell(some_event(rng), now)
+        for effect in effects:
+            if isinstance(effect, Sync):
+                it.tell(WritesSynced(effect.token), now)
+            assert not isinstance(effect, Stop) or "id 'm'" in effect.reason
+        if rng.random() < 0.3:
+            for id_, old in it.peers.items():
+                if {link.peer: link.state for link in it.broker.status(now).links}.get(id_) != "up":
+                    it.tell(ConnectionLost(old.connection, "cut"), now)
+                    connections += 1
+                    it.peers[id_] = Peer(it.broker, id_, connections, features=features)
+                    it.peers[id_].link(now)
+    it.broker.status(now, tables=True)
+    # It still serves its own clients.
+    it.tell(SessionOpened("last"), now)
+    it.tell(SubscriptionAsked("last", "s", Subscription("last")), now)
+    effects = it.tell(PublicationOffered("last", 1, "last", b"{}", 0), now)
+    assert ("last", "s") in [pair for e in effects if hasattr(e, "subscriptions") for pair in e.subscriptions]
