@@ -2,13 +2,13 @@
 
     python benchmarks/link.py [--messages N] [--json] [--profile]
 
-Two processes on loopback, one broker each. Three rows:
+Two processes on loopback, one broker each:
 
 * bare: length-prefixed MessagePack batches over asyncio, each answered with a number; no reliability.
 * link: the same publications through the link layer, with numbers, acknowledgements and what is kept until
   then; `wire` and the runtime below it. Nothing is routed.
 * path: a client publishes at one broker and a session of the other is handed the publication: everything,
-  once with QoS 0 and once with QoS 1 (no disk).
+  with QoS 0, with QoS 1 and no disks, and with QoS 1 and a disk at either broker.
 
 "per core" is messages over the processor seconds of the busier side, which other work on the machine does not
 change much; "messages/s" is over the clock.
@@ -27,6 +27,7 @@ import random
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,7 +54,7 @@ BATCH = 64
 UNDER_WAY = 4096
 """Messages that the bare exchange and the clients keep under way."""
 
-ROWS = ("bare", "link", "path QoS 0", "path QoS 1")
+ROWS = ("bare", "link", "path QoS 0", "path QoS 1", "path QoS 1 disk")
 
 try:
     import uvloop
@@ -270,9 +271,11 @@ class Counting:
         return effects
 
 
-async def path(role: str, address: str, meter: Meter, told: Callable[[str], None], qos: int) -> None:
+async def path(
+    role: str, address: str, meter: Meter, told: Callable[[str], None], qos: int, folder: Path | None
+) -> None:
     sends = role == "send"
-    options = NodeOptions("a" if sends else "b", neighbours=(address,) if sends else ())
+    options = NodeOptions("a" if sends else "b", neighbours=(address,) if sends else (), folder=folder)
     node = Node(
         options, broker=lambda options, store: Counting(options, store, Meter(0, 0) if sends else meter)
     )
@@ -282,7 +285,6 @@ async def path(role: str, address: str, meter: Meter, told: Callable[[str], None
         node.tell(e.SubscriptionAsked("r", "s", Subscription("road/#", qos=qos)))
         told(node.address)
         await meter.done.wait()
-        await asyncio.sleep(0.5)  # for the last acknowledgements
         return
     node.tell(e.SessionOpened("w"))
     while not behind(node):
@@ -298,6 +300,8 @@ async def path(role: str, address: str, meter: Meter, told: Callable[[str], None
             sent += BATCH
             meter.add(BATCH)
         await asyncio.sleep(0)
+    while not node.counters.connections_lost:
+        await asyncio.sleep(0.01)  # the last ones are on their way; the other side goes when it has them
 
 
 def behind(node: Node) -> bool:
@@ -324,7 +328,9 @@ def side(role: str, row: str, address: str, warm: int, count: int, profile: str)
         elif row == "link":
             await link(role, address, meter[0], told)
         else:
-            await path(role, address, meter[0], told, int(row[-1]))
+            with tempfile.TemporaryDirectory() as folder:
+                disk = Path(folder) if row.endswith("disk") else None
+                await path(role, address, meter[0], told, int(row.split()[2]), disk)
 
     if profile:
         profiler = cProfile.Profile()

@@ -14,6 +14,7 @@ from tidings.errors import InputError, PeerError, SetupError
 from tidings.language.subscriptions import Subscription
 from tidings.live.attachment import Attachment, attach
 from tidings.overlay import events as e
+from tidings.overlay.messages import Publication
 from tidings.overlay.settings import Settings
 
 
@@ -267,6 +268,20 @@ def test_a_durable_session_has_bounded_room_on_disk() -> None:
         assert [p[:2] for p, _ in await received(reader, 9)] == [b"%02d" % n for n in range(9)]
         await writer.publish("t", b"room again", qos=1)
         assert await received(reader, 1) == [(b"room again", False)]
+        await node.stop()
+
+    run(story)
+
+
+def test_a_durable_session_does_not_wait_for_a_broker_that_syncs_nothing() -> None:
+    async def story() -> None:
+        node = local_node()
+        await node.start()
+        reader = await attach(node.address, "reader", durable=True)
+        publication = Publication("b", 1, "r", 1, "t", b"1", 1)
+        local_broker(node).effects[e.NeighbourAdded] = [e.Deliver(publication, (("reader", "s"),), 1)]
+        node.add_neighbour("127.0.0.1:1")
+        assert await received(reader, 1) == [(b"1", False)]
         await node.stop()
 
     run(story)

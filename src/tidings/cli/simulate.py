@@ -69,6 +69,13 @@ def simulate(
     qos: Annotated[
         int | None, typer.Option("--qos", help="Quality of service: 0, 1, 2, or -1 for any.")
     ] = None,
+    durable: Annotated[
+        float | None,
+        typer.Option("--durable", help="Share of subscribers whose sessions are durable, 0 to 1."),
+    ] = None,
+    wildcards: Annotated[
+        float | None, typer.Option("--wildcards", help="Share of subscriptions with + or #, 0 to 1.")
+    ] = None,
     delay: Annotated[
         str | None,
         typer.Option("--delay", metavar="DURATION|distance", help="Of every link, or by distance."),
@@ -121,6 +128,8 @@ def simulate(
         "matching": matching,
         "rate_per_s": rate,
         "qos": qos,
+        "durable": durable,
+        "wildcards": wildcards,
     }
     plan = (
         runs.chaos(seed)

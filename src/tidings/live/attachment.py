@@ -210,7 +210,8 @@ class Attachment(asyncio.Protocol):
                     self._reading = False
                     self._transport.pause_reading()
             case a.Accepted(token):
-                if not (accepted := self._offered.pop(token)).done():
+                accepted = self._offered.pop(token, None)
+                if accepted is not None and not accepted.done():
                     accepted.set_result(None)
             case a.Rejected(token, reason):
                 rejected = self._offered.pop(token, None)

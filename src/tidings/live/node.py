@@ -327,6 +327,9 @@ class Node:
             return
         try:
             self._carry_out(self.broker.handle(event, self.now()))
+            if (told := self._sessions.mark()) is not None:
+                # Delivered to a durable session, and the broker does not wait for it: the session does.
+                self._store.sync(told)
         except Exception as error:
             # The broker's state may be half of two: nothing more is written, and neighbours hold what is due.
             LOG.exception("a bug of ours stops the broker", extra={"broker": self.id, "about": {}})
@@ -417,6 +420,8 @@ class Node:
             self._turn_away(accepted, peer, f"{waiting} connections have not greeted yet")
         else:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Programs send no heartbeats: the system finds out that one has gone without a word.
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._handshakes += 1
             self._background(self._take(accepted, peer))
 

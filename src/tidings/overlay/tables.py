@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
+from tidings.language.fields import find
 from tidings.language.filters import Filter
+from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.matching import Index
 
@@ -25,11 +27,14 @@ T = TypeVar("T")
 class Entry(Generic[T]):
     """A subscription and all who ask for it."""
 
-    __slots__ = ("filter", "number", "subscription", "targets")
+    __slots__ = ("filter", "matches", "number", "subscription", "targets")
 
     def __init__(self, subscription: Subscription, number: int) -> None:
         self.subscription = subscription
         self.filter: Filter | None = subscription.filter
+        self.matches: Callable[[Fields], bool] | None = (
+            _matcher(self.filter, subscription.unknown) if self.filter is not None else None
+        )
         self.number = number
         self.targets: dict[T, None] = {}
 
@@ -136,8 +141,8 @@ class Table(Generic[T]):
                         _take(found, node.filtered[int(number)])
                 else:
                     for entry in node.filtered.values():
-                        assert entry.filter is not None, "filtered entries have filters"
-                        if entry.filter.matches(content, entry.subscription.unknown):
+                        assert entry.matches is not None, "filtered entries have filters"
+                        if entry.matches(content):
                             _take(found, entry)
         return found
 
@@ -168,6 +173,23 @@ class Table(Generic[T]):
             del self._nodes[next(iter(self._nodes))]
         self._nodes[topic] = answer
         return answer
+
+
+def _matcher(filter: Filter, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002
+    """The quicker way to ask a filter: term by term, or in its normal form.
+
+    Merged subscriptions have many terms, `x >= 1 AND x < 3 OR x >= 7 AND x < 9 OR …`, that are one set of
+    values of one field; there the normal form is ten times as quick.
+    """
+    boxes = filter.boxes(unknown)
+    if len(boxes) == 1 and len(boxes[0]) == 1:
+        ((path, region),) = boxes[0]
+        if len(path) == 1:
+            name = path[0]
+            return lambda fields: fields.get(name) in region
+    if sum(len(box) for box in boxes) < filter.cost.terms:
+        return lambda fields: any(all(find(fields, path) in region for path, region in box) for box in boxes)
+    return lambda fields: filter.matches(fields, unknown)
 
 
 def _take(found: dict[T, int], entry: Entry[T]) -> None:

@@ -109,7 +109,19 @@ class Wire:
 class End:
     """One side of a connection, as the broker there holds it."""
 
-    __slots__ = ("boot", "cut_at", "host", "last", "late_until", "made", "number", "open", "other", "wire")
+    __slots__ = (
+        "boot",
+        "cut_at",
+        "host",
+        "last",
+        "late_until",
+        "made",
+        "number",
+        "open",
+        "other",
+        "used",
+        "wire",
+    )
 
     def __init__(self, host: Host, number: int, wire: Wire) -> None:
         self.host = host
@@ -123,6 +135,8 @@ class End:
         """Whether this side takes frames from it."""
         self.made = False
         """Whether the broker here knows of it."""
+        self.used = False
+        """Whether something other than a greeting was sent from here."""
         self.last = 0.0
         """When the last frame that was sent from here arrives: the next comes no sooner."""
         self.cut_at = inf

@@ -186,12 +186,12 @@ class World:
         )
 
     def _all_connected(self) -> bool:
-        """Whether every link that could have a living connection has one."""
+        """Whether every link that could have a living connection has one, and both sides were welcome."""
         living = {
             (end.host.address, end.other.host.address)
             for host in self.hosts.values()
             for end in host.ends.values()
-            if end.other.open and end.cut_at == inf and end.other.cut_at == inf
+            if end.used and end.other.open and end.cut_at == inf and end.other.cut_at == inf
         }
         return all(
             (one, other) in living or wire.cuts or not (wire.source.up and wire.target.up)
@@ -347,6 +347,9 @@ class World:
                 counts[kind] = counts.get(kind, 0) + 1
             if frame.first:
                 self.active_at = now
+                end.used = True
+        else:
+            end.used = True
         if wire.plain:
             at = now + wire.delay_s
         else:
