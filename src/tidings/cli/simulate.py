@@ -273,7 +273,7 @@ def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
     if digest is not None:
         overview.add_row("trace", digest.text)
     console.print(overview)
-    kinds = Table(title="Messages between brokers")
+    kinds = Table(title="Messages sent")
     kinds.add_column("kind")
     kinds.add_column("sent", justify="right")
     for kind, count in found.messages.items():

@@ -1,0 +1,145 @@
+"""`tidings simulate` as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidings.cli import app
+from tidings.errors import InputError
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Deliver, Effect, Event
+from tidings.records.reading import read_table
+from tidings.records.record import Kind
+
+SMALL = ("simulate", "--topology", "ring", "--brokers", "5", "--publications", "60", "--subscriptions", "20")
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_it_says_what_happened_in_tables() -> None:
+    result = run(*SMALL, "--seed", "3")
+    assert result.exit_code == 0, result.stderr
+    for words in ("promises", "kept", "Messages sent", "Publish", "b000>b001", "latency in ms"):
+        assert words in result.stdout
+
+
+def test_json_has_messages_per_kind_and_link_hops_latency_and_false_positives() -> None:
+    said = json.loads(run(*SMALL, "--json").stdout)
+    found = said["measures"]
+    assert said["kept"] is True
+    assert found["brokers"] == found["links"] == 5
+    assert found["offered"] == found["accepted"] == 60
+    assert found["messages"]["Publish"] == found["forwarded"] > 0
+    assert (
+        sum(link["messages"].get("Publish", 0) for link in found["per_link"].values()) == found["forwarded"]
+    )
+    assert sum(link["publications"] for link in found["per_link"].values()) == found["forwarded"]
+    assert found["false_positives"] == 0
+    assert 0 < found["hops"]["mean"] <= found["hops"]["most"] <= 4
+    assert found["latency_s"]["median"] >= 0.001
+    assert found["hops"]["count"] == found["delivered"] == found["latency_s"]["count"]
+
+
+def test_the_same_seed_gives_the_same_run_and_another_another() -> None:
+    traces = [json.loads(run(*SMALL, "--seed", seed, "--trace", "--json").stdout)["trace"] for seed in "778"]
+    assert traces[0] == traces[1] != traces[2]
+
+
+def test_records_are_written_as_parquet(tmp_path: Path) -> None:
+    folder = tmp_path / "records"
+    result = run(*SMALL, "--records", str(folder), "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)["measures"]
+    table = read_table(folder)
+    kinds = table["kind"].to_pylist()
+    assert {kind: kinds.count(kind) for kind in sorted(set(kinds))} == found["records"]
+    assert kinds.count(Kind.PUBLISHED.value) == 60
+    again = run(*SMALL, "--records", str(folder))
+    assert again.exit_code != 0
+    assert "has records already" in str(again.exception)
+
+
+def test_a_topology_and_a_workload_come_from_files(tmp_path: Path) -> None:
+    net = tmp_path / "net.toml"
+    net.write_text(
+        "".join(f'[[broker]]\nid = "{name}"\n' for name in "xyz")
+        + '[[link]]\nbetween = ["x", "y"]\ndelay = "5ms"\n[[link]]\nbetween = ["y", "z"]\n',
+        encoding="utf-8",
+    )
+    work = tmp_path / "work.toml"
+    work.write_text("topics = 2\nsubscriptions = 5\npublications = 30\n", encoding="utf-8")
+    said = json.loads(run("simulate", "--topology", str(net), "--workload", str(work), "--json").stdout)
+    assert said["measures"]["offered"] == 30
+    assert set(said["measures"]["per_link"]) == {"x>y", "y>x", "y>z", "z>y"}
+
+
+def test_faults_happen_and_are_listed() -> None:
+    result = run(*SMALL, "--faults", "cuts,crashes", "--fault-count", "3", "--json")
+    said = json.loads(result.stdout)
+    assert result.exit_code == 0, result.stderr
+    assert len(said["faults"]) == 3
+    assert {fault["kind"] for fault in said["faults"]} <= {"cuts", "crashes"}
+
+
+def test_chaos_draws_everything_from_the_seed() -> None:
+    said = json.loads(run("simulate", "--chaos", "--seed", "5", "--json").stdout)
+    assert said["replay"] == "tidings simulate --chaos --seed 5"
+
+
+def test_delays_follow_what_is_asked_for(tmp_path: Path) -> None:
+    matrix = tmp_path / "latencies.csv"
+    names = [f"b00{number}" for number in range(5)]
+    matrix.write_text(
+        "ms," + ",".join(names) + "\n" + "".join(f"{name}{',40' * 5}\n" for name in names), encoding="utf-8"
+    )
+    fast = json.loads(run(*SMALL, "--delay", "1ms", "--json").stdout)["measures"]["latency_s"]
+    slow = json.loads(run(*SMALL, "--latencies", str(matrix), "--json").stdout)["measures"]["latency_s"]
+    assert slow["most"] == pytest.approx(40 * fast["most"], rel=0.2)
+    assert run(*SMALL, "--delay", "distance").exit_code == 0
+    assert run(*SMALL, "--bandwidth", "100000").exit_code == 0
+
+
+def test_a_broken_promise_ends_with_1_and_the_line_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(broker: Broker, event: Event, now: float) -> list[Effect]:
+        return [effect for effect in handle(broker, event, now) if not isinstance(effect, Deliver)]
+
+    handle = Broker.handle
+    monkeypatch.setattr(Broker, "handle", forgetful)
+    result = run(*SMALL, "--seed", "9")
+    assert result.exit_code == 1
+    assert "nothing lost" in result.stderr
+    replay = result.stderr.strip().splitlines()[-1].partition("replay: ")[2]
+    assert shlex.split(replay)[:2] == ["tidings", "simulate"]
+    again = run(*shlex.split(replay)[1:])
+    assert again.stderr == result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--topology", "torus"), "topology 'torus' is unknown; there are path"),
+        (("--topology", "none.toml"), "none.toml cannot be read"),
+        (("--topology", "examples/none.graphml", "--brokers", "3"), "--brokers is for generated topologies"),
+        (("--brokers", "0"), "0 brokers cannot be simulated"),
+        (("--workload", "heavy"), "workload 'heavy' is unknown; there are uniform"),
+        (("--faults", "earthquakes"), "fault 'earthquakes' is unknown; there are breaks"),
+        (("--delay", "5"), "--delay: '5' is not a duration"),
+        (("--delay", "1ms", "--latencies", "x.csv"), "give one"),
+        (("--bandwidth", "0"), "--bandwidth is 0.0"),
+        (("--qos", "3", "--topics", "0"), "qos is 3; give 0, 1, 2, or -1"),
+        (("--durable", "7"), "durable is 7.0; give a share"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_the_way_out(
+    arguments: tuple[str, ...], reason: str
+) -> None:
+    result = run("simulate", *arguments)
+    assert isinstance(result.exception, InputError)
+    assert reason in str(result.exception)
