@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -201,9 +201,19 @@ class LinkOnly:
 
     def status(self, now: float, *, tables: bool = False) -> None: ...
 
-    def handle(self, event: e.Event, now: float) -> list[e.Effect]:
-        core, links = self.core, self.links
+    def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
+        core = self.core
         core.now = max(now, core.now)
+        for event in events:
+            self.handle(event)
+        if self.sends and self.link is not None:
+            self.fill(self.link)
+        self.links.flush()
+        out, core.out = core.out, []
+        return out
+
+    def handle(self, event: e.Event) -> None:
+        core, links = self.core, self.links
         match event:
             case e.FrameReceived():
                 links.on_frame(event.connection, event.frame)
@@ -216,11 +226,6 @@ class LinkOnly:
                 core.out.append(e.SetTimer(core.now + 1))
             case e.StopAsked():
                 core.out.append(e.Stop())
-        if self.sends and self.link is not None:
-            self.fill(self.link)
-        links.flush()
-        out, core.out = core.out, []
-        return out
 
     def fill(self, link: Link) -> None:
         """As many as there is room for: what is under way is bounded by the link itself."""
@@ -258,8 +263,8 @@ class Counting:
         self.status = self.broker.status
         self.granted = False
 
-    def handle(self, event: e.Event, now: float) -> list[e.Effect]:
-        effects = self.broker.handle(event, now)
+    def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
+        effects = self.broker.handle_all(events, now)
         count = 0
         for effect in effects:
             if type(effect) is e.Deliver:
@@ -295,8 +300,12 @@ async def path(
     while meter.left > 0:
         # A client's socket is read once in a turn of the loop, and not at all while the broker pauses.
         if not node._paused:
-            for n in range(sent, sent + BATCH):
-                node.tell(e.PublicationOffered("w", n, topics[n % 50], payloads[n % 50], qos))
+            node.tell_all(
+                [
+                    e.PublicationOffered("w", n, topics[n % 50], payloads[n % 50], qos)
+                    for n in range(sent, sent + BATCH)
+                ]
+            )
             sent += BATCH
             meter.add(BATCH)
         await asyncio.sleep(0)

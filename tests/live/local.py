@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -79,6 +79,9 @@ class LocalBroker:
 
     def status(self, now: float, *, tables: bool = False) -> LocalStatus:
         return LocalStatus(self.id)
+
+    def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
+        return [effect for event in events for effect in self.handle(event, now)]
 
     def handle(self, event: e.Event, now: float) -> list[e.Effect]:
         self.heard.append(event)

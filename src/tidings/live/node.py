@@ -116,7 +116,7 @@ class BrokerLike(Protocol):
 
     def start(self, now: float) -> list[e.Effect]: ...
 
-    def handle(self, event: e.Event, now: float) -> list[e.Effect]: ...
+    def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]: ...
 
     def status(self, now: float, *, tables: bool = False) -> Any: ...
 
@@ -187,14 +187,12 @@ class Node:
             e.Stop: self._stop,
             Record: self._record,
         }
-        self._hear: dict[type, Callable[[Session, Any], None]] = {
-            a.Ask: self._on_ask,
-            a.Drop: self._on_drop,
-            a.Announce: self._on_announce,
-            a.Withdraw: self._on_withdraw,
-            a.Offer: self._on_offer,
-            a.Taken: self._on_taken,
-            a.Leave: self._on_leave,
+        self._events: dict[type, Callable[[str, Any], e.Event]] = {
+            a.Offer: self._offered,
+            a.Ask: lambda session, word: e.SubscriptionAsked(session, word.name, word.subscription),
+            a.Drop: lambda session, word: e.SubscriptionDropped(session, word.name),
+            a.Announce: lambda session, word: e.AdvertisementAsked(session, word.name, word.advertisement),
+            a.Withdraw: lambda session, word: e.AdvertisementDropped(session, word.name),
         }
 
     # For those who run it.
@@ -323,10 +321,14 @@ class Node:
 
     def tell(self, event: e.Event) -> None:
         """Tell the broker what happened, and do what it wants."""
-        if self._finished:
+        self.tell_all((event,))
+
+    def tell_all(self, events: Sequence[e.Event]) -> None:
+        """The same for what happened at once: what comes of it goes out together."""
+        if self._finished or not events:
             return
         try:
-            self._carry_out(self.broker.handle(event, self.now()))
+            self._carry_out(self.broker.handle_all(events, self.now()))
             if (told := self._sessions.mark()) is not None:
                 # Delivered to a durable session, and the broker does not wait for it: the session does.
                 self._store.sync(told)
@@ -358,14 +360,9 @@ class Node:
     def received(self, connection: Connection, frames: list[Frame]) -> None:
         number = connection.number
         if connection.attached:
-            for frame in frames:
-                for word in frame.messages:
-                    self._on_word(connection, word)
+            self._on_words(connection, [word for frame in frames for word in frame.messages])
             return
-        for frame in frames:
-            self.tell(e.FrameReceived(number, frame))
-            if not connection.open:
-                return
+        self.tell_all([e.FrameReceived(number, frame) for frame in frames])
         if frames[-1].first:
             self._ungreeted.discard(number)
 
@@ -581,19 +578,28 @@ class Node:
 
     # What programs say.
 
-    def _on_word(self, connection: Connection, word: Any) -> None:
-        if not connection.open:
-            return
-        session = self._by_connection.get(connection.number)
-        if session is not None:
-            heard = self._hear.get(type(word))
-            if heard is not None:
-                heard(session, word)
+    def _on_words(self, connection: Connection, words: Sequence[Any]) -> None:
+        """What one read has brought; as much of it as can be is told to the broker at once."""
+        events: list[e.Event] = []
+        for word in words:
+            session = self._by_connection.get(connection.number)
+            event_of = self._events.get(type(word))
+            if session is not None and event_of is not None:
+                events.append(event_of(session.name, word))
+                continue
+            self.tell_all(events)
+            events.clear()
+            if not connection.open:
                 return
-        elif isinstance(word, a.Attach):
-            self._on_attach(connection, word)
-            return
-        self._refuse(connection, f"{type(word).__name__} is not expected here")
+            if session is not None and isinstance(word, a.Taken):
+                session.on_taken(word.numbers)
+            elif session is not None and isinstance(word, a.Leave):
+                self._on_leave(session, word)
+            elif session is None and isinstance(word, a.Attach):
+                self._on_attach(connection, word)
+            else:
+                self._refuse(connection, f"{type(word).__name__} is not expected here")
+        self.tell_all(events)
 
     def _on_attach(self, connection: Connection, attach: a.Attach) -> None:
         token, name = self.options.settings.token, attach.session
@@ -636,35 +642,18 @@ class Node:
         connection.say(a.Refused(reason))
         connection.drop(reason)
 
-    def _on_ask(self, session: Session, word: a.Ask) -> None:
-        self.tell(e.SubscriptionAsked(session.name, word.name, word.subscription))
-
-    def _on_drop(self, session: Session, word: a.Drop) -> None:
-        self.tell(e.SubscriptionDropped(session.name, word.name))
-
-    def _on_announce(self, session: Session, word: a.Announce) -> None:
-        self.tell(e.AdvertisementAsked(session.name, word.name, word.advertisement))
-
-    def _on_withdraw(self, session: Session, word: a.Withdraw) -> None:
-        self.tell(e.AdvertisementDropped(session.name, word.name))
-
-    def _on_offer(self, session: Session, word: a.Offer) -> None:
+    def _offered(self, session: str, word: a.Offer) -> e.Event:
         self.counters.offered += 1
-        self.tell(
-            e.PublicationOffered(
-                session.name,
-                word.token,
-                word.topic,
-                word.payload,
-                word.qos,
-                word.content_type,
-                word.properties,
-                word.retain,
-            )
+        return e.PublicationOffered(
+            session,
+            word.token,
+            word.topic,
+            word.payload,
+            word.qos,
+            word.content_type,
+            word.properties,
+            word.retain,
         )
-
-    def _on_taken(self, session: Session, word: a.Taken) -> None:
-        session.on_taken(word.numbers)
 
     def _on_leave(self, session: Session, word: a.Leave) -> None:
         connection = session.connection

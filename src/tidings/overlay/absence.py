@@ -21,9 +21,6 @@ from tidings.overlay.trees import Grown, Tree
 Place = tuple[Table[str], str]
 """What links asked for in the last epoch that had a broker as a member, and the link that it was behind."""
 
-PAST_MAX = 16
-"""Roots whose last epoch is remembered."""
-
 
 class Absences:
     """All brokers that this one has known, and from which trees they are absent."""
@@ -38,6 +35,10 @@ class Absences:
         """By root; without a place anything may be for them."""
         self._past: dict[str, Grown] = {}
         """By root, the last epoch that was ready."""
+        self._dropped: dict[str, None] = {}
+        """Roots whose trees are no longer used; their past is needed once more, to know who is missing."""
+        self._last_seen: dict[str, list[Place]] = {}
+        """Of absent brokers: where they were."""
 
     def recover(self, saved: bytes) -> None:
         """Those known before a restart: all absent until seen again."""
@@ -101,15 +102,19 @@ class Absences:
         missing: dict[str, list[Place]] = {}
         for member in [*self._members, *self._unreached]:
             if member not in grown.members:
-                places = before.get(member)
-                missing[member] = self._places(member) if places is None else places
+                if member not in self._last_seen:
+                    self._last_seen[member] = self._places(member)
+                missing[member] = before.get(member, self._last_seen[member])
                 if not core.timers.is_set(Timer.ABSENT, member):
                     core.timers.set(Timer.ABSENT, member, core.now + core.settings.absent_hold_s)
         self._missing[tree.root] = missing
-        self._past.pop(tree.root, None)
+        self._dropped.pop(tree.root, None)
+        for root in self._dropped:
+            self._past.pop(root, None)
+        self._dropped = {}
         self._past[tree.root] = grown
-        if len(self._past) > PAST_MAX:
-            del self._past[next(iter(self._past))]
+        for member in grown.members:
+            self._last_seen.pop(member, None)
         back = [member for member in before if member not in missing and member not in gone]
         for member in back:
             self._calm(member)
@@ -119,6 +124,7 @@ class Absences:
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
+        self._dropped[root] = None
         for member in self._missing.pop(root, {}):
             self._calm(member)
 
@@ -136,6 +142,7 @@ class Absences:
         """Nothing more is held for it."""
         was_member = self._members.pop(member, "") is None
         self._unreached.pop(member, None)
+        self._last_seen.pop(member, None)
         for missing in self._missing.values():
             missing.pop(member, None)
         self._core.timers.cancel(Timer.ABSENT, member)

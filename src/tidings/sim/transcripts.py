@@ -328,7 +328,10 @@ class Player:
                 to = "?" if end is None else end.other.host.address
                 for message in effect.frame.messages:
                     if type(message).__name__ in self._shown:
-                        self._lines.append(f"{host.address}>{to} {message_text(message)}")
+                        line = f"{host.address}>{to} {message_text(message)}"
+                        # Whoever is refused comes again for ever; once in a block is enough.
+                        if not isinstance(message, Refuse) or line not in self._lines:
+                            self._lines.append(line)
             elif type(effect).__name__ in self._shown and (said := effect_text(effect)):
                 self._lines.append(f"{host.address}: {said}")
 
