@@ -342,7 +342,7 @@ def side(role: str, row: str, address: str, warm: int, count: int, profile: str)
                 await path(role, address, meter[0], told, int(row.split()[2]), disk)
 
     if profile:
-        profiler = cProfile.Profile()
+        profiler = cProfile.Profile(time.process_time)
         profiler.runcall(run, story())
         with Path(f"{profile}-{role}.txt").open("w", encoding="utf-8") as file:
             pstats.Stats(profiler, stream=file).sort_stats("tottime").print_stats(30)
