@@ -94,7 +94,7 @@ def under_way(bench: Bench) -> int:
         (
             len(channel.under_way)
             for id_ in bench.running()
-            for channel in bench[id_]._publications._channels.values()
+            for channel in bench[id_]._publications.flow.channels.values()
         ),
         default=0,
     )

@@ -65,6 +65,7 @@ from tidings.overlay.routing import Routing
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
+from tidings.overlay.topics import Topics
 from tidings.overlay.trees import NO_EPOCH, Grown, Tree, Trees
 
 
@@ -98,14 +99,15 @@ class Broker:
         declared = frozenset(topic.root for topic in topics if topic.root is not None)
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
-        absences = Absences(core, links)
-        routing = self._routing = Routing(core, links, trees, list(topics), absences, self._on_ready)
-        publications = self._publications = Publications(core, links, trees, routing, absences, list(topics))
+        absences = self._absences = Absences(core, links)
+        known = Topics(core, trees, list(topics))
+        routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
+        publications = self._publications = Publications(core, links, trees, known, routing, absences)
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
             TimerFired: self._on_timer,
-            WritesSynced: self._on_synced,
+            WritesSynced: lambda e: core.on_synced(e.token),
             ConnectionMade: lambda e: links.on_connection(e.connection, e.address, e.nonce, e.certified),
             ConnectionLost: lambda e: links.on_connection_lost(e.connection, e.reason),
             DialFailed: lambda e: links.on_dial_failed(e.address, e.reason),
@@ -135,9 +137,9 @@ class Broker:
             Advertise: routing.on_advertise,
             Unadvertise: routing.on_unadvertise,
             Installed: self._on_installed,
-            Keep: publications.on_keep,
-            Kept: publications.on_kept,
-            Forget: publications.on_forget,
+            Keep: publications.holding.on_keep,
+            Kept: publications.holding.on_kept,
+            Forget: publications.holding.on_forget,
         }
         self._due: dict[Timer, Callable[[Any], None]] = {
             Timer.TICK: self._on_tick,
@@ -207,13 +209,9 @@ class Broker:
 
     # Wiring.
 
-    def _on_synced(self, event: WritesSynced) -> None:
-        self._routing.on_synced(event.token)
-        self._publications.on_synced(event.token)
-
     def _on_neighbour_added(self, event: NeighbourAdded) -> None:
         self._links.add_address(event.address)
-        self._publications.absences.on_neighbour_added(event.address)
+        self._absences.on_neighbour_added(event.address)
 
     def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
         self._links.remove_address(event.address)
@@ -229,7 +227,7 @@ class Broker:
     def _on_link_up(self, link: Link, new: bool) -> None:
         if new:
             self._routing.left.pop(link.peer, None)
-            self._publications.on_link_up(link)
+            self._publications.holding.on_link_up(link)
             self._trees.on_link_up(link)
 
     def _on_link_down(self, link: Link) -> None:
@@ -263,7 +261,7 @@ class Broker:
     def _on_tick(self, _about: object) -> None:
         core = self._core
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
-        self._publications.tick()
+        self._publications.flow.tick()
         self._trees.tick()
         self._links.tick()
 
@@ -320,11 +318,11 @@ class Broker:
             self._trees.share,
             len(routing.sessions),
             sum(len(session.subscriptions) for session in routing.sessions.values()),
-            len(publications.held),
+            len(publications.holding.held),
             publications.backlog_bytes,
-            publications.absences.names(),
-            publications.absent_bytes,
-            publications.dropped,
+            self._absences.names(),
+            publications.holding.absent_bytes,
+            publications.holding.dropped,
             publications.paused,
             self._topics_remembered(),
             not waiting and not self._stopping,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import random
+from collections import deque
+from collections.abc import Callable
 
 from tidings.overlay.events import Effect, Log
+from tidings.overlay.messages import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timers
 from tidings.records.record import Kind, Record
@@ -36,6 +39,7 @@ class Core:
         """The last sync that is known to be on disk."""
         self.sync_wanted = False
         self.sync_token = 0
+        self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
 
     @property
     def at_us(self) -> int:
@@ -54,3 +58,74 @@ class Core:
             self.sync_wanted = True
             self.sync_token += 1
         return self.sync_token
+
+    def after_sync(self, then: Callable[[], None]) -> None:
+        """Do something when all that was written by now is durable."""
+        self._unsynced.append((self.ask_sync(), then))
+
+    def on_synced(self, token: int) -> None:
+        """What was written up to here is on disk."""
+        self.synced = max(self.synced, token)
+        while self._unsynced and self._unsynced[0][0] <= token:
+            self._unsynced.popleft()[1]()
+
+    @property
+    def syncing(self) -> bool:
+        """Whether something waits for the disk."""
+        return bool(self._unsynced)
+
+    # Writing down.
+
+    def suppress(self, publication: Publication, peer: str | None, hops: int, reason: str) -> None:
+        self.record(
+            Kind.SUPPRESSED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            link=peer,
+            hops=hops,
+            reason=reason,
+        )
+
+    def record(
+        self,
+        kind: Kind,
+        topic: str,
+        message: str | None,
+        size: int,
+        *,
+        publisher: str | None = None,
+        client: str | None = None,
+        link: str | None = None,
+        hops: int | None = None,
+        latency_us: int | None = None,
+        reason: str | None = None,
+        receivers: tuple[str, ...] = (),
+        epoch: str | None = None,
+    ) -> None:
+        self.records += 1
+        self.out.append(
+            Record(
+                self.id,
+                self.boot,
+                self.records,
+                self.at_us,
+                kind,
+                topic,
+                message,
+                size,
+                None,
+                None,
+                None,
+                publisher,
+                client,
+                None,
+                link,
+                hops,
+                latency_us,
+                reason,
+                receivers,
+                epoch,
+            )
+        )

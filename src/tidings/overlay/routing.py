@@ -28,7 +28,6 @@ from tidings.language.subscriptions import (
     filters_meet,
     overlap,
 )
-from tidings.language.topics import Topic
 from tidings.overlay import summaries
 from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
@@ -46,6 +45,7 @@ from tidings.overlay.messages import Table as TableMessage
 from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table
 from tidings.overlay.timers import Timer
+from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Edge, Grown, Tree, Trees, pick
 from tidings.records.record import Kind, Record
 
@@ -101,7 +101,7 @@ class Routing:
         core: Core,
         links: Links,
         trees: Trees,
-        topics: list[Topic],
+        topics: Topics,
         absences: Absences,
         on_ready: Callable[[Tree], None],
     ) -> None:
@@ -119,8 +119,6 @@ class Routing:
         self._waiting: dict[Named, Waiting] = {}
         self._queues: dict[tuple[str, bool], deque[Waiting]] = {}
         """By root and whether a client waits; in the order asked, in which they are confirmed."""
-        self._unsynced: deque[tuple[int, Waiting]] = deque()
-        self._rooted = [(topic.pattern.filter, topic.root) for topic in topics if topic.root is not None]
         self.left: dict[str, None] = {}
         """Neighbours that have left for good; told once in each epoch."""
 
@@ -237,14 +235,13 @@ class Routing:
         check(asked)
         if not asked.where:
             return asked
-        topic = self.declared(asked.topic_filter) if names.name_fault(asked.topic_filter) is None else None
+        topic = (
+            self._topics.declaration(asked.topic_filter)
+            if names.name_fault(asked.topic_filter) is None
+            else None
+        )
         read = filters.parse(asked.where, topic.fields if topic is not None else None)
         return msgspec.structs.replace(asked, where=read.text)
-
-    def declared(self, name: str) -> Topic | None:
-        """The most specific declaration of a topic."""
-        found = [topic for topic in self._topics if names.match(topic.pattern.filter, name)]
-        return min(found, key=lambda topic: topic.pattern.rank) if found else None
 
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
         value = msgspec.msgpack.encode(Saved(session, name, subscription))
@@ -287,7 +284,8 @@ class Routing:
         if root in share and (first in ("+", "#") or pick(first, share) == root):
             return True
         return any(
-            rooted_at == root and filters_meet(rooted, topic_filter) for rooted, rooted_at in self._rooted
+            rooted_at == root and filters_meet(rooted, topic_filter)
+            for rooted, rooted_at in self._topics.rooted
         )
 
     # Advertisements.
@@ -675,7 +673,7 @@ class Routing:
         waiting = Waiting(named, grant)
         if durable:
             waiting.trees[DISK] = {}
-            self._unsynced.append((self._core.ask_sync(), waiting))
+            self._core.after_sync(lambda: self._on_disk(waiting))
         if grant:
             self._wait_no_more(named)
             self._waiting[named] = waiting
@@ -699,13 +697,11 @@ class Routing:
             self._wait_no_more(waiting.named)
             self._core.out.append(Grant(*waiting.named, reason))
 
-    def on_synced(self, token: int) -> None:
-        """What was written up to here is on disk, and with it durable subscriptions."""
-        while self._unsynced and self._unsynced[0][0] <= token:
-            waiting = self._unsynced.popleft()[1]
-            waiting.trees.pop(DISK, None)
-            if not waiting.trees and self._waiting.get(waiting.named) is waiting:
-                self._granted(waiting, "")
+    def _on_disk(self, waiting: Waiting) -> None:
+        """A durable subscription has been written."""
+        waiting.trees.pop(DISK, None)
+        if not waiting.trees and self._waiting.get(waiting.named) is waiting:
+            self._granted(waiting, "")
 
     def on_settle_late(self, named: Named) -> None:
         waiting = self._waiting.get(named)
@@ -730,7 +726,7 @@ class Routing:
         share = self._trees.share
         first = topic_filter.partition("/")[0]
         roots = set(share) if first in ("+", "#") else {pick(first, share)}
-        for rooted, root in self._rooted:
+        for rooted, root in self._topics.rooted:
             tree = self._trees.trees.get(root)
             if tree is not None and tree.hops >= 0 and filters_meet(rooted, topic_filter):
                 roots.add(root)

@@ -1,0 +1,368 @@
+"""Holding: what an origin keeps until everyone has it, and copies that it keeps for neighbours.
+
+A publication of QoS 1 or 2 is held from when it enters until all members of its tree have it, its client
+knows that it is safe, and no absent broker may want it. It is on disk all that time. With `acks =
+"neighbour"` a neighbour keeps a copy too and stands in for an origin that is gone: it has the whole of its
+stream, so it can send it in order.
+
+What is held for absent brokers is bounded. How publications travel is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from urllib.parse import quote
+
+import msgspec
+
+from tidings.overlay.absence import Absences
+from tidings.overlay.core import Core
+from tidings.overlay.events import Accept, Erase, Write
+from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links
+from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
+from tidings.overlay.topics import Topics
+from tidings.overlay.trees import Trees
+
+Stream = tuple[str, int, str]
+"""(origin, incarnation, group of topics) within which numbers count up."""
+
+ALL_STREAMS = ""
+"""In `Forget`: whatever the sender ever asked to be kept."""
+
+
+class Held:
+    """A publication that its origin keeps until everyone has it."""
+
+    __slots__ = (
+        "absent",
+        "accepted",
+        "epoch",
+        "kept_by",
+        "order",
+        "publication",
+        "sent",
+        "session",
+        "size",
+        "synced",
+        "token",
+    )
+
+    def __init__(self, publication: Publication, size: int, order: int) -> None:
+        self.publication = publication
+        self.size = size
+        self.order = order
+        self.session = ""
+        self.token = -1
+        self.synced = True
+        """Whether it is on disk."""
+        self.kept_by: str | None = None
+        """The neighbour that has a copy, where that is asked for."""
+        self.accepted = True
+        self.absent: dict[str, None] | None = None
+        """Brokers for which it is still kept; None while not all members have it."""
+        self.epoch: tuple[str, Epoch] | None = None
+        """(root, epoch) in which it was sent last."""
+        self.sent: dict[str, Epoch] = {}
+        """By root: the last epoch in which it was sent."""
+
+
+class Holding:
+    """All that is kept at this broker."""
+
+    def __init__(self, core: Core, links: Links, trees: Trees, topics: Topics, absences: Absences) -> None:
+        self._core = core
+        self._links = links
+        self._trees = trees
+        self._topics = topics
+        self._absences = absences
+        self._orders = 0
+        self.held: dict[tuple[str, int], Held] = {}
+        """QoS 1 and 2 of this origin, by stream and number, in order."""
+        self.kept: dict[Stream, dict[int, Held]] = {}
+        """Copies kept for neighbours."""
+        self.absent_bytes = 0
+        self.dropped = 0
+        """Publications that were given up because too much was held."""
+        self._withheld: dict[int, Held] = {}
+
+    def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
+        """What was acknowledged and not yet passed on before a restart, in order."""
+        decode = msgspec.msgpack.Decoder(Publication).decode
+        publications = sorted(
+            (decode(saved[key]) for key in saved if key.startswith("held/")),
+            key=lambda publication: (publication.stream, publication.number),
+        )
+        for key in saved:
+            if key.startswith("kept/"):
+                self._keep_copy(decode(saved[key]))
+        found = [self.wrap(publication) for publication in publications]
+        for held in found:
+            self.held[held.publication.stream, held.publication.number] = held
+        return found
+
+    def wrap(self, publication: Publication) -> Held:
+        """A publication with its place in the order of all that entered here."""
+        self._orders += 1
+        return Held(publication, size_of(publication), self._orders)
+
+    def hold(self, held: Held, session: str, token: int) -> None:
+        """Keep a publication of a client, who is told when it is safe."""
+        publication = held.publication
+        self.held[publication.stream, publication.number] = held
+        self._core.out.append(Write(_held_key(publication), encode(publication)))
+        held.session, held.token, held.accepted, held.synced = session, token, False, False
+        self._core.after_sync(lambda: self._synced(held))
+        self._ask_to_keep(held)
+
+    def _synced(self, held: Held) -> None:
+        held.synced = True
+        self._accept_if_safe(held)
+
+    # When a client may know, when the origin may forget.
+
+    def _accept_if_safe(self, held: Held) -> None:
+        if held.accepted or not held.synced:
+            return
+        if (
+            self._core.settings.acks == "neighbour"
+            and held.kept_by is None
+            and (self._absences or self._keeper() is not None)
+        ):
+            return
+        if (
+            self._core.settings.overflow == "block"
+            and self.absent_bytes > self._core.settings.absent_hold_bytes
+            and self._wanted_by_absent(held)
+        ):
+            self._withheld[held.order] = held
+            return
+        self._withheld.pop(held.order, None)
+        held.accepted = True
+        self._core.out.append(Accept(held.session, held.token))
+        if held.absent is not None and not held.absent:
+            self._release(held)
+
+    def everyone_has(self, held: Held) -> None:
+        """All members of an epoch have it. It is kept for those that are absent, and until it is accepted."""
+        if held.absent is not None or not self._is_kept(held):
+            return  # known from the acknowledgement of an earlier epoch
+        held.absent = dict.fromkeys(self._wanted_by_absent(held))
+        if held.absent:
+            self.absent_bytes += held.size
+            self._bound_absent()
+        elif held.accepted:
+            self._release(held)
+
+    def _is_kept(self, held: Held) -> bool:
+        publication = held.publication
+        if publication.origin == self._core.id:
+            return self.held.get((publication.stream, publication.number)) is held
+        return self.kept.get(stream_of(publication), {}).get(publication.number) is held
+
+    def _release(self, held: Held) -> None:
+        publication = held.publication
+        if publication.origin != self._core.id:
+            self._forget_kept(publication)
+            return
+        if self.held.pop((publication.stream, publication.number), None) is None:
+            return
+        self._core.out.append(Erase(_held_key(publication)))
+        if held.kept_by is not None:
+            self._tell_to_forget(held.kept_by, publication)
+
+    # Brokers that are out of reach.
+
+    def _wanted_by_absent(self, held: Held) -> list[str]:
+        root = held.epoch[0] if held.epoch is not None else self._topics.root_of(held.publication.topic)
+        if root is None:
+            return []
+        publication = held.publication
+        return self._absences.wanting(root, publication.topic, self._topics.fields(publication))
+
+    def back(self, root: str, member: str) -> None:
+        """It is on a tree again: what was held for it is to be sent again."""
+        for held in self.everything():
+            if held.absent and member in held.absent and held.epoch is not None and held.epoch[0] == root:
+                self.expect_again(held)
+        self._accept_withheld()
+
+    def on_dropped(self, root: str) -> None:
+        """A tree is used no more: what was sent on it will be sent on another."""
+        for held in self.everything():
+            if held.absent and held.epoch is not None and held.epoch[0] == root:
+                self.expect_again(held)
+
+    def everything(self) -> list[Held]:
+        """All that is kept here, own publications and copies for neighbours."""
+        copies = [copies[number] for copies in self.kept.values() for number in sorted(copies)]
+        return [*self.held.values(), *copies]
+
+    def expect_again(self, held: Held) -> None:
+        """It is no longer known that all members have it."""
+        if held.absent:
+            self.absent_bytes -= held.size
+        held.absent = None
+
+    def given_up(self, member: str) -> None:
+        """Nothing more is held for it."""
+        for held in self.everything():
+            if held.absent and member in held.absent:
+                del held.absent[member]
+                if not held.absent:
+                    self.absent_bytes -= held.size
+                    if held.accepted:
+                        self._release(held)
+        self._accept_withheld()
+        for held in list(self.held.values()):
+            self._accept_if_safe(held)
+
+    def _bound_absent(self) -> None:
+        settings = self._core.settings
+        if settings.overflow == "block" or self.absent_bytes <= settings.absent_hold_bytes:
+            return
+        for held in self.everything():
+            if self.absent_bytes <= settings.absent_hold_bytes:
+                break
+            if held.absent and held.accepted:
+                publication = held.publication
+                if publication.origin == self._core.id:
+                    self.absent_bytes -= held.size
+                self.dropped += 1
+                self._core.suppress(publication, None, 0, "held too much for absent brokers")
+                if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
+                    self._core.log("warning", "publications held are dropped", dropped=self.dropped)
+                self._release(held)
+
+    def _accept_withheld(self) -> None:
+        for held in list(self._withheld.values()):
+            self._accept_if_safe(held)
+
+    # Copies at a neighbour.
+
+    def _keeper(self) -> str | None:
+        """The neighbour that keeps copies: the parent, or else the first child, in the first tree."""
+        for root in self._trees.share:
+            tree = self._trees.serving(root)
+            if tree is not None and tree.current is not None:
+                grown = tree.current
+                for peer in [grown.parent, *grown.children]:
+                    if peer is not None and peer in grown.edges and grown.edges[peer].alive:
+                        return peer
+        return None
+
+    def _ask_to_keep(self, held: Held) -> None:
+        keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
+        link = self._links.get(keeper) if keeper is not None else None
+        if link is not None and held.kept_by != keeper:
+            self._links.send(link, Keep(held.publication))
+
+    def on_ready(self) -> None:
+        """Another neighbour may be the keeper now."""
+        if self._core.settings.acks == "neighbour":
+            for held in list(self.held.values()):
+                self._ask_to_keep(held)
+                self._accept_if_safe(held)
+
+    def on_link_up(self, link: Link) -> None:
+        """A neighbour may have copies from before the link was lost; those it is to keep it will get."""
+        if self._core.settings.acks == "neighbour":
+            self._links.send(link, Forget(ALL_STREAMS, self._core.incarnation, ()))
+
+    def on_link_down(self, link: Link) -> None:
+        if self._core.settings.acks == "neighbour":
+            for held in self.held.values():
+                if held.kept_by == link.peer:
+                    held.kept_by = None
+                # The next keeper needs all of them: with only the later ones it could not stand in.
+                self._ask_to_keep(held)
+
+    def on_keep(self, link: Link, message: Keep) -> None:
+        publication = message.publication
+        generation = link.generation
+        self._keep_copy(publication)
+        self._core.out.append(Write(_kept_key(publication), encode(publication)))
+
+        def synced() -> None:
+            if link.generation == generation:
+                kept = Kept(publication.stream, publication.number, publication.incarnation)
+                self._links.send(link, kept)
+
+        self._core.after_sync(synced)
+
+    def _keep_copy(self, publication: Publication) -> None:
+        copies = self.kept.setdefault(stream_of(publication), {})
+        if publication.number not in copies:
+            copies[publication.number] = Held(publication, size_of(publication), 0)
+
+    def stands_in(self, copy: Held) -> bool:
+        """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""
+        root = self._topics.root_of(copy.publication.topic)
+        tree = self._trees.serving(root) if root is not None else None
+        if tree is None or tree.current is None:
+            return False
+        life = tree.current.members.get(copy.publication.origin)
+        return life is None or life[1] != copy.publication.incarnation
+
+    def on_kept(self, link: Link, message: Kept) -> None:
+        held = self.held.get((message.stream, message.number))
+        if held is not None and held.publication.incarnation == message.incarnation:
+            before, held.kept_by = held.kept_by, link.peer
+            if before is not None and before != link.peer:
+                self._tell_to_forget(before, held.publication)
+            self._accept_if_safe(held)
+
+    def _tell_to_forget(self, keeper: str, publication: Publication) -> None:
+        link = self._links.get(keeper)
+        if link is not None:
+            numbers = (publication.number,)
+            self._links.send(link, Forget(publication.stream, publication.incarnation, numbers))
+
+    def on_forget(self, link: Link, message: Forget) -> None:
+        if message.stream == ALL_STREAMS:
+            for stream in [it for it in self.kept if it[:2] == (link.peer, message.incarnation)]:
+                for copy in list(self.kept[stream].values()):
+                    self._forget_kept(copy.publication)
+            return
+        copies = self.kept.get((link.peer, message.incarnation, message.stream), {})
+        for number in message.numbers:
+            if number in copies:
+                self._forget_kept(copies[number].publication)
+
+    def _forget_kept(self, publication: Publication) -> None:
+        stream = stream_of(publication)
+        copies = self.kept.get(stream, {})
+        copy = copies.pop(publication.number, None)
+        if copy is not None:
+            self._core.out.append(Erase(_kept_key(publication)))
+            if copy.absent:
+                self.absent_bytes -= copy.size
+        if not copies:
+            self.kept.pop(stream, None)
+
+
+def stream_of(publication: Publication) -> Stream:
+    return publication.origin, publication.incarnation, publication.stream
+
+
+def size_of(publication: Publication) -> int:
+    """What it counts for against windows and queues."""
+    return len(publication.payload) + len(publication.topic) + MESSAGE_OVERHEAD_BYTES
+
+
+encode = msgspec.msgpack.Encoder().encode
+
+
+@lru_cache(maxsize=4096)
+def quoted(text: str) -> str:
+    """Text as a part of a key."""
+    return quote(text, safe="")
+
+
+def _held_key(publication: Publication) -> str:
+    return f"held/{quoted(publication.stream)}/{publication.number:020}"
+
+
+def _kept_key(publication: Publication) -> str:
+    origin, stream = quoted(publication.origin), quoted(publication.stream)
+    return f"kept/{origin}/{publication.incarnation}/{stream}/{publication.number:020}"
