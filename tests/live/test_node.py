@@ -17,6 +17,7 @@ from tidings.live.node import Node, NodeOptions
 from tidings.live.store import DiskStore
 from tidings.overlay import events as e
 from tidings.overlay.messages import Bye, Frame, Refuse
+from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record
 from tidings.wire import attachment as a
 from tidings.wire.framing import Decoder, Encoder
@@ -259,6 +260,23 @@ def test_words_that_are_not_expected_cost_the_connection(
     assert said.startswith(reason)
 
 
+def test_a_program_that_leaves_before_it_is_attached_is_a_connection_lost() -> None:
+    async def story() -> None:
+        node = local_node(settings=Settings(token="secret"))
+        await node.start()
+        broker = local_broker(node)
+        reader, writer = await connected(node)
+        writer.write(framed(Frame(0, 0, (a.Attach("c"),))))
+        assert len(await reader.read(100)) > 16
+        assert broker.told(e.ConnectionLost) == []
+        writer.close()
+        await until(lambda: broker.told(e.ConnectionLost))
+        assert node.gauges()["ungreeted"] == 0
+        await node.stop()
+
+    run(story)
+
+
 def test_a_bug_in_the_broker_stops_the_node_and_writes_nothing_more(tmp_path: Path) -> None:
     class Buggy(LocalBroker):
         def handle(self, event: e.Event, now: float) -> list[e.Effect]:
@@ -316,8 +334,6 @@ def test_a_broker_that_does_not_stop_is_stopped(monkeypatch: pytest.MonkeyPatch)
             return [] if isinstance(event, e.StopAsked) else super().handle(event, now)
 
     async def story() -> None:
-        from tidings.overlay.settings import Settings
-
         node = Node(NodeOptions("a", settings=Settings(drain_within_s=0.0)), broker=Stubborn)
         await node.start()
         assert await node.stop() == "not drained in time"

@@ -368,11 +368,12 @@ class Node:
 
     def lost(self, connection: Connection, reason: str) -> None:
         self.counters.connections_lost += 1
+        ungreeted = connection.number in self._ungreeted
         self._forget(connection)
         session = self._by_connection.pop(connection.number, None)
         if session is not None:
             self._let_go(session)
-        elif not connection.attached:
+        elif ungreeted or not connection.attached:
             if connection.decoder.fault is not None:
                 self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
             self.tell(e.ConnectionLost(connection.number, reason))
