@@ -260,6 +260,44 @@ def test_words_that_are_not_expected_cost_the_connection(
     assert said.startswith(reason)
 
 
+def test_malformed_bytes_of_a_program_end_its_session(caplog: pytest.LogCaptureFixture) -> None:
+    async def story() -> None:
+        node = local_node()
+        await node.start()
+        other = await attach(node.address, "other")
+        reader, writer = await connected(node)
+        writer.write(framed(Frame(0, 0, (a.Attach("c"),))) + b"\xff" * 10)
+        await reader.read()
+        broker = local_broker(node)
+        await until(lambda: broker.told(e.SessionEnded) == [e.SessionEnded("c")])
+        assert not other.lost.done()
+        writer.close()
+        await node.stop()
+
+    run(story)
+    (said,) = reasons(caplog, "a connection is closed")
+    assert said.startswith("malformed bytes: a frame of 4294967295 bytes")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_node_listens_where_it_is_told(host: str) -> None:
+    async def story() -> None:
+        node = local_node(host=host)
+        await node.start()
+        assert addresses.read(node.address)[1] > 0
+        async with await attach(node.address, "c") as client:
+            assert not client.resumed
+        await node.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("text", ["", "1883", "a:", ":1883", "a:0", "a:65536", "a:+1", "::1:1883", "a:１"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="is no address: "):
+        addresses.read(text)
+
+
 def test_a_program_that_leaves_before_it_is_attached_is_a_connection_lost() -> None:
     async def story() -> None:
         node = local_node(settings=Settings(token="secret"))

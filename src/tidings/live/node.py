@@ -368,14 +368,14 @@ class Node:
 
     def lost(self, connection: Connection, reason: str) -> None:
         self.counters.connections_lost += 1
+        if connection.decoder.fault is not None:
+            self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
         ungreeted = connection.number in self._ungreeted
         self._forget(connection)
         session = self._by_connection.pop(connection.number, None)
         if session is not None:
             self._let_go(session)
         elif ungreeted or not connection.attached:
-            if connection.decoder.fault is not None:
-                self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
             self.tell(e.ConnectionLost(connection.number, reason))
 
     def writable(self, connection: Connection) -> None:
@@ -417,9 +417,6 @@ class Node:
         elif waiting >= self.options.ungreeted_max:
             self._turn_away(accepted, peer, f"{waiting} connections have not greeted yet")
         else:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Programs send no heartbeats: the system finds out that one has gone without a word.
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             self._handshakes += 1
             self._background(self._take(accepted, peer))
 
@@ -430,6 +427,9 @@ class Node:
 
     async def _take(self, accepted: socket.socket, peer: Any) -> None:
         try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # Programs send no heartbeats: the system finds out that one has gone without a word.
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             await self._loop.connect_accepted_socket(
                 lambda: self._connection(None),
                 accepted,
