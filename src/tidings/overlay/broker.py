@@ -96,6 +96,7 @@ class Broker:
         self._announced: float | None = None
         self._saved = dict(saved or {})
         self._stopping: StopAsked | None = None
+        self._stopped = False
         declared = frozenset(topic.root for topic in topics if topic.root is not None)
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
@@ -201,7 +202,7 @@ class Broker:
         if self._stopping is not None and self._publications.at_rest:
             self._part()
         deadline = core.timers.next()
-        if deadline != self._announced and deadline is not None:
+        if deadline != self._announced and deadline is not None and not self._stopped:
             core.out.append(SetTimer(deadline))
         self._announced = deadline
         out, core.out = core.out, []
@@ -284,6 +285,7 @@ class Broker:
         self._core.timers.cancel(Timer.DRAIN, None)
         self._links.part_all(for_good)
         self._core.out.append(Stop())
+        self._stopped = True
 
     # Looking in.
 

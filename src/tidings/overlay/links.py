@@ -455,6 +455,9 @@ class Links:
         link = self.links.get(greet.broker)
         if link is not None and link.state is State.UP:
             if (link.boot, link.life) != (greet.boot, greet.life):
+                silent_s = core.now - link.heard_at
+                if greet.boot > link.boot and silent_s > 1.5 * core.settings.heartbeat_s:
+                    return ""  # most likely the same broker, restarted, and the old connection is dead
                 return f"another broker with the id {greet.broker!r} is connected"
             dialled = connection.address is not None
             if dialled != link.dialled and dialled == (core.id > greet.broker):
