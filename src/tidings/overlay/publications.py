@@ -315,7 +315,7 @@ class Publications:
 
     def _mark(self, stream: Stream, number: int) -> None:
         marks = self.marks
-        if stream not in marks and len(marks) >= STREAMS_MAX:
+        if marks.pop(stream, None) is None and len(marks) >= STREAMS_MAX:
             oldest = next(iter(marks))
             del marks[oldest]
             self._core.out.append(Erase(_mark_key(oldest)))

@@ -480,7 +480,7 @@ class Routing:
             member: self._core.now + min(remaining_s, self._core.settings.absent_hold_s)
             for member, remaining_s in message.absent
         }
-        edge.advertisements = dict.fromkeys(message.advertisements)
+        edge.advertisements = dict.fromkeys(map(_understood, message.advertisements))
         self._exchange(tree, grown)
 
     def on_table(self, link: Link, message: TableMessage) -> None:
@@ -559,6 +559,7 @@ class Routing:
         if found is None:
             return
         tree, grown, edge = found
+        advertisement = _understood(advertisement)
         if change > 0:
             edge.advertisements[advertisement] = None
         else:
@@ -761,6 +762,15 @@ def _known(grown: Grown, needs: dict[str, int]) -> bool:
     return all(
         grown.edges[peer].alive and grown.edges[peer].installed >= count for peer, count in needs.items()
     )
+
+
+def _understood(advertisement: Advertisement) -> Advertisement:
+    """A neighbour's advertisement; one that cannot be read, of another release perhaps, is of everything."""
+    try:
+        check(advertisement)
+    except (FilterError, SubscriptionError):
+        return Advertisement("#")
+    return advertisement
 
 
 def _key(session: str, name: str) -> str:
