@@ -45,6 +45,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/importtime.py
 	$(BIN)/python benchmarks/filters.py
 	$(BIN)/python benchmarks/matching.py
+	$(BIN)/python benchmarks/simulator.py
 
 dist: prepare ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .

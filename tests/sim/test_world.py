@@ -8,7 +8,18 @@ import pytest
 
 from tests.sim.flooder import Flooder
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import ConnectionLost, ConnectionMade, Deliver, Effect, Event, FrameReceived
+from tidings.overlay.events import (
+    ConnectionLost,
+    ConnectionMade,
+    Deliver,
+    Effect,
+    Event,
+    FrameReceived,
+    SetTimer,
+    Stop,
+    StopAsked,
+    TimerFired,
+)
 from tidings.sim import topologies
 from tidings.sim.clock import Skew
 from tidings.sim.hosts import Host
@@ -349,6 +360,41 @@ def test_settling_waits_for_a_link_that_is_on_its_way_back() -> None:
     world.client("a", "p").publish("t", b"{}")
     world.run(1.0)
     assert payloads(world) == [b"{}"]
+
+
+def test_timers_of_a_broker_that_stopped_do_not_keep_the_next_one_from_its_own() -> None:
+    class Stopping(Flooder):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            effects = super().handle(event, now)
+            return [Stop(), SetTimer(now + 100.0)] if isinstance(event, StopAsked) else effects
+
+    world = World(two(), 0, machine=Stopping)
+    world.start(["a"])
+    world.run(1.0)
+    world.stop("a")
+    assert not world.hosts["a"].up
+    world.start(["a"])
+    world.run(1.0)
+    world.start(["b"])
+    world.run(5.0)  # a dials again after a second
+    assert len(flooder(world, "a").connections) == 1
+
+
+def test_a_broker_that_is_started_while_it_stops_starts_when_it_has_stopped() -> None:
+    class Draining(Flooder):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            if isinstance(event, StopAsked):
+                return [SetTimer(now + 2.0)]
+            return [Stop()] if isinstance(event, TimerFired) else []
+
+    world = World(two(), 0, machine=Draining)
+    world.start(["a"])
+    world.stop("a")
+    world.start(["a"])
+    world.run(1.0)
+    assert world.hosts["a"].boot == 1
+    world.run(2.0)
+    assert (world.hosts["a"].boot, world.hosts["a"].up) == (2, True)
 
 
 def test_both_ends_may_dial() -> None:

@@ -231,9 +231,10 @@ class Deliveries:
         return next((turn for turn in self._settled if turn > wish.asked), None)
 
     def _strange(self, host: str, turn: int) -> bool:
-        """Whether a broker had lost its disk and might not yet have met the others."""
-        wiped = max((at for at, one in self._ledger.wiped if one == host and at < turn), default=None)
-        return wiped is not None and not any(wiped < settled < turn for settled in self._settled)
+        """Whether a broker was new, or had lost its disk, and might not yet have met the others."""
+        begun = [*self._ledger.wiped, *self._ledger.joined]
+        new = max((at for at, one in begun if one == host and at < turn), default=None)
+        return new is not None and not any(new < settled < turn for settled in self._settled)
 
     def _excused(self, offer: Offer) -> bool:
         """Whether it may be lost: the disk that its acceptance stood on was.
@@ -339,11 +340,14 @@ class Ways:
         ][:BREACHES_MAX]
 
 
-def check_trees(statuses: Mapping[str, Status], topology: Topology, trees: int) -> list[Breach]:
+def check_trees(
+    statuses: Mapping[str, Status], topology: Topology, trees: int, declared: Sequence[str] = ()
+) -> list[Breach]:
     """Once all is quiet and whole: every tree in use is the tree of shortest paths from its root.
 
     It spans the network and has no cycle, as each broker's parent is one step nearer to the root: of those,
-    the one with the smallest id. Undeclared topics share the trees of the smallest ids.
+    the one with the smallest id. Undeclared topics share the trees of the smallest ids; `declared` are roots
+    beside those.
     """
     joined = topology.neighbours()
     share = tuple(sorted(topology.ids, key=str.encode)[:trees])
@@ -352,7 +356,7 @@ def check_trees(statuses: Mapping[str, Status], topology: Topology, trees: int) 
         for name, status in statuses.items()
         if status.share != share
     ]
-    for root in share:
+    for root in sorted({*share, *declared}):
         distance = distances(joined, root)
         seen = {name: tree for name, status in statuses.items() for tree in status.trees if tree.root == root}
         newest = max((tree.epoch for tree in seen.values()), default=(0, 0))
@@ -396,7 +400,10 @@ def distances(joined: Mapping[str, Sequence[str]], root: str) -> dict[str, int]:
 
 
 def check_tables(
-    statuses: Mapping[str, Status], ledger: Ledger, samples: Sequence[tuple[str, bytes]]
+    statuses: Mapping[str, Status],
+    ledger: Ledger,
+    samples: Sequence[tuple[str, bytes]],
+    declared: Sequence[str] = (),
 ) -> list[Breach]:
     """Once all is quiet and whole: what a broker believes to be asked for behind a link is what is.
 
@@ -412,7 +419,7 @@ def check_tables(
     trees: dict[str, dict[str, TreeStatus]] = defaultdict(dict)
     for name, status in statuses.items():
         for tree in status.trees:
-            if tree.root in status.share:
+            if tree.root in status.share or tree.root in declared:
                 trees[tree.root][name] = tree
     for root, seen in sorted(trees.items()):
         for name, tree in seen.items():

@@ -32,6 +32,9 @@ class Kind(StrEnum):
     CRASHES = "crashes"
     """A broker dies and comes back with its disk; what was not synced is lost."""
 
+    STOPS = "stops"
+    """A broker is asked to stop, drains, and is started again later."""
+
     WIPES = "wipes"
     """A broker dies and comes back without its disk."""
 
@@ -104,7 +107,7 @@ def _draw(kind: Kind, topology: Topology, source: random.Random, begin: float, e
     # Short ones are resumed, long ones change trees.
     until = min(end, at + source.choice((0.05, 0.5, 2.0, 8.0, 15.0)) * source.uniform(0.5, 1.5))
     silent = source.random() < 0.5
-    if kind in (Kind.CRASHES, Kind.WIPES, Kind.SLOW):
+    if kind in (Kind.CRASHES, Kind.STOPS, Kind.WIPES, Kind.SLOW):
         broker = source.choice(topology.places).id
         return Fault(kind, at, until, (broker,), silent, source.choice((0.0005, 0.005, 0.05)))
     if kind is Kind.PARTITIONS:
@@ -154,6 +157,8 @@ def _begin(world: World, fault: Fault) -> None:
             world.cut(one, other, silent=fault.silent)
     elif kind in (Kind.CRASHES, Kind.WIPES):
         world.crash(brokers[0], disk=kind is Kind.CRASHES, silent=fault.silent)
+    elif kind is Kind.STOPS:
+        world.stop(brokers[0])
     elif kind is Kind.STALLS:
         world.stall(brokers[0], brokers[1], fault.until - fault.at)
         return
@@ -173,7 +178,7 @@ def _end(world: World, fault: Fault) -> None:
     elif kind is Kind.PARTITIONS:
         for one, other in _crossing(world, brokers):
             world.mend(one, other)
-    elif kind in (Kind.CRASHES, Kind.WIPES):
+    elif kind in (Kind.CRASHES, Kind.STOPS, Kind.WIPES):
         world.start_broker(brokers[0])
     elif kind is Kind.SLOW:
         world.slow(brokers[0], 0.0)

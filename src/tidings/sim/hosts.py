@@ -52,6 +52,7 @@ class Host:
 
     __slots__ = (
         "address",
+        "again",
         "boot",
         "broker",
         "busy_until",
@@ -69,6 +70,7 @@ class Host:
         "refusals",
         "settings",
         "slow_s",
+        "stopping",
         "synced_at",
         "waiting",
         "wake_at",
@@ -110,6 +112,10 @@ class Host:
         """Whether its broker wants no more publications for now."""
         self.waiting: deque[PublicationOffered] = deque()
         """Publications that wait for the broker to resume."""
+        self.stopping = False
+        """Whether its broker was asked to stop."""
+        self.again = False
+        """Whether it is to be started again as soon as it has stopped."""
         self.clients: list[Client] = []
         self.refusals: list[str] = []
         """Why its broker stopped itself, if it did."""

@@ -43,6 +43,9 @@ class Wish:
 
     denied: str | None = None
 
+    replaced: Wish | None = None
+    """What stood under the same name before; a denial leaves it in force."""
+
     ended: int | None = None
     """The turn in which its broker was told that it is not wanted any more, or its session ended."""
 
@@ -103,6 +106,9 @@ class Ledger:
     wiped: list[tuple[int, str]] = field(default_factory=list)
     """Hosts whose disk was lost, with the turn."""
 
+    joined: list[tuple[int, str]] = field(default_factory=list)
+    """Hosts that came into a network that was there already, with the turn."""
+
     current: dict[tuple[str, str], Wish] = field(default_factory=dict)
     """The wish that stands, by session and name."""
 
@@ -126,9 +132,10 @@ class Ledger:
     def asked(self, session: str, name: str, subscription: Subscription) -> Wish:
         """A broker is told of a subscription."""
         self.turn += 1
-        if (before := self.current.pop((session, name), None)) is not None:
+        before = self.current.get((session, name))
+        if before is not None:
             self._end(before)
-        wish = Wish(session, name, self.lives[session].host, subscription, self.turn)
+        wish = Wish(session, name, self.lives[session].host, subscription, self.turn, replaced=before)
         self.wishes.append(wish)
         self.current[session, name] = wish
         return wish
@@ -148,6 +155,9 @@ class Ledger:
         if (wish := self.current.pop((session, name), None)) is not None:
             wish.denied = reason
             self._end(wish)
+            if wish.replaced is not None:
+                wish.replaced.ended = None
+                self.current[session, name] = wish.replaced
 
     def dropped(self, session: str, name: str) -> None:
         """A broker is told that it is not wanted any more."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tidings.language.subscriptions import Subscription
+from tidings.language.topics import Topic
 from tidings.overlay.events import Effect, Event
 from tidings.overlay.settings import Settings
 from tidings.records.record import Record
@@ -64,6 +65,12 @@ class Plan:
 
     older: tuple[str, ...] = ()
     """Brokers that speak only the protocol before ours."""
+
+    late: tuple[str, ...] = ()
+    """Brokers that join only while things are published."""
+
+    roots: tuple[str, ...] = ()
+    """Of declared topics: the first areas have these roots, whatever the others share."""
 
     early: bool = True
     """Whether clients subscribe before the links are up, so that whole tables travel, or one by one later."""
@@ -141,10 +148,24 @@ def chaos(seed: int, brokers_max: int = 12, publications: int = 120) -> Plan:
         settings=settings,
         older=tuple(name for name in ids if source.random() < 0.1) if source.random() < 0.3 else (),
         early=source.random() < 0.5,
+        late=_spared(topology, source) if source.random() < 0.2 else (),
+        roots=tuple(sorted(source.sample(ids, min(2, count)))) if source.random() < 0.25 else (),
         sync_s=source.choice((0.0, 0.002, 0.05)),
         jitter_s=source.choice((0.0, 0.0, 0.01)),
         command=f"tidings simulate --chaos --seed {seed}",
     )
+
+
+def _spared(topology: Topology, source: random.Random) -> tuple[str, ...]:
+    """Some brokers without which the others are still one network."""
+    joined = topology.neighbours()
+    found: list[str] = []
+    for name in source.sample(topology.ids, len(topology.ids) // 3):
+        rest = {one: [other for other in others if other not in (*found, name)]
+                for one, others in joined.items() if one not in (*found, name)}  # fmt: skip
+        if len(checkers.distances(rest, next(iter(rest)))) == len(rest):
+            found.append(name)
+    return tuple(found)
 
 
 class Run:
@@ -175,6 +196,7 @@ class Run:
             plan.seed,
             machine=machine,
             settings={name: older if name in plan.older else plan.settings for name in plan.topology.ids},
+            topics=_declared(plan.roots),
             sync_s=plan.sync_s,
             jitter_s=plan.jitter_s,
             record=self._record,
@@ -201,7 +223,7 @@ class Run:
         if faults.Kind.SKEW in plan.faults:
             faults.skew(world, self._source)
         self._progress("starting brokers", 0.0)
-        world.start()
+        world.start(name for name in plan.topology.ids if name not in plan.late)
         if not plan.early:
             self._settle("starting")
         self._subscribe()
@@ -248,6 +270,8 @@ class Run:
         ends = world.now + lasts
         happened = faults.plan(plan.faults, plan.topology, self._source, self._began, ends, plan.fault_count)
         faults.schedule(world, happened)
+        for name in plan.late:
+            world.at(self._source.uniform(self._began, ends), self._join, name)
         for _ in range(plan.churn):
             world.at(self._source.uniform(self._began, ends), self._change_mind)
         self._planned = workload.publications(plan.workload, plan.topology, plan.seed)
@@ -267,6 +291,11 @@ class Run:
         self._next = next(self._planned, None)
         if self._next is not None:
             self.world.at(self._began + self._next.after, self._publish_next, self._next)
+
+    def _join(self, name: str, _: object) -> None:
+        self.world.ledger.turn += 1
+        self.world.ledger.joined.append((self.world.ledger.turn, name))
+        self.world.start_broker(name)
 
     def _change_mind(self, _one: object, _two: object) -> None:
         """Some client does something else."""
@@ -292,7 +321,7 @@ class Run:
     def _probe(self) -> None:
         """Publish once more, now that the network is whole and quiet."""
         plan, world = self.plan, self.world
-        if not plan.fault_count and not plan.churn:
+        if not (plan.fault_count or plan.churn or plan.late):
             return
         self._ways = checkers.Ways()
         ids = plan.topology.ids
@@ -321,9 +350,9 @@ class Run:
             found += self._ways.breaches()
         if not found and len(plan.topology.ids) <= LOOKED_INTO_MAX:
             statuses = world.statuses()
-            found += checkers.check_trees(statuses, plan.topology, plan.settings.trees)
+            found += checkers.check_trees(statuses, plan.topology, plan.settings.trees, plan.roots)
             samples = [(offer.topic, offer.payload) for offer in world.ledger.offers[-SAMPLES:]]
-            found += checkers.check_tables(statuses, world.ledger, samples)
+            found += checkers.check_tables(statuses, world.ledger, samples, plan.roots)
         found += [
             Breach("keeps running", f"{host.address} stopped itself: {reason}")
             for host in world.hosts.values()
@@ -341,6 +370,21 @@ class Run:
     def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:
         assert self._trace is not None
         self._trace(f"{self.world.now!r} {host.address} {event!r} {effects!r}")
+
+
+def _declared(roots: tuple[str, ...]) -> list[Topic]:
+    """Plain topics with a root each."""
+    return [
+        Topic.from_mapping(
+            {
+                "name": f"area{area}/+",
+                "kind": "plain",
+                "root": root,
+                "fields": {"n": {"type": "int"}, "value": {"type": "int"}, "pad": {"type": "string"}},
+            }
+        )
+        for area, root in enumerate(roots)
+    ]
 
 
 class Digest:

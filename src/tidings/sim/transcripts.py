@@ -37,7 +37,6 @@ from tidings.overlay.events import (
     Reject,
     Send,
     Stop,
-    StopAsked,
 )
 from tidings.overlay.messages import (
     Advertise,
@@ -202,7 +201,7 @@ class Player:
 
     def _do_stop(self, words: list[str]) -> None:
         """Ask a broker to stop: `stop b`, `stop b for good`."""
-        self.world.tell(self.world.hosts[words[0]], StopAsked(words[1:] == ["for", "good"]))
+        self.world.stop(words[0], for_good=words[1:] == ["for", "good"])
 
     def _do_cut(self, words: list[str]) -> None:
         """Let nothing pass over links; `silently` where nobody is told."""

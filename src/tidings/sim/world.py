@@ -38,6 +38,7 @@ from tidings.overlay.events import (
     SessionOpened,
     SetTimer,
     Stop,
+    StopAsked,
     SubscriptionAsked,
     SubscriptionDropped,
     Sync,
@@ -209,7 +210,11 @@ class World:
         """Start one, for the first time or again; its clients come back."""
         host = self.hosts[address]
         if host.up:
+            # It is still draining, or was never asked to stop.
+            host.again = host.stopping
             return
+        host.stopping = host.again = False
+        host.pending = host.wake_at = inf
         host.boot += 1
         host.incarnation = host.incarnation or host.boot
         host.broker = self._machine(
@@ -253,6 +258,13 @@ class World:
             host.disk = type(host.disk)()
             host.incarnation = 0
         self.ledger.crashed(address, wiped=not disk)
+
+    def stop(self, address: str, *, for_good: bool = False) -> None:
+        """Ask a broker to stop: it takes nothing new, passes on what it has, and says goodbye."""
+        host = self.hosts[address]
+        if host.up:
+            host.stopping = True
+            self.tell(host, StopAsked(for_good))
 
     def _gone(self, host: Host) -> None:
         host.broker = None
@@ -626,6 +638,11 @@ class World:
         for delivery in host.disk.crash(host.disk.syncing):
             self._hand_over(host, delivery)
         self.ledger.crashed(host.address, wiped=False)
+        if host.again:
+            self.agenda.add(self.agenda.now, self._start_again, host)
+
+    def _start_again(self, host: Host, _: object) -> None:
+        self.start_broker(host.address)
 
     def _note(self, host: Host, record: Record) -> None:  # noqa: ARG002
         self._record(record)
