@@ -8,7 +8,8 @@ A trial is one fault, at a moment and a place drawn from the seed:
 
 * kill: kill -9 of a broker, which is started again at once, on its disk;
 * restart: SIGTERM, which drains it, and a new start;
-* cut: a link is cut in the middle of its bytes and stays so for up to 3 s.
+* cut: a link is cut in the middle of its bytes and stays so for up to 3 s;
+* blackout: kill -9 of all brokers at once, which are started again.
 
 Counted are losses (accepted by the writer's broker and not with every reader 60 s after the fault), repeats
 (handed to a reader twice without being marked as a possible repeat), publications out of order, and the time
@@ -40,7 +41,7 @@ from tidings.errors import TidingsError
 from tidings.language.subscriptions import Subscription
 from tidings.live.attachment import attach
 
-FAULTS = ("kill", "restart", "cut")
+FAULTS = ("kill", "restart", "cut", "blackout")
 LOST_AFTER_S = 60.0
 RATE_PER_S = 500
 """Publications of the writer; several are under way whenever the fault comes."""
@@ -235,6 +236,9 @@ class Ring:
         if fault == "cut":
             self.proxies[at].cut()
             asyncio.get_running_loop().call_later(chance.uniform(0.0, 3.0), self.mend, at)
+        elif fault == "blackout":
+            await asyncio.gather(*(broker.end(signal.SIGKILL) for broker in self.brokers))
+            start_s = max(await asyncio.gather(*(broker.start() for broker in self.brokers)))
         else:
             await self.brokers[at].end(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
             start_s = await self.brokers[at].start()
@@ -242,7 +246,8 @@ class Ring:
         heal_s = time.monotonic() - began
         end = self.writer.accepted[-1] if self.writer.accepted else 0
         await self.wait(lambda: not self.missing(end))
-        return Trial(fault, f"b{at}", heal_s if healed else float("inf"), start_s, len(self.missing(end)))
+        where = "everywhere" if fault == "blackout" else f"b{at}"
+        return Trial(fault, where, heal_s if healed else float("inf"), start_s, len(self.missing(end)))
 
     def mend(self, at: int) -> None:
         self.proxies[at].is_cut = False
