@@ -257,6 +257,21 @@ def test_a_broker_that_joins_learns_who_is_absent_and_holds_for_them() -> None:
     assert bench.got("c", "s") == payloads(0, 2)
 
 
+def test_a_broker_that_joins_holds_only_for_the_time_that_remains() -> None:
+    bench = Bench("abcd", path("a", "b", "c"), replace(DEFAULT, absent_hold_s=60.0))
+    bench.settle()
+    bench.subscribe("c", "s", "t/#", durable=True, qos=1)
+    bench.settle()
+    bench.cut("b", "c")
+    bench.advance(50.0)
+    bench.join("d", "a")
+    bench.advance(5.0)
+    publish(bench, 1, id_="d")
+    assert bench.status("d").held == 1
+    bench.advance(10.0)
+    assert (bench.status("d").absent, bench.status("d").held) == ((), 0)
+
+
 def test_until_a_neighbour_has_been_reached_all_is_held_for_it() -> None:
     bench = Bench("ab")
     bench.blocked.add(frozenset("ab"))

@@ -27,6 +27,7 @@ from tests.overlay.test_trees import some_graph
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
+from tidings.overlay import publications
 from tidings.overlay.events import (
     Accept,
     Deliver,
@@ -45,6 +46,7 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import Done, Publication, Publish, Regrow, Subscribe
 from tidings.overlay.publications import BOOT_SHIFT
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees import pick
 from tidings.records.record import Kind, Record
 
 ALL = Subscription("#", qos=2)
@@ -334,6 +336,16 @@ def test_the_origin_sends_again_in_the_next_epoch_what_not_everyone_has_in_order
     ]
 
 
+def test_what_was_acknowledged_in_an_epoch_that_has_passed_is_kept_until_the_new_one_has_it_too() -> None:
+    it = Middle(wants={"x": [ALL]})
+    synced(it, it.tell(offer()))
+    it.grow((1, 2), {"x": [ALL]})
+    it["x"].say(Done("a", (1, 1), ()))
+    assert it.broker.status(BEGIN).held == 1
+    it["x"].say(Done("a", (2, 2), ()))
+    assert it.broker.status(BEGIN).held == 0
+
+
 def test_a_broker_in_the_middle_dies_and_the_origin_sends_again() -> None:
     bench = Bench("abcd", ring("a", "b", "c", "d"))
     bench.settle()
@@ -388,6 +400,21 @@ def test_what_was_not_yet_on_disk_when_its_origin_died_was_not_accepted_and_is_g
     assert bench.got("b", "s") == []
 
 
+def test_what_is_published_before_there_is_a_tree_goes_in_order_when_there_is_one() -> None:
+    broker = started("m")
+    broker.handle(SessionOpened("client"), BEGIN)
+    broker.handle(SubscriptionAsked("client", "s", Subscription("t", qos=1)), BEGIN)
+    effects = [effect for token in (1, 2) for effect in broker.handle(offer(token), BEGIN)]
+    assert [d.publication.number for d in effects if isinstance(d, Deliver)] == [1, 2]
+    assert broker.status(BEGIN).backlog_bytes > 0
+    broker.handle(TimerFired(), BEGIN)
+    assert broker.status(BEGIN).backlog_bytes == 0
+    tokens = [effect.token for effect in effects if isinstance(effect, Sync)]
+    done = broker.handle(WritesSynced(tokens[-1]), BEGIN)
+    assert kinds(done, Accept) == [Accept("publisher", 1), Accept("publisher", 2)]
+    assert broker.status(BEGIN).held == 0
+
+
 def test_a_slow_disk_delays_the_acceptance_and_not_the_publication() -> None:
     bench = Bench("ab", path("a", "b"))
     bench.settle()
@@ -418,6 +445,24 @@ def test_what_sessions_have_had_is_not_given_to_them_again_in_a_later_epoch() ->
     assert it.heard(effects, Done) == [("a", Done("a", (2, 2), ()))]
 
 
+def test_a_repeat_of_what_is_still_being_stored_is_acknowledged_when_that_is_on_disk() -> None:
+    it = Middle()
+    client(it, Subscription("t", qos=1), durable=True)
+    stored = it["a"].say(publish(1, 0, publication(5)))
+    it.grow((1, 2), {})
+    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2)))
+    assert it.heard(effects, Done) == []
+    assert it.heard(synced(it, [*stored, *effects]), Done) == [("a", Done("a", (1, 2), ()))]
+
+
+def test_quality_0_of_an_epoch_that_has_passed_is_recorded_as_not_taken_further() -> None:
+    it = Middle(wants={"x": [ALL]})
+    it.grow((1, 2), {"x": [ALL]})
+    effects = it["a"].say(publish(1, 0, publication(1, qos=0)))
+    assert [r.reason for r in records(effects, Kind.SUPPRESSED)] == ["epoch has passed"]
+    assert it.heard(effects, Publish) == []
+
+
 def test_what_has_come_in_this_epoch_goes_no_further_when_it_comes_again() -> None:
     it = Middle(wants={"x": [ALL]})
     it["a"].say(publish(1, 0, publication(5)))
@@ -437,6 +482,29 @@ def test_a_durable_session_is_not_given_a_repeat_after_a_restart() -> None:
     assert kinds(effects, Deliver) == []
     effects = again["a"].say(publish(2, 5, publication(6)))
     assert len(kinds(effects, Deliver)) == 1
+
+
+def test_of_too_many_streams_the_one_that_moved_longest_ago_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publications, "STREAMS_MAX", 3)
+    it = Middle()
+    client(it, Subscription("t", qos=1))
+    said = [
+        ("p", 1, 0),
+        ("q", 1, 0),
+        ("r", 1, 0),
+        ("p", 2, 1),
+        ("s", 1, 0),
+    ]  # of p, q and r only q is not after r
+    for slot, (origin, number, previous) in enumerate(said, 1):
+        it["a"].say(publish(slot, previous, publication(number, origin=origin)))
+    it.grow((1, 2), {})
+    new = {}
+    for slot, (origin, number) in enumerate([("p", 2), ("r", 1), ("s", 1), ("q", 1)], 6):
+        effects = it["a"].say(publish(slot, 0, publication(number, origin=origin), epoch=(1, 2)))
+        new[origin] = bool(kinds(effects, Deliver))
+    assert new == {"p": False, "r": False, "s": False, "q": True}
 
 
 def test_each_says_what_was_sent_before_it_down_this_link() -> None:
@@ -485,6 +553,32 @@ def test_in_each_epoch_the_first_has_none_before_it() -> None:
     effects = it["a"].say(publish(2, 0, publication(4), epoch=(1, 2)))
     assert kinds(effects, Log) == []
     assert [m.previous for m in it["x"].heard(effects, Publish)] == [0]
+
+
+def test_what_was_held_goes_before_what_is_new_when_topics_have_moved_to_another_tree() -> None:
+    level = next(
+        level
+        for level in (f"t{number}" for number in range(1000))
+        if pick(level, ("b", "c")) == "b" and pick(level, ("a", "b")) == "a"
+    )
+    bench = Bench("abcde", [*path("b", "c", "d"), ("c", "e")], replace(DEFAULT, trees=2))
+    bench.settle()
+    bench.subscribe("e", "s", f"{level}/#", qos=1, durable=True)
+    bench.settle()
+    bench.cut("c", "e")
+    bench.settle()
+    bench.publish("d", f"{level}/x", b"1", token=1)
+    bench.settle()
+    bench.join("b", "a")  # a root with a smaller id: the topic moves to its tree, while the other stays
+    bench.settle()
+    assert bench.status("d").share == ("a", "b")
+    bench.publish("d", f"{level}/x", b"2", token=2)
+    bench.settle()
+    since = bench.mark()
+    bench.heal("c", "e")
+    bench.settle()
+    assert bench.got("e", "s") == [b"1", b"2"]
+    assert {message.root for _, _, message in bench.said(Publish, since)} == {"a"}
 
 
 @given(st.integers(0, 2**32 - 1))

@@ -641,6 +641,24 @@ def test_a_neighbours_filter_that_is_not_understood_is_taken_for_everything(odd:
     assert it.broker.status(BEGIN, tables=True).trees[0].behind["x"] == (CATCH_ALL,)
 
 
+@pytest.mark.parametrize("odd", [Advertisement("t", "x >"), Advertisement("t/#/u")])
+@pytest.mark.parametrize("in_roll", [False, True])
+def test_a_neighbours_advertisement_that_is_not_understood_is_taken_for_everything(
+    odd: Advertisement, in_roll: bool
+) -> None:
+    it = middle(settings=ADVERTISED, features=("advertisements", "trees=1"))
+    if in_roll:
+        it["a"].say(Grow("a", (1, 2), ("a",)))
+        it["x"].say(Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), (), (odd,)), Table("a", (1, 2), ()))
+        it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), (), ()), Table("a", (1, 2), ()))
+    else:
+        it["x"].say(Advertise("a", EPOCH, odd))
+    assert [peer for peer, _, _ in told(it, ask(it, "s", Subscription("elsewhere", "y > 3")))] == ["x"]
+    epoch = (1, 2) if in_roll else EPOCH
+    taken_back = told(it, it["x"].say(Unadvertise("a", epoch, odd)))
+    assert [(peer, sign) for peer, sign, _ in taken_back] == [("x", "-")]
+
+
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [

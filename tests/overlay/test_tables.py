@@ -61,7 +61,8 @@ class AgainstTheScan(RuleBasedStateMachine):
     def add_many(self, topic_filter: str, first: int) -> None:
         """Enough for an index; they stay."""
         for number in range(first, first + INDEX_FROM + 5):
-            asked = (Subscription(topic_filter, f"n = {number}"), "many")
+            unknown = Unknown.ASSUME if number % 20 == 7 else Unknown.WAIT
+            asked = (Subscription(topic_filter, f"n = {number}", unknown), f"many{number % 10}")
             if asked not in self.asked:
                 self.table.add(*asked)
                 self.asked.append(asked)
@@ -76,7 +77,9 @@ class AgainstTheScan(RuleBasedStateMachine):
     def match(self, seed: int) -> None:
         rng = random.Random(seed)
         topic = rng.choice(TOPICS)
-        fields = {**some_values(rng, declared=False), "n": rng.randint(0, 200)}
+        fields = some_values(rng, declared=False)
+        if rng.random() < 0.7:
+            fields["n"] = rng.randint(0, 200)
         assert self.table.match(topic, lambda: fields) == naive(self.asked, topic, fields)
         assert self.table.topics_remembered <= 4
         assert len(self.table) == len({subscription for subscription, _ in self.asked})
@@ -143,6 +146,14 @@ def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> Non
             table.remove(Subscription("a", f"i = {number}"), number)
     assert table.match("a", lambda: {"i": 150}) == {}
     assert table.match("a", lambda: {"i": 7}) == {7: 0}
+
+
+def test_an_index_knows_what_each_takes_for_unknown() -> None:
+    table: Table[int] = Table(8)
+    for number in range(INDEX_FROM * 2):
+        unknown = Unknown.ASSUME if number in (5, INDEX_FROM + 5) else Unknown.WAIT
+        table.add(Subscription("a", f"i = {number}", unknown), number)
+    assert table.match("a", nothing) == {5: 0, INDEX_FROM + 5: 0}
 
 
 def test_what_is_remembered_per_topic_is_bounded() -> None:

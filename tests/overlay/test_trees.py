@@ -452,6 +452,17 @@ def test_a_way_that_cannot_lead_back_is_taken_at_once() -> None:
     assert [message for message in c.heard(effects) if type(message) in (Distance, Seek)] == []
 
 
+def test_the_topics_of_a_root_that_is_lost_for_a_moment_do_not_move() -> None:
+    (b,) = neighbours("b")
+    b.say(Distance("a", (1, 1), 1))
+    b.say(Distance("a", (1, 1), -1))
+    assert b.broker.status(BEGIN).share == ("a",)
+    b.handle(TimerFired(), BEGIN + DEFAULT.resume_within_s - 0.01)
+    assert b.broker.status(BEGIN).share == ("a",)
+    b.handle(TimerFired(), BEGIN + DEFAULT.resume_within_s)
+    assert b.broker.status(BEGIN).share == ("m",)
+
+
 def test_the_root_is_asked_again_after_a_while() -> None:
     b, c = neighbours("b", "c")
     b.say(Distance("a", (1, 1), 1))
