@@ -274,7 +274,9 @@ class Ring:
         return True
 
     async def stop(self) -> None:
-        self.tasks.pop().cancel()
+        writing = self.tasks.pop()
+        writing.cancel()
+        await asyncio.wait([writing])  # what it is still told to be accepted counts
         await self.wait(lambda: not self.missing(self.writer.offered))
         for task in self.tasks:
             task.cancel()
