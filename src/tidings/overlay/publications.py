@@ -70,6 +70,7 @@ class Publications:
         self._absences = absences
         self.holding = Holding(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
+        self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
         self._backlogs: dict[str, deque[Held]] = {}
         """By root: what waits for its turn on a tree; "" for what has no tree yet."""
@@ -132,7 +133,6 @@ class Publications:
             publisher=offered.session,
         )
         durable = self._deliver(publication, self._topics.fields(publication), None, 0)
-        self._mark((core.id, core.incarnation, stream), number)
         held = self.holding.wrap(publication)
         if offered.qos:
             self.holding.hold(held, offered.session, offered.token)
@@ -281,7 +281,8 @@ class Publications:
     def _accept(self, link: Link, message: Publish, stream: Stream, fields: Content) -> bool:
         """Give it to sessions here, if it is new to them; whether a durable one has it to store."""
         publication = message.publication
-        if publication.number <= self.marks.get(stream, 0):
+        if publication.number <= self.marks.get(stream, 0) or stream[:2] == self._own:
+            # What entered here was delivered here; it may come back from a neighbour that stood in for us.
             self._core.suppress(publication, link.peer, message.hops, "repeat")
             return False
         durable = self._deliver(publication, fields, link, message.hops)

@@ -116,6 +116,8 @@ class Routing:
         self._asked: dict[Subscription, int] = {}
         self._advertised: dict[Advertisement, int] = {}
         self._own_levels: dict[str, Waiting | None] = {}
+        self._announced: dict[str, None] = {}
+        """Topics that are known to be advertised everywhere; some of them."""
         self._waiting: dict[Named, Waiting] = {}
         self._queues: dict[tuple[str, bool], deque[Waiting]] = {}
         """By root and whether a client waits; in the order asked, in which they are confirmed."""
@@ -328,6 +330,8 @@ class Routing:
         """Whether all who may want this topic know that it is published here; else it is being told."""
         if not self._core.settings.advertisements:
             return True
+        if topic in self._announced:
+            return True
         wanted = Advertisement(topic)
         for named, waiting in self._waiting.items():
             session = self.sessions.get(named[0])
@@ -339,6 +343,9 @@ class Routing:
         if own is not None and own.trees:
             return False
         if any(advertisement_covers(advertised, wanted) for advertised in self._advertised):
+            if len(self._announced) >= self._core.settings.topic_cache:
+                del self._announced[next(iter(self._announced))]
+            self._announced[topic] = None
             return True
         if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
             level = ""
@@ -349,6 +356,7 @@ class Routing:
         return waiting_for is None
 
     def _count_advertised(self, advertisement: Advertisement, change: int) -> None:
+        self._announced.clear()
         count = self._advertised.get(advertisement, 0) + change
         if count:
             self._advertised[advertisement] = count

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from tidings.language import names
+from tidings.language.regions import Box
 from tidings.language.subscriptions import (
     Advertisement,
     Subscription,
@@ -28,6 +29,11 @@ from tidings.language.subscriptions import (
 
 MERGED_TEXT_MAX = 2048
 """Characters of a merged content filter: each change of it is told anew, so it must not grow for ever."""
+
+
+ACROSS = 8
+"""Told ones with which a newcomer is compared on each other topic filter that covers its own, or that its own
+covers."""
 
 
 class Asked(Protocol):
@@ -118,7 +124,7 @@ class Summary(Generic[T]):
                 return other
         for wild in islice(self._wild, self._effort):
             if wild != item.topic_filter and names.filter_covers(wild, item.topic_filter):
-                for other in self._candidates(wild):
+                for other in self._candidates(wild)[:ACROSS]:
                     if self._covers(other, item):
                         return other
         return None
@@ -129,7 +135,8 @@ class Summary(Generic[T]):
         if _is_wild(own):
             for other_filter in list(islice(reversed(self._by_filter), self._effort)):
                 if other_filter != own and names.filter_covers(own, other_filter):
-                    found += [other for other in self._candidates(other_filter) if self._covers(item, other)]
+                    across = self._candidates(other_filter)[:ACROSS]
+                    found += [other for other in across if self._covers(item, other)]
         return found
 
     def _merged(self, item: T, parts: dict[T, None], changes: dict[T, int]) -> T:
@@ -189,11 +196,21 @@ def _merge_if_simpler(one: Subscription, other: Subscription) -> Subscription | 
         or len(one.where) + len(other.where) > MERGED_TEXT_MAX
     ):
         return None
+    boxes, other_boxes = (read_where(it.where).boxes(it.unknown) for it in (one, other))
+    if not any(_adjoin(box, other_box) for box in boxes[:ACROSS] for other_box in other_boxes[:ACROSS]):
+        return None
     both = merge(one, other)
     if both is None or len(both.where) > MERGED_TEXT_MAX:
         return None
-    sizes = [len(read_where(it.where).boxes(it.unknown)) for it in (one, other, both)]
-    return both if sizes[2] < sizes[0] + sizes[1] else None
+    merged = read_where(both.where).boxes(both.unknown)
+    return both if len(merged) < len(boxes) + len(other_boxes) else None
+
+
+def _adjoin(one: Box, other: Box) -> bool:
+    """Whether two boxes differ in one field at most; only then can their union be a box."""
+    there = dict(other)
+    same = sum(there.get(path) == region for path, region in one)
+    return max(len(one), len(other)) - same <= 1
 
 
 def _told_changes(changes: dict[T, int]) -> Change[T]:
