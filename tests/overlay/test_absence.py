@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.overlay.bench import Bench, path
+from tidings.language.declarations import parse_topic
 from tidings.overlay.events import Log, NeighbourAdded, NeighbourRemoved, StopAsked
 from tidings.overlay.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
@@ -85,6 +86,35 @@ def test_only_what_the_absent_one_asked_for_is_held() -> None:
     bench.heal("b", "c")
     bench.settle()
     assert bench.got("c", "s") == payloads(3, 3)
+
+
+def test_with_advertisements_what_nobody_had_advertised_is_held_too() -> None:
+    bench = network(replace(DEFAULT, advertisements=True))
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, 2)
+    assert bench.accepted("a") == [0, 1]
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 2)
+
+
+def test_with_advertisements_the_topics_of_a_root_that_is_lost_are_held_too() -> None:
+    roads = parse_topic("name='roads/+road'\nkind='plain'\nroot='c'\n[fields]\nn={type='int'}\n")
+    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, advertisements=True), topics=[roads])
+    bench.settle()
+    bench.subscribe("c", "s", "#", durable=True, qos=1)
+    bench.settle()
+    publish(bench, 1, topic="t/1")
+    bench.settle()
+    bench.cut("b", "c")
+    # The link is down, and the tree of c is still there for a while.
+    bench.advance(DEFAULT.resume_within_s + 0.2)
+    publish(bench, 1, topic="roads/a1", first=1)
+    bench.settle()
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == payloads(0, 2)
 
 
 def test_quality_0_is_not_held() -> None:
@@ -285,6 +315,17 @@ def test_until_a_neighbour_has_been_reached_all_is_held_for_it() -> None:
     bench.heal("a", "b")
     bench.settle()
     assert bench.got("b", "s") == payloads(0, 2)
+
+
+def test_a_neighbour_that_is_reached_over_a_link_outside_the_tree_is_not_held_for() -> None:
+    bench = Bench("abcd", [("b", "a"), ("c", "a"), ("d", "c"), ("b", "c")])
+    bench.settle()
+    assert bench.tree("b", "a").children == ()
+    bench.subscribe("b", "s", "u")
+    bench.settle()
+    publish(bench, 1, id_="b")
+    assert bench.granted() == [("s", "")]
+    assert bench.status("b").held == 0
 
 
 def test_a_neighbour_that_is_not_to_be_reached_any_more_is_not_held_for() -> None:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.overlay.bench import Bench, Middle, kinds, path, publication
+from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path, publication
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Accept, Effect, Erase, PublicationOffered, Sync, Write, WritesSynced
+from tidings.overlay.events import (
+    Accept,
+    Effect,
+    Erase,
+    PublicationOffered,
+    Sync,
+    TimerFired,
+    Write,
+    WritesSynced,
+)
 from tidings.overlay.messages import Done, Forget, Keep, Kept
 from tidings.overlay.settings import DEFAULT
 
@@ -43,6 +52,39 @@ def test_a_copy_without_a_disk_here_is_not_enough() -> None:
     assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
 
 
+def test_nothing_is_accepted_without_a_copy_while_all_links_are_lost() -> None:
+    it = Middle(settings=TWO)
+    for peer in it.peers.values():
+        peer.lose()
+    later = BEGIN + TWO.resume_within_s
+    it.tell(TimerFired(), later)
+    assert {link.state for link in it.broker.status(later).links} == {"down"}
+    effects = it.tell(PublicationOffered("publisher", 1, "t", b"{}", 1), later)
+    assert kinds(synced(it, effects), Accept) == []
+
+
+def test_nothing_is_accepted_without_a_copy_before_it_is_known_who_is_there() -> None:
+    bench = Bench("ab", path("a", "b"), TWO)
+    bench.settle()
+    bench.kill("b")
+    bench.settle()
+    bench.blocked.add(frozenset("ab"))
+    bench.start("b")
+    bench.publish("b", "t", b"1", token=1)
+    bench.settle()
+    assert bench.accepted() == []
+    bench.heal("a", "b")
+    bench.settle()
+    assert bench.accepted() == [1]
+
+
+def test_a_broker_alone_needs_no_copy() -> None:
+    bench = Bench("a", settings=TWO)
+    bench.publish("a", "t", b"1", token=1)
+    bench.settle()
+    assert bench.accepted() == [1]
+
+
 def test_without_that_setting_nobody_is_asked_to_keep() -> None:
     it = Middle()
     effects = offer(it)
@@ -68,6 +110,19 @@ def test_a_copy_is_forgotten_when_everyone_has_the_publication() -> None:
     stream, number = keep.publication.stream, keep.publication.number
     it["a"].say(Kept(stream, number, 1))
     assert it.heard(it["x"].say(Done("a", (1, 1), ())), Forget) == [("a", Forget(stream, 1, (number,)))]
+
+
+def test_a_copy_that_comes_too_late_is_forgotten_at_once() -> None:
+    it = Middle(settings=TWO)
+    effects = offer(it)
+    ((_, keep),) = it.heard(effects, Keep)
+    synced(it, effects)
+    kept = Kept(keep.publication.stream, keep.publication.number, 1)
+    it["a"].say(kept)  # accepted, and everyone has it: nothing is held any more
+    assert it.broker.status(BEGIN).held == 0
+    assert it.heard(it["x"].say(kept), Forget) == [
+        ("x", Forget(keep.publication.stream, 1, (keep.publication.number,)))
+    ]
 
 
 def test_a_neighbour_that_is_told_to_forget_erases_its_copy() -> None:
