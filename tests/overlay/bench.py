@@ -426,6 +426,7 @@ class Peer:
         self.versions = versions
         self.features = features
         self.proof = proof
+        self.nonce = b"nonce of the peer"
         self.life = life
         self.session: tuple[int, ...] = ()
         self.received = 0
@@ -439,7 +440,7 @@ class Peer:
             self.network,
             self.boot,
             self.features,
-            b"nonce of the peer",
+            self.nonce,
             self.session,
             self.received,
             proposal,

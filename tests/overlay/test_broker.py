@@ -112,11 +112,15 @@ def test_two_brokers_with_one_id_that_do_not_meet_are_found_and_one_stops() -> N
     twin = started("a", boot=7, incarnation=7)
     peer = Peer(twin, "c", 1)
     peer.link()
-    (grow,) = peer.heard(twin.handle(TimerFired(), BEGIN), Grow)
-    peer.say(Join("a", grow.epoch))
     members = (("a", 1, 1), ("b", 1, 1), ("c", 1, 1))
-    effects = peer.say(Roll("a", grow.epoch, members, (), ()), Table("a", grow.epoch, ()))
-    assert kinds(effects, Stop) == [Stop("another broker of this network has the id 'a'")]
+    stops = []
+    for at in range(3):
+        (grow,) = peer.heard(twin.handle(TimerFired(), BEGIN + at), Grow)
+        peer.say(Join("a", grow.epoch), now=BEGIN + at)
+        roll = Roll("a", grow.epoch, members, (), ())
+        stops.append(kinds(peer.say(roll, Table("a", grow.epoch, ()), now=BEGIN + at), Stop))
+    # In the first it may have been its own past, from before a restart.
+    assert stops == [[], [], [Stop("another broker of this network has the id 'a'")]]
 
 
 # How it is.

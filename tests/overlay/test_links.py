@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import replace
 from itertools import product
 
@@ -41,13 +39,13 @@ from tidings.overlay.messages import (
     Greet,
     Grow,
     Join,
-    Kept,
     Message,
     Publish,
     Refuse,
     Seek,
     Welcome,
 )
+from tidings.overlay.proofs import proof
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 
@@ -136,10 +134,10 @@ def test_a_welcome_proves_that_the_token_is_known_without_telling_it() -> None:
     peer = Peer(started("m", settings), "a", 1)
     peer.connect()
     effects = peer.greet()
-    signed = hmac.new(b"open sesame", b"nonce of the peer" + b"m", hashlib.sha256).digest()
-    assert peer.heard(effects, Welcome) == [Welcome(2, signed)]
+    occasion = ("tidings", "a", b"nonce of the peer", "m", b"nonce of the broker")
+    assert peer.heard(effects, Welcome) == [Welcome(2, proof("open sesame", "link", "listener", *occasion))]
     assert "sesame" not in repr(effects)
-    peer.proof = hmac.new(b"open sesame", b"nonce of the broker" + b"a", hashlib.sha256).digest()
+    peer.proof = proof("open sesame", "link", "dialler", *occasion)
     assert link_records(peer.welcome()) == [(Kind.LINK_UP, "new")]
 
 
@@ -208,7 +206,8 @@ def test_a_wrong_token_is_refused(proof: bytes) -> None:
 
 def test_a_token_signed_for_another_broker_is_refused() -> None:
     peer = Peer(started("m", replace(DEFAULT, token="open sesame")), "a", 1)
-    peer.proof = hmac.new(b"open sesame", b"nonce of the broker" + b"m", hashlib.sha256).digest()
+    occasion = ("tidings", "m", b"nonce of the peer", "m", b"nonce of the broker")
+    peer.proof = proof("open sesame", "link", "dialler", *occasion)
     peer.connect()
     peer.greet()
     assert refusal(peer.welcome()) == "the cluster token is not ours"
@@ -672,7 +671,7 @@ def test_a_link_comes_up_after_any_input_in_any_state(make: object) -> None:
         assert state(fresh) == "up", event
 
 
-MESSAGES: list[Message] = [Kept("a", 1, 1), Join("a", (1, 1)), Grow("zz", (1, 1), ("zz",)), NOISE]
+MESSAGES: list[Message] = [Join("a", (1, 1)), Grow("zz", (1, 1), ("zz",)), NOISE]
 
 
 def test_messages_about_nothing_known_are_passed_over() -> None:
@@ -690,3 +689,18 @@ def test_sessions_and_subscriptions_do_not_need_a_link() -> None:
     broker.handle(SubscriptionAsked("client", "s", WIDE), BEGIN)
     effects = broker.handle(PublicationOffered("client", 1, "t", b"{}", 0), BEGIN)
     assert publication(1).payload in [e.publication.payload for e in effects if hasattr(e, "publication")]
+
+
+def test_no_broker_signs_for_others_what_would_let_them_in() -> None:
+    """A stranger that passes on what a broker says of its own accord gets nowhere: each proof has a role."""
+    broker = started("m", replace(DEFAULT, token="open sesame"))
+    first = Peer(broker, "za", 1)
+    first.connect()
+    first.greet()
+    second = Peer(broker, "a", 2)
+    second.nonce = b"nonce of the broker" + b"z"
+    second.connect()
+    (welcome,) = second.heard(second.greet(), Welcome)
+    assert isinstance(welcome, Welcome)
+    first.proof = welcome.proof
+    assert refusal(first.welcome()) == "the cluster token is not ours"

@@ -78,9 +78,14 @@ def _join_here(
         member = _new_member(file, address, id_, to)
     (member,) = network.spawn([member])
     file.put(member)
-    network.wait_for(lambda: view(member).state == "ready" or not member.alive, READY_WITHIN_S)
     shown = view(member)
-    if shown.state != "ready":
+
+    def joined() -> bool:
+        nonlocal shown
+        shown = view(member)
+        return (shown.state == "ready" and bool(shown.links)) or not member.alive
+
+    if not network.wait_for(joined, READY_WITHIN_S) or not member.alive:
         network.stop([member])
         typer.echo(f"{member.id} does not become ready ({shown.state}); its log is {member.log}", err=True)
         if member.id not in known:

@@ -24,6 +24,10 @@ QOS_MAX = 2
 """MQTT's highest quality of service."""
 
 
+EVERYTHING = ""
+"""Between brokers, the topic filter of all topics: "#" leaves out those with '$' [MQTT-4.7.2-1]."""
+
+
 class Subscription(msgspec.Struct, frozen=True, array_like=True, order=True, cache_hash=True):
     """What a subscriber, or a broker on behalf of those behind it, asks for."""
 
@@ -105,9 +109,7 @@ def covers(wide: Subscription, narrow: Subscription) -> bool:
     """
     if wide.qos < narrow.qos or wide.every_us > narrow.every_us:
         return False
-    if wide.topic_filter != narrow.topic_filter and not names.filter_covers(
-        wide.topic_filter, narrow.topic_filter
-    ):
+    if not topics_cover(wide.topic_filter, narrow.topic_filter):
         return False
     if not wide.where:
         return True
@@ -170,13 +172,18 @@ def overlap(advertisement: Advertisement, subscription: Subscription) -> bool:
 
 def advertisement_covers(wide: Advertisement, narrow: Advertisement) -> bool:
     """Whether all that `narrow` announces is announced by `wide`."""
-    if wide.topic_filter != narrow.topic_filter and not names.filter_covers(
-        wide.topic_filter, narrow.topic_filter
-    ):
+    if not topics_cover(wide.topic_filter, narrow.topic_filter):
         return False
     return not wide.where or (
         bool(narrow.where) and _where_covers(wide.where, Unknown.ASSUME, narrow.where, Unknown.ASSUME)
     )
+
+
+def topics_cover(wide: str, narrow: str) -> bool:
+    """Whether a topic filter matches all that another matches."""
+    if wide in (narrow, EVERYTHING):
+        return True
+    return narrow != EVERYTHING and names.filter_covers(wide, narrow)
 
 
 @lru_cache(maxsize=65_536)
@@ -186,7 +193,7 @@ def filters_meet(one: str, other: str) -> bool:
     >>> filters_meet("a/+/c", "a/b/#"), filters_meet("a/b", "a/c")
     (True, False)
     """
-    return _levels_meet(one.split("/"), other.split("/"))
+    return EVERYTHING in (one, other) or _levels_meet(one.split("/"), other.split("/"))
 
 
 def _levels_meet(one: list[str], other: list[str]) -> bool:

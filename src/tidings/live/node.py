@@ -15,6 +15,7 @@ import random
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -42,6 +43,13 @@ DIAL_WITHIN_S = 10.0
 
 STOP_BEYOND_DRAIN_S = 5.0
 """A broker that was asked to stop and has not by its own time and this, is stopped."""
+
+TURN_S = 0.01
+"""How long one program is listened to before others have their turn."""
+
+TURN_WEIGHT = 128
+"""Words that are told to the broker together; a subscription counts for sixteen, since it takes milliseconds
+to compare it with others."""
 
 RECORDS_EVERY_S = 1.0
 """How often a record sink is told the time."""
@@ -161,6 +169,8 @@ class Node:
         self._handshakes = 0
         self._sink: RecordSink | None = None
         self._dirty: list[Connection] = []
+        self._words: dict[int, deque[Any]] = {}
+        """By connection: what a program has said that is not yet acted on."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._wake_at = 0.0
@@ -360,13 +370,17 @@ class Node:
     def received(self, connection: Connection, frames: list[Frame]) -> None:
         number = connection.number
         if connection.attached:
-            self._on_words(connection, [word for frame in frames for word in frame.messages])
+            waiting = self._words.setdefault(number, deque())
+            waiting.extend(word for frame in frames for word in frame.messages)
+            if len(waiting) == sum(len(frame.messages) for frame in frames):
+                self._take_turn(connection)
             return
         self.tell_all([e.FrameReceived(number, frame) for frame in frames])
         if frames[-1].first:
             self._ungreeted.discard(number)
 
     def lost(self, connection: Connection, reason: str) -> None:
+        self._words.pop(connection.number, None)
         self.counters.connections_lost += 1
         if connection.decoder.fault is not None:
             self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
@@ -579,8 +593,28 @@ class Node:
 
     # What programs say.
 
+    def _take_turn(self, connection: Connection) -> None:
+        """Go on with what a program has said, for a while; then others have their turn."""
+        waiting = self._words.get(connection.number)
+        if waiting is None:
+            return
+        until = time.monotonic() + TURN_S
+        while waiting and connection.open and time.monotonic() < until:
+            words: list[Any] = []
+            weight = 0
+            while waiting and weight < TURN_WEIGHT:
+                words.append(waiting.popleft())
+                weight += TURN_WEIGHT // 8 if isinstance(words[-1], a.Ask) else 1
+            self._on_words(connection, words)
+        if waiting and connection.open:
+            connection.silence("turn")
+            self._loop.call_soon(self._take_turn, connection)
+        else:
+            self._words.pop(connection.number, None)
+            connection.listen("turn")
+
     def _on_words(self, connection: Connection, words: Sequence[Any]) -> None:
-        """What one read has brought; as much of it as can be is told to the broker at once."""
+        """Some of what a program has said; as much of it as can be is told to the broker at once."""
         events: list[e.Event] = []
         for word in words:
             session = self._by_connection.get(connection.number)

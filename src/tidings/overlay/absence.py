@@ -7,7 +7,7 @@ neighbour that is to be dialled and has not been reached yet. What absent broker
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import msgspec
 
@@ -77,8 +77,10 @@ class Absences:
                 found[member] = due
         return found
 
-    def on_ready(self, tree: Tree, left: dict[str, None]) -> tuple[list[str], list[str]]:
-        """A new epoch: who is back on this tree, and who will never be."""
+    def on_ready(
+        self, tree: Tree, left: dict[str, None]
+    ) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+        """A new epoch: who is back on this tree, who will never be, and who was reached (see `found`)."""
         core = self._core
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
@@ -95,10 +97,8 @@ class Absences:
         for member in gone:
             changed = True
             self.forget(member)
-        for address, dialler in self._links.diallers.items():
-            if dialler.peer in grown.members:
-                self._unreached.pop(unreached(address), None)
-        before = self._missing.get(tree.root, {})
+        before = dict(self._missing.get(tree.root, {}))
+        reached = self.found(grown.members)
         missing: dict[str, list[Place]] = {}
         for member in [*self._members, *self._unreached]:
             if member not in grown.members:
@@ -120,7 +120,24 @@ class Absences:
             self._calm(member)
         if changed:
             self._save()
-        return back, gone
+        return back, gone, reached
+
+    def found(self, members: Container[str]) -> list[tuple[str, str]]:
+        """Neighbours that were not reached yet and are members: how they were called, and their id."""
+        reached = [
+            (unreached(address), dialler.peer)
+            for address, dialler in self._links.diallers.items()
+            if dialler.peer is not None and dialler.peer in members and unreached(address) in self._unreached
+        ]
+        for name, _ in reached:
+            del self._unreached[name]
+            for missing in self._missing.values():
+                missing.pop(name, None)
+            self._core.timers.cancel(Timer.ABSENT, name)
+        return reached
+
+    def is_missing(self, root: str, member: str) -> bool:
+        return member in self._missing.get(root, {})
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
@@ -161,6 +178,8 @@ class Absences:
             for edge in grown.edges.values()
             if member in (edge.members or {})
         }
+        if self._core.settings.advertisements:
+            return []  # what was asked for and not advertised then has not come this far
         # Each tree knows only what was asked for on it. All those that shared the topics then are needed.
         shares = {self._past[root].share for root in found} - {()}
         complete = any(all(root in found for root in share) for share in shares)

@@ -196,9 +196,9 @@ class Broker:
         if core.sync_wanted:
             core.sync_wanted = False
             core.out.append(Sync(core.sync_token))
-        if self._routing.duplicate is not None and self._routing.duplicate <= core.boot:
+        if self._routing.duplicated:
             core.out.append(Stop(f"another broker of this network has the id {core.id!r}"))
-            self._routing.duplicate = None
+            self._routing.duplicated = False
         if self._stopping is not None and self._publications.at_rest:
             self._part()
         deadline = core.timers.next()
@@ -228,7 +228,7 @@ class Broker:
     def _on_link_up(self, link: Link, new: bool) -> None:
         if new:
             self._routing.left.pop(link.peer, None)
-            self._publications.holding.on_link_up(link)
+            self._publications.on_link_up(link)
             self._trees.on_link_up(link)
 
     def _on_link_down(self, link: Link) -> None:
@@ -246,6 +246,7 @@ class Broker:
 
     def _on_dropped(self, tree: Tree) -> None:
         self._publications.on_dropped(tree.root)
+        self._routing.on_share()
 
     def _on_share(self) -> None:
         self._routing.on_share()

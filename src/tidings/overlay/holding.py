@@ -84,6 +84,8 @@ class Holding:
         self.absent_bytes = 0
         self.dropped = 0
         """Publications that were given up because too much was held."""
+        self._for_absent: dict[Held, None] = {}
+        """What is kept for absent brokers alone, the longest kept first."""
         self._withheld: dict[int, Held] = {}
 
     def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
@@ -124,11 +126,7 @@ class Holding:
     def _accept_if_safe(self, held: Held) -> None:
         if held.accepted or not held.synced:
             return
-        if (
-            self._core.settings.acks == "neighbour"
-            and held.kept_by is None
-            and (self._absences or self._keeper() is not None)
-        ):
+        if self._core.settings.acks == "neighbour" and held.kept_by is None and not self._alone:
             return
         if (
             self._core.settings.overflow == "block"
@@ -149,6 +147,7 @@ class Holding:
             return  # known from the acknowledgement of an earlier epoch
         held.absent = dict.fromkeys(self._wanted_by_absent(held))
         if held.absent:
+            self._for_absent[held] = None
             self.absent_bytes += held.size
             self._bound_absent()
         elif held.accepted:
@@ -187,6 +186,20 @@ class Holding:
                 self.expect_again(held)
         self._accept_withheld()
 
+    def reached(self, name: str, peer: str) -> None:
+        """A neighbour that was not reached yet turns out to be this broker."""
+        for held in self.everything():
+            if not held.absent or name not in held.absent or held.epoch is None:
+                continue
+            del held.absent[name]
+            if self._absences.is_missing(held.epoch[0], peer):
+                held.absent[peer] = None
+            elif not held.absent:
+                self._for_absent.pop(held, None)
+                self.absent_bytes -= held.size
+                if held.accepted:
+                    self._release(held)
+
     def on_dropped(self, root: str) -> None:
         """A tree is used no more: what was sent on it will be sent on another."""
         for held in self.everything():
@@ -200,7 +213,7 @@ class Holding:
 
     def expect_again(self, held: Held) -> None:
         """It is no longer known that all members have it."""
-        if held.absent:
+        if self._for_absent.pop(held, "") is None:
             self.absent_bytes -= held.size
         held.absent = None
 
@@ -210,6 +223,7 @@ class Holding:
             if held.absent and member in held.absent:
                 del held.absent[member]
                 if not held.absent:
+                    del self._for_absent[held]
                     self.absent_bytes -= held.size
                     if held.accepted:
                         self._release(held)
@@ -221,18 +235,16 @@ class Holding:
         settings = self._core.settings
         if settings.overflow == "block" or self.absent_bytes <= settings.absent_hold_bytes:
             return
-        for held in self.everything():
-            if self.absent_bytes <= settings.absent_hold_bytes:
-                break
-            if held.absent and held.accepted:
-                publication = held.publication
-                if publication.origin == self._core.id:
-                    self.absent_bytes -= held.size
-                self.dropped += 1
-                self._core.suppress(publication, None, 0, "held too much for absent brokers")
-                if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
-                    self._core.log("warning", "publications held are dropped", dropped=self.dropped)
-                self._release(held)
+        while self.absent_bytes > settings.absent_hold_bytes:
+            held = next((held for held in self._for_absent if held.accepted), None)
+            if held is None:
+                return
+            self.expect_again(held)
+            self.dropped += 1
+            self._core.suppress(held.publication, None, 0, "held too much for absent brokers")
+            if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
+                self._core.log("warning", "publications held are dropped", dropped=self.dropped)
+            self._release(held)
 
     def _accept_withheld(self) -> None:
         for held in list(self._withheld.values()):
@@ -250,6 +262,12 @@ class Holding:
                     if peer is not None and peer in grown.edges and grown.edges[peer].alive:
                         return peer
         return None
+
+    @property
+    def _alone(self) -> bool:
+        """Whether there is nobody who could keep a copy, as far as anybody knows."""
+        epochs = [tree.current for tree in self._trees.trees.values() if tree.current is not None]
+        return bool(epochs) and not self._absences and all(len(grown.members) == 1 for grown in epochs)
 
     def _ask_to_keep(self, held: Held) -> None:
         keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
@@ -306,7 +324,10 @@ class Holding:
 
     def on_kept(self, link: Link, message: Kept) -> None:
         held = self.held.get((message.stream, message.number))
-        if held is not None and held.publication.incarnation == message.incarnation:
+        if held is None:
+            # Everyone had it before the copy was made.
+            self._links.send(link, Forget(message.stream, message.incarnation, (message.number,)))
+        elif held.publication.incarnation == message.incarnation:
             before, held.kept_by = held.kept_by, link.peer
             if before is not None and before != link.peer:
                 self._tell_to_forget(before, held.publication)
@@ -335,7 +356,7 @@ class Holding:
         copy = copies.pop(publication.number, None)
         if copy is not None:
             self._core.out.append(Erase(_kept_key(publication)))
-            if copy.absent:
+            if self._for_absent.pop(copy, "") is None:
                 self.absent_bytes -= copy.size
         if not copies:
             self.kept.pop(stream, None)

@@ -16,7 +16,6 @@ not known here.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from enum import Enum, auto
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
 from tidings.overlay.messages import Bye, Frame, Greet, Message, Publish, Refuse, Roll, Table, Welcome
+from tidings.overlay.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.records.record import Kind
@@ -424,8 +424,8 @@ class Links:
             self.diallers[connection.address].peer = greet.broker
         core = self._core
         version = min(greet.versions[1], core.settings.versions[1])
-        proof = self._proof(greet.nonce, core.id)
-        core.out.append(Send(connection.number, Frame(0, 0, (Welcome(version, proof),))))
+        proved = self._proof(connection, greet, dialler=connection.address is not None)
+        core.out.append(Send(connection.number, Frame(0, 0, (Welcome(version, proved),))))
         return True
 
     def _objection(self, connection: Connection, greet: Greet) -> str:
@@ -438,6 +438,8 @@ class Links:
             return f"two brokers have the id {core.id!r}; give one of them another"
         if not 0 < len(greet.broker) <= 255 or not greet.broker.isprintable():
             return "a broker's id has 1 to 255 printable characters"
+        if len(greet.nonce) > NONCE_BYTES_MAX:
+            return f"a nonce has {NONCE_BYTES_MAX} bytes at most"
         low = max(greet.versions[0], settings.versions[0])
         high = min(greet.versions[1], settings.versions[1])
         if low > high:
@@ -470,7 +472,7 @@ class Links:
         greet = connection.peer_greet
         assert greet is not None, "the neighbour's greeting comes before its welcome"
         assert connection.greet is not None, "a greeting is answered with a greeting"
-        expected = self._proof(connection.nonce, greet.broker)
+        expected = self._proof(connection, greet, dialler=connection.address is None)
         if not hmac.compare_digest(expected, welcome.proof):
             self._refuse(connection, "the cluster token is not ours")
             return False
@@ -517,11 +519,13 @@ class Links:
         self._on_up(link, not resumed)
         return True
 
-    def _proof(self, nonce: bytes, prover: str) -> bytes:
-        token = self._core.settings.token
-        if not token:
-            return b""
-        return hmac.new(token.encode(), nonce + prover.encode(), hashlib.sha256).digest()
+    def _proof(self, connection: Connection, greet: Greet, *, dialler: bool) -> bytes:
+        """The proof of one of the two sides, the one that dialled or the other."""
+        settings = self._core.settings
+        here, there = (self._core.id, connection.nonce), (greet.broker, greet.nonce)
+        dialling, listening = (here, there) if connection.address is not None else (there, here)
+        role = "dialler" if dialler else "listener"
+        return proof(settings.token, "link", role, settings.network, *dialling, *listening)
 
     def _refuse(self, connection: Connection, reason: str) -> None:
         self._core.out.append(Send(connection.number, Frame(0, 0, (Refuse(reason),))))

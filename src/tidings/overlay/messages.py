@@ -97,7 +97,7 @@ class Greet(Message, frozen=True, tag=1):
     """Settings that must be the same on both sides, such as "advertisements"."""
 
     nonce: bytes
-    """To be signed by the other side with the cluster token."""
+    """Fresh and random: a proof of the cluster token is for this greeting only."""
 
     session: tuple[int, ...]
     """The link session that this side still holds; empty for none."""
@@ -119,7 +119,7 @@ class Welcome(Message, frozen=True, tag=2):
     """The protocol version from here on."""
 
     proof: bytes
-    """HMAC-SHA256 of the other side's nonce and this side's id, keyed with the cluster token; or empty."""
+    """That this side knows the cluster token, see `proofs`; empty where there is none."""
 
 
 class Refuse(Message, frozen=True, tag=3):

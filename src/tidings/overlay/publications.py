@@ -227,6 +227,9 @@ class Publications:
         if edge is None or not edge.alive:
             self._take_stale(link, channel, message, "not a link of the tree")
             return True
+        if len(edge.last_in) >= LINK_STREAMS_MAX and stream not in edge.last_in:
+            self._links.renounce(link, f"more than {LINK_STREAMS_MAX} streams over one link")
+            return True
         if message.previous != edge.last_in.get(stream, 0):
             # Links keep order and lose nothing, so this is a fault of one of the two brokers.
             self._core.log(
@@ -399,13 +402,23 @@ class Publications:
         left = dict(self._routing.left)
         for edge in grown.edges.values():
             left |= dict.fromkeys(edge.left)
-        back, gone = self._absences.on_ready(tree, left)
+        back, gone, reached = self._absences.on_ready(tree, left)
         for member in back:
             self.holding.back(tree.root, member)
+        for name, peer in reached:
+            self.holding.reached(name, peer)
         for member in gone:
             self.holding.given_up(member)
         self.rearrange()
         self.holding.on_ready()
+
+    def on_link_up(self, link: Link) -> None:
+        self.holding.on_link_up(link)
+        for tree in self._trees.trees.values():
+            # The tree may reach the neighbour by another way, and then no new epoch will tell.
+            if tree.current is not None:
+                for name, peer in self._absences.found(tree.current.members):
+                    self.holding.reached(name, peer)
 
     def on_neighbour_removed(self, address: str) -> None:
         self._absences.forget(unreached(address))
@@ -484,6 +497,9 @@ class Publications:
         """Whether nothing is waited for, except brokers out of reach."""
         return not self.backlog_bytes and not self._core.syncing and self.flow.at_rest
 
+
+LINK_STREAMS_MAX = 4 * STREAMS_MAX
+"""Streams over one link in one epoch; more do not come of a network, but of a neighbour gone wrong."""
 
 NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""

@@ -21,6 +21,7 @@ import msgspec
 from tidings.errors import FilterError, SubscriptionError
 from tidings.language import filters, names
 from tidings.language.subscriptions import (
+    EVERYTHING,
     Advertisement,
     Subscription,
     advertisement_covers,
@@ -52,16 +53,25 @@ from tidings.records.record import Kind, Record
 Named = tuple[str, str]
 """(session, name) of a subscription or advertisement of a client here."""
 
+Key = tuple[type[Subscription] | type[Advertisement], str, str]
+"""What is waited for: a subscription and an advertisement may have one name."""
+
 ADVERTISED_LEVELS_MAX = 1000
 """First levels of topics that are advertised for clients that do not advertise; beyond, everything is."""
+
+MET_MAX = 3
+"""Epochs in a row with this broker's id behind a link until it is sure that another broker has it."""
 
 TABLE_PART = 1000
 """Subscriptions in one message; a longer table takes several, so that no frame is too long."""
 
+WILD_FIRST = ("+", "#", EVERYTHING)
+"""First levels of topic filters that may match topics of any tree."""
+
 DISK = ""
 """Among the trees that are waited for, this broker's own disk."""
 
-CATCH_ALL = Subscription("#", qos=2)
+CATCH_ALL = Subscription(EVERYTHING, qos=2)
 """What a link is taken to ask for when it asks for more than is kept."""
 
 
@@ -78,11 +88,17 @@ class Session:
 class Waiting:
     """A subscription that has not been granted yet, or an advertisement that is not known everywhere."""
 
-    def __init__(self, named: Named, grant: bool) -> None:
+    def __init__(self, named: Named, asked: Subscription | Advertisement, grant: bool) -> None:
         self.named = named
+        self.asked = asked
         self.grant = grant
+        """Whether a client waits."""
         self.trees: dict[str, dict[str, int]] = {}
         """By root: how many changes each link must confirm."""
+
+    @property
+    def key(self) -> Key:
+        return (type(self.asked), *self.named)
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -118,9 +134,12 @@ class Routing:
         self._own_levels: dict[str, Waiting | None] = {}
         self._announced: dict[str, None] = {}
         """Topics that are known to be advertised everywhere; some of them."""
-        self._waiting: dict[Named, Waiting] = {}
+        self._waiting: dict[Key, Waiting] = {}
         self._queues: dict[tuple[str, bool], deque[Waiting]] = {}
         """By root and whether a client waits; in the order asked, in which they are confirmed."""
+        self.duplicated = False
+        """Whether another broker of this network has this one's id, and this one must stop."""
+        self._met_oneself = 0
         self.left: dict[str, None] = {}
         """Neighbours that have left for good; told once in each epoch."""
 
@@ -161,8 +180,7 @@ class Routing:
         session = self.sessions.get(name)
         if session is None:
             return
-        for subscription in list(session.subscriptions):
-            self.drop_subscription(name, subscription)
+        self._drop_subscriptions(name, list(session.subscriptions))
         for advertisement in list(session.advertisements):
             self.drop_advertisement(name, advertisement)
         if session.durable:
@@ -212,38 +230,55 @@ class Routing:
             self.local.add(subscription, (session_name, name))
             if session.durable:
                 self._save(session_name, name, subscription)
-            self._count_local(subscription, +1)
+            self._count_local(subscription)
             if before is not None:
                 self.local.remove(before, (session_name, name))
-                self._count_local(before, -1)
+                self._uncount_local([before])
             self._record(Kind.SUBSCRIBED, session_name, name, subscription)
-        self._wait((session_name, name), subscription.topic_filter, grant=True, durable=session.durable)
+        self._wait((session_name, name), subscription, grant=True, durable=session.durable)
 
     def drop_subscription(self, session_name: str, name: str) -> None:
+        self._drop_subscriptions(session_name, [name])
+
+    def _drop_subscriptions(self, session_name: str, names_: list[str]) -> None:
         session = self.sessions.get(session_name)
-        subscription = session.subscriptions.pop(name, None) if session is not None else None
-        if session is None or subscription is None:
+        if session is None:
             return
-        self._wait_no_more((session_name, name))
-        self.local.remove(subscription, (session_name, name))
-        if session.durable:
-            self._core.out.append(Erase(_key(session_name, name)))
-            self._core.ask_sync()
-        self._count_local(subscription, -1)
-        self._record(Kind.UNSUBSCRIBED, session_name, name, subscription)
+        gone: list[Subscription] = []
+        for name in names_:
+            subscription = session.subscriptions.pop(name, None)
+            if subscription is None:
+                continue
+            gone.append(subscription)
+            self._wait_no_more((Subscription, session_name, name))
+            self.local.remove(subscription, (session_name, name))
+            if session.durable:
+                self._core.out.append(Erase(_key(session_name, name)))
+                self._core.ask_sync()
+            self._record(Kind.UNSUBSCRIBED, session_name, name, subscription)
+        self._uncount_local(gone)
 
     def _understood(self, asked: Subscription) -> Subscription:
         """The subscription with its content filter in canonical form, checked against a declared topic."""
         check(asked)
         if not asked.where:
             return asked
-        topic = (
-            self._topics.declaration(asked.topic_filter)
-            if names.name_fault(asked.topic_filter) is None
-            else None
-        )
-        read = filters.parse(asked.where, topic.fields if topic is not None else None)
+        if names.name_fault(asked.topic_filter) is None:
+            topic = self._topics.declaration(asked.topic_filter)
+            read = filters.parse(asked.where, topic.fields if topic is not None else None)
+        else:
+            read = self._read_over_many(asked)
         return msgspec.structs.replace(asked, where=read.text)
+
+    def _read_over_many(self, asked: Subscription) -> filters.Filter:
+        """A content filter over many topics: with the types of one declaration if they are all its own."""
+        topic = self._topics.declaration_of_all(asked.topic_filter)
+        if topic is not None:
+            try:
+                return filters.parse(asked.where, topic.fields)
+            except FilterError:
+                pass  # here a field that is not declared is only missing
+        return filters.parse(asked.where)
 
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
         value = msgspec.msgpack.encode(Saved(session, name, subscription))
@@ -267,23 +302,35 @@ class Routing:
             )
         )
 
-    def _count_local(self, subscription: Subscription, change: int) -> None:
-        count = self._asked.get(subscription, 0) + change
-        if count:
-            self._asked[subscription] = count
-        else:
-            del self._asked[subscription]
-        if (change, count) not in ((1, 1), (-1, 0)):
+    def _count_local(self, subscription: Subscription) -> None:
+        count = self._asked[subscription] = self._asked.get(subscription, 0) + 1
+        if count > 1:
             return
         for tree in self._trees.trees.values():
             for grown in _epochs(tree):
                 if self._lives_on(subscription.topic_filter, tree.root, grown.share):
-                    self._spread(tree, grown, None, subscription, change)
+                    self._spread(tree, grown, None, subscription)
+
+    def _uncount_local(self, subscriptions: list[Subscription]) -> None:
+        gone: list[Subscription] = []
+        for subscription in subscriptions:
+            self._asked[subscription] -= 1
+            if not self._asked[subscription]:
+                del self._asked[subscription]
+                gone.append(subscription)
+        for tree in self._trees.trees.values():
+            for grown in _epochs(tree):
+                self._withdraw(
+                    tree,
+                    grown,
+                    None,
+                    [it for it in gone if self._lives_on(it.topic_filter, tree.root, grown.share)],
+                )
 
     def _lives_on(self, topic_filter: str, root: str, share: tuple[str, ...]) -> bool:
         """Whether a topic filter may match topics that use the tree of this root."""
         first = topic_filter.partition("/")[0]
-        if root in share and (first in ("+", "#") or pick(first, share) == root):
+        if root in share and (first in WILD_FIRST or pick(first, share) == root):
             return True
         return any(
             rooted_at == root and filters_meet(rooted, topic_filter)
@@ -317,13 +364,13 @@ class Routing:
             self._count_advertised(asked, +1)
             if before is not None:
                 self._count_advertised(before, -1)
-        self._wait((session_name, name), asked.topic_filter, grant=True)
+        self._wait((session_name, name), asked, grant=True)
 
     def drop_advertisement(self, session_name: str, name: str) -> None:
         session = self.sessions.get(session_name)
         advertisement = session.advertisements.pop(name, None) if session is not None else None
         if advertisement is not None:
-            self._wait_no_more((session_name, name))
+            self._wait_no_more((Advertisement, session_name, name))
             self._count_advertised(advertisement, -1)
 
     def announced(self, topic: str) -> bool:
@@ -333,10 +380,9 @@ class Routing:
         if topic in self._announced:
             return True
         wanted = Advertisement(topic)
-        for named, waiting in self._waiting.items():
-            session = self.sessions.get(named[0])
-            advertised = session.advertisements.get(named[1]) if session is not None else None
-            if advertised is not None and waiting.trees and advertisement_covers(advertised, wanted):
+        for waiting in self._waiting.values():
+            asked = waiting.asked
+            if isinstance(asked, Advertisement) and waiting.trees and advertisement_covers(asked, wanted):
                 return False
         level = topic.partition("/")[0]
         own = self._own_levels.get(level) or self._own_levels.get("")
@@ -349,9 +395,9 @@ class Routing:
             return True
         if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
             level = ""
-        advertisement = Advertisement(f"{level}/#" if level else "#")
+        advertisement = Advertisement(f"{level}/#" if level else EVERYTHING)
         self._count_advertised(advertisement, +1)
-        waiting_for = self._wait(("", level), advertisement.topic_filter, grant=False)
+        waiting_for = self._wait(("", level), advertisement, grant=False)
         self._own_levels[level] = waiting_for
         return waiting_for is None
 
@@ -460,11 +506,13 @@ class Routing:
         core = self._core
         grown.ready = True
         grown.members = {core.id: (core.boot, core.incarnation)}
+        others: list[int] = []
         for edge in grown.edges.values():
             assert edge.members is not None, "a ready epoch knows its members"
             if core.id in edge.members:
-                self.duplicate = edge.members[core.id][0]
+                others.append(edge.members[core.id][0])
             grown.members |= edge.members
+        self._meet_oneself(tree, others)
         tree.current, tree.growing = grown, None
         for grant in (True, False):
             for waiting in self._queues.get((tree.root, grant), ()):
@@ -473,8 +521,20 @@ class Routing:
         self._on_ready(tree)
         self._confirm(tree, grown)
 
-    duplicate: int | None = None
-    """The boot of another broker with this one's id, if there is one in the network."""
+    def _meet_oneself(self, tree: Tree, boots: list[int]) -> None:
+        """This broker's id is behind a link: another has it, or it is this one's own life before a restart.
+
+        The latter can be in an epoch that was growing when this broker died, and in none after it.
+        """
+        core = self._core
+        if not boots:
+            self._met_oneself = 0
+            return
+        self._met_oneself += 1
+        if core.boot in boots or (max(boots) < core.boot and self._met_oneself >= MET_MAX):
+            self.duplicated = True
+        elif max(boots) < core.boot:
+            self._trees.ask_regrow(tree)
 
     def on_roll(self, link: Link, message: Roll) -> None:
         found = self._find(link, message.root, message.epoch)
@@ -487,6 +547,7 @@ class Routing:
         edge.absent = {
             member: self._core.now + min(remaining_s, self._core.settings.absent_hold_s)
             for member, remaining_s in message.absent
+            if remaining_s > 0
         }
         edge.advertisements = dict.fromkeys(map(_understood, message.advertisements))
         self._exchange(tree, grown)
@@ -516,7 +577,7 @@ class Routing:
             return
         tree, grown, edge = found
         if self._install(grown, edge, message.subscription):
-            self._spread(tree, grown, edge, message.subscription, +1)
+            self._spread(tree, grown, edge, message.subscription)
         self._changed(grown, edge)
         self._confirm(tree, grown)
 
@@ -529,7 +590,7 @@ class Routing:
             assert edge.subscriptions is not None, "just found in it"
             del edge.subscriptions[message.subscription]
             grown.routes.remove(message.subscription, edge.peer)
-            self._spread(tree, grown, edge, message.subscription, -1)
+            self._withdraw(tree, grown, edge, [message.subscription])
         self._changed(grown, edge)
         self._confirm(tree, grown)
 
@@ -540,7 +601,8 @@ class Routing:
             return False
         limit = self._core.settings.link_subscriptions_max
         try:
-            check(subscription)
+            if subscription != CATCH_ALL:
+                check(subscription)
         except (FilterError, SubscriptionError) as error:
             # Of another release, perhaps. To send too much loses nothing.
             self._core.log("warning", "a neighbour's filter is not understood", peer=edge.peer, reason=error)
@@ -587,18 +649,22 @@ class Routing:
         self._changed(grown, edge)
         self._confirm(tree, grown)
 
-    def _spread(
-        self, tree: Tree, grown: Grown, source: Edge | None, subscription: Subscription, change: int
-    ) -> None:
-        """Tell the other links of a change, as far as it changes what they have been told."""
+    def _spread(self, tree: Tree, grown: Grown, source: Edge | None, subscription: Subscription) -> None:
+        """Tell the other links of a subscription, as far as it changes what they have been told."""
         for edge in grown.edges.values():
-            if edge is source or edge.summary is None or not edge.alive:
-                continue
-            if change > 0:
+            if edge is not source and edge.summary is not None and edge.alive:
                 if self._wanted(edge, subscription):
                     self._tell(tree, grown, edge, *edge.summary.add(subscription))
-            elif subscription in edge.summary:
-                self._tell(tree, grown, edge, *edge.summary.remove(subscription))
+
+    def _withdraw(
+        self, tree: Tree, grown: Grown, source: Edge | None, subscriptions: list[Subscription]
+    ) -> None:
+        """Tell the other links of subscriptions that are no longer asked for."""
+        for edge in grown.edges.values():
+            if edge is not source and edge.summary is not None and edge.alive:
+                known = [subscription for subscription in subscriptions if subscription in edge.summary]
+                if known:
+                    self._tell(tree, grown, edge, *edge.summary.remove_all(known))
 
     def _tell(
         self, tree: Tree, grown: Grown, edge: Edge, added: list[Subscription], removed: list[Subscription]
@@ -671,31 +737,39 @@ class Routing:
                     self._granted(waiting, "")
             queue.popleft()
 
-    def _wait_no_more(self, named: Named) -> None:
-        waiting = self._waiting.pop(named, None)
+    def _wait_no_more(self, key: Key) -> None:
+        waiting = self._waiting.pop(key, None)
         if waiting is not None:
             waiting.trees = {}
-            self._core.timers.cancel(Timer.SETTLE, named)
+            self._core.timers.cancel(Timer.SETTLE, key)
 
-    def _wait(self, named: Named, topic_filter: str, *, grant: bool, durable: bool = False) -> Waiting | None:
+    def _wait(
+        self, named: Named, asked: Subscription | Advertisement, *, grant: bool, durable: bool = False
+    ) -> Waiting | None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
-        waiting = Waiting(named, grant)
+        waiting = Waiting(named, asked, grant)
         if durable:
             waiting.trees[DISK] = {}
             self._core.after_sync(lambda: self._on_disk(waiting))
         if grant:
-            self._wait_no_more(named)
-            self._waiting[named] = waiting
-            self._core.timers.set(Timer.SETTLE, named, self._core.now + self._core.settings.settle_s)
-        self._queue_up(waiting, self._roots_of(topic_filter))
+            self._wait_no_more(waiting.key)
+            self._waiting[waiting.key] = waiting
+            due = self._core.now + self._core.settings.settle_s
+            self._core.timers.set(Timer.SETTLE, waiting.key, due)
+        self._queue_up(waiting)
         return waiting if waiting.trees else None
 
-    def _queue_up(self, waiting: Waiting, roots: list[str]) -> None:
+    def _queue_up(self, waiting: Waiting) -> None:
+        roots = self._roots_of(waiting.asked.topic_filter)
         for root in roots:
             tree = self._trees.trees.get(root)
             grown = tree.current if tree is not None else None
             waiting.trees[root] = _all_changes(grown) if grown is not None else {}
-            self._queues.setdefault((root, waiting.grant), deque()).append(waiting)
+            queue = self._queues.setdefault((root, waiting.grant), deque())
+            if len(queue) > 64 + 2 * len(self._waiting):
+                # Most of them wait no more, and nobody looks at them while a broker is absent.
+                queue = self._queues[root, waiting.grant] = deque(it for it in queue if root in it.trees)
+            queue.append(waiting)
         for root in roots:
             tree = self._trees.trees.get(root)
             if tree is not None and tree.current is not None:
@@ -703,41 +777,36 @@ class Routing:
 
     def _granted(self, waiting: Waiting, reason: str) -> None:
         if waiting.grant:
-            self._wait_no_more(waiting.named)
+            self._wait_no_more(waiting.key)
             self._core.out.append(Grant(*waiting.named, reason))
 
     def _on_disk(self, waiting: Waiting) -> None:
         """A durable subscription has been written."""
         waiting.trees.pop(DISK, None)
-        if not waiting.trees and self._waiting.get(waiting.named) is waiting:
+        if not waiting.trees and self._waiting.get(waiting.key) is waiting:
             self._granted(waiting, "")
 
-    def on_settle_late(self, named: Named) -> None:
-        waiting = self._waiting.get(named)
+    def on_settle_late(self, key: Key) -> None:
+        waiting = self._waiting.get(key)
         if waiting is not None:
             self._granted(waiting, "settling")
 
     def on_share(self) -> None:
         """Topics have moved to other trees: who waits, waits for those."""
         self._queues = {}
-        for named, waiting in list(self._waiting.items()):
-            session = self.sessions[named[0]]
-            asked = session.subscriptions.get(named[1]) or session.advertisements.get(named[1])
-            assert asked is not None, "who waits has asked"
+        own = [it for it in self._own_levels.values() if it is not None and it.trees]
+        for waiting in [*self._waiting.values(), *own]:
             waiting.trees = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
-            self._queue_up(waiting, self._roots_of(asked.topic_filter))
-        for level, own in self._own_levels.items():
-            if own is not None and own.trees:
-                own.trees = {}
-                self._queue_up(own, self._roots_of(f"{level}/#" if level else "#"))
+            self._queue_up(waiting)
 
     def _roots_of(self, topic_filter: str) -> list[str]:
         share = self._trees.share
         first = topic_filter.partition("/")[0]
-        roots = set(share) if first in ("+", "#") else {pick(first, share)}
+        roots = set(share) if first in WILD_FIRST else {pick(first, share)}
         for rooted, root in self._topics.rooted:
             tree = self._trees.trees.get(root)
-            if tree is not None and tree.hops >= 0 and filters_meet(rooted, topic_filter):
+            known = tree is not None and (tree.hops >= 0 or tree.current is not None)
+            if known and filters_meet(rooted, topic_filter):
                 roots.add(root)
         return sorted(roots)
 
@@ -775,9 +844,10 @@ def _known(grown: Grown, needs: dict[str, int]) -> bool:
 def _understood(advertisement: Advertisement) -> Advertisement:
     """A neighbour's advertisement; one that cannot be read, of another release perhaps, is of everything."""
     try:
-        check(advertisement)
+        if advertisement.topic_filter != EVERYTHING:
+            check(advertisement)
     except (FilterError, SubscriptionError):
-        return Advertisement("#")
+        return Advertisement(EVERYTHING)
     return advertisement
 
 

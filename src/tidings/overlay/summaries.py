@@ -16,20 +16,24 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from tidings.language import names
 from tidings.language.regions import Box
 from tidings.language.subscriptions import (
+    EVERYTHING,
     Advertisement,
     Subscription,
     advertisement_covers,
     covers,
     merge,
     read_where,
+    topics_cover,
 )
 
 MERGED_TEXT_MAX = 2048
 """Characters of a merged content filter: each change of it is told anew, so it must not grow for ever."""
 
+
+PARTS_MAX = 16
+"""Subscriptions that are told as one: when one of them goes, the others are told anew."""
 
 ACROSS = 8
 """Told ones with which a newcomer is compared on each other topic filter that covers its own, or that its own
@@ -80,27 +84,38 @@ class Summary(Generic[T]):
         self._asked[item] = count + 1
         if count:
             return [], []
-        return _told_changes(self._place([item]))
+        return _told_changes(self._place([item], merging=True))
 
     def remove(self, item: T) -> Change[T]:
         """One source less asks for this."""
-        count = self._asked[item]
-        if count > 1:
-            self._asked[item] = count - 1
-            return [], []
-        del self._asked[item]
-        told = self._told_as.pop(item)
-        parts = self._parts[told]
-        del parts[item]
-        if told in parts:
-            return [], []  # it was only covered by one that is still asked for
-        self._untell(told)
-        changes: dict[T, int] = {told: -1}
-        for one, change in self._place(list(parts)).items():
+        return self.remove_all([item])
+
+    def remove_all(self, items: Iterable[T]) -> Change[T]:
+        """The same for many at once, which costs less than one after the other."""
+        loose: dict[T, dict[T, None]] = {}
+        for item in items:
+            count = self._asked[item]
+            if count > 1:
+                self._asked[item] = count - 1
+                continue
+            del self._asked[item]
+            told = self._told_as.pop(item)
+            parts = self._parts[told]
+            del parts[item]
+            if told not in parts:  # else it was only covered by one that is still asked for
+                loose[told] = parts
+        changes: dict[T, int] = {}
+        left: list[T] = []
+        for told, parts in loose.items():
+            self._untell(told)
+            changes[told] = -1
+            left += parts
+        # What was merged is told in parts again: to look for new ways to merge it would make a removal dear.
+        for one, change in self._place(left, merging=False).items():
             changes[one] = changes.get(one, 0) + change
         return _told_changes(changes)
 
-    def _place(self, items: Iterable[T]) -> dict[T, int]:
+    def _place(self, items: Iterable[T], *, merging: bool) -> dict[T, int]:
         """Give each item its place below something told; +1 for what is told by it, -1 for what no longer."""
         changes: dict[T, int] = {}
         for item in items:
@@ -113,7 +128,13 @@ class Summary(Generic[T]):
                 parts |= self._parts[covered]
                 self._untell(covered)
                 changes[covered] = changes.get(covered, 0) - 1
-            item = self._merged(item, parts, changes)
+            if merging:
+                item = self._merged(item, parts, changes)
+            if item in self._parts:
+                # Told already, and too far back to have been compared with.
+                parts |= self._parts[item]
+                self._untell(item)
+                changes[item] = changes.get(item, 0) - 1
             self._tell(item, parts)
             changes[item] = changes.get(item, 0) + 1
         return changes
@@ -123,7 +144,7 @@ class Summary(Generic[T]):
             if self._covers(other, item):
                 return other
         for wild in islice(self._wild, self._effort):
-            if wild != item.topic_filter and names.filter_covers(wild, item.topic_filter):
+            if wild != item.topic_filter and topics_cover(wild, item.topic_filter):
                 for other in self._candidates(wild)[:ACROSS]:
                     if self._covers(other, item):
                         return other
@@ -134,7 +155,7 @@ class Summary(Generic[T]):
         found = [other for other in self._candidates(own) if self._covers(item, other)]
         if _is_wild(own):
             for other_filter in list(islice(reversed(self._by_filter), self._effort)):
-                if other_filter != own and names.filter_covers(own, other_filter):
+                if other_filter != own and topics_cover(own, other_filter):
                     across = self._candidates(other_filter)[:ACROSS]
                     found += [other for other in across if self._covers(item, other)]
         return found
@@ -145,6 +166,8 @@ class Summary(Generic[T]):
         while again:
             again = False
             for other in self._candidates(item.topic_filter):
+                if len(parts) + len(self._parts[other]) > PARTS_MAX:
+                    continue
                 both = self._merge(item, other)
                 if both is not None:
                     parts |= self._parts[other]
@@ -221,4 +244,4 @@ def _told_changes(changes: dict[T, int]) -> Change[T]:
 
 
 def _is_wild(topic_filter: str) -> bool:
-    return "+" in topic_filter or "#" in topic_filter
+    return topic_filter == EVERYTHING or "+" in topic_filter or "#" in topic_filter

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from tidings.language.fields import find
 from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Subscription
+from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.matching import Index
 
 Fields = Mapping[str, object]
@@ -72,7 +72,7 @@ class Table(Generic[T]):
 
     def add(self, subscription: Subscription, target: T) -> None:
         node = self._root
-        for level in subscription.topic_filter.split("/"):
+        for level in _levels(subscription.topic_filter):
             below = node.below.get(level)
             if below is None:
                 below = node.below[level] = Node()
@@ -101,7 +101,7 @@ class Table(Generic[T]):
 
     def remove(self, subscription: Subscription, target: T) -> None:
         path = [self._root]
-        levels = subscription.topic_filter.split("/")
+        levels = _levels(subscription.topic_filter)
         for level in levels:
             path.append(path[-1].below[level])
         node = path[-1]
@@ -149,7 +149,7 @@ class Table(Generic[T]):
     def _find(self, topic: str) -> tuple[Node[T], ...]:
         """The nodes whose topic filters match, remembered."""
         levels = topic.split("/")
-        found: list[Node[T]] = []
+        found: list[Node[T]] = [self._root]
         wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
         nodes = [self._root]
         for level in levels:
@@ -173,6 +173,10 @@ class Table(Generic[T]):
             del self._nodes[next(iter(self._nodes))]
         self._nodes[topic] = answer
         return answer
+
+
+def _levels(topic_filter: str) -> list[str]:
+    return [] if topic_filter == EVERYTHING else topic_filter.split("/")
 
 
 def _matcher(filter: Filter, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002

@@ -11,6 +11,7 @@ from tidings.errors import PayloadError
 from tidings.language import names, payloads
 from tidings.language.payloads import Encoding, encoding_of
 from tidings.language.reports import Shape
+from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.messages import Publication
@@ -55,6 +56,13 @@ class Topics:
             found = [topic for topic in self._topics if names.match(topic.pattern.filter, name)]
             self._declared[name] = min(found, key=lambda topic: topic.pattern.rank) if found else None
         return self._declared[name]
+
+    def declaration_of_all(self, topic_filter: str) -> Topic | None:
+        """The declaration to which every topic that a filter matches belongs, if there is one."""
+        meeting = [topic for topic in self._topics if filters_meet(topic.pattern.filter, topic_filter)]
+        if len(meeting) == 1 and names.filter_covers(meeting[0].pattern.filter, topic_filter):
+            return meeting[0]
+        return None
 
     def fault(self, name: str, payload: bytes, content_type: str) -> str:
         """Why a payload is not one of a declared topic; empty if it is, or if the topic is not declared."""

@@ -203,6 +203,9 @@ class Trees:
         if tree is None:
             if message.hops < 0:
                 return
+            if len(self.trees) >= 2 * ROOTS_REMEMBERED_MAX:
+                self._links.renounce(link, f"more than {2 * ROOTS_REMEMBERED_MAX} roots are named")
+                return
             tree = self.trees[root] = Tree(root)
         if message.hops < 0:
             tree.heard.pop(link.peer, None)

@@ -7,11 +7,9 @@ both sides speak only the words below, in frames whose `first` and `ack` are 0. 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.messages import Message, Publication
+from tidings.overlay.proofs import proof as proved
 
 
 class Word(Message, frozen=True):
@@ -174,10 +172,5 @@ AnyWord = (
 
 
 def proof(token: str, nonce: bytes, session: str) -> bytes:
-    """Shows that a program knows the cluster token, for this connection and session only.
-
-    It begins with a word that a broker's proof does not have, so that neither can be passed on as the other.
-    """
-    if not token:
-        return b""
-    return hmac.new(token.encode(), b"attach\0" + nonce + session.encode(), hashlib.sha256).digest()
+    """What a program says to show that it knows the cluster token, for one connection and session."""
+    return proved(token, "attachment", nonce, session)
