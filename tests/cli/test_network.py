@@ -295,5 +295,5 @@ def test_the_table_shows_what_is_wrong() -> None:
     console.file.close()
     told = console.export_text()
     assert "dead (restarted 2×)" in told
-    assert "b2 b3 h:1" in told
+    assert "b2 b3 (down) h:1 (unreached)" in told
     assert "1,200" in told

@@ -9,7 +9,7 @@ import pytest
 
 from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path, publication, publish, ring
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Effect, Pause, PublicationOffered, Resume
+from tidings.overlay.events import Effect, Pause, PublicationOffered, Resume, Sync, WritesSynced
 from tidings.overlay.messages import Done, Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.records.record import Kind, Record
@@ -128,14 +128,23 @@ def test_four_brokers_in_a_ring_that_all_publish_at_once_do_not_lock_up(qos: int
 
 def test_publishers_are_paused_when_too_much_waits_and_go_on_when_half_of_it_is_gone() -> None:
     it = Middle(settings=replace(NARROW, backlog_bytes=1000), wants={"x": [ALL]})
-    effects = offer(it, 4, payload=b"." * 435)
+    effects = offer(it, 4, qos=0, payload=b"." * 435)
     assert kinds(effects, Pause, Resume) == []
-    effects = offer(it, 3, payload=b"." * 435, first=5)
+    effects = offer(it, 3, qos=0, payload=b"." * 435, first=5)
     assert kinds(effects, Pause, Resume) == [Pause()]
     assert it.broker.status(BEGIN).paused
     assert kinds(it["x"].say(Done("a", (1, 1), ())), Pause, Resume) == []
     assert kinds(it["x"].say(Done("a", (2, 3), ())), Pause, Resume) == [Resume()]
     assert not it.broker.status(BEGIN).paused
+
+
+def test_publishers_are_paused_while_the_disk_does_not_keep_up() -> None:
+    it = Middle(settings=replace(DEFAULT, backlog_bytes=1000))
+    effects = offer(it, 3, payload=b"." * 435)
+    assert kinds(effects, Pause, Resume) == [Pause()]
+    (last,) = kinds(effects, Sync)[-1:]
+    assert isinstance(last, Sync)
+    assert kinds(it.tell(WritesSynced(last.token)), Pause, Resume) == [Resume()]
 
 
 def test_a_publisher_of_quality_0_that_does_not_pause_is_not_heard_beyond_a_bound() -> None:

@@ -521,6 +521,24 @@ def test_a_publisher_that_does_not_advertise_is_advertised_by_its_broker_before_
     assert bench.accepted() == [1]
 
 
+def test_what_waits_to_be_announced_goes_whichever_tree_confirms_last() -> None:
+    rooted = parse_topic("name='roads/+road'\nkind='plain'\nroot='c'\n[fields]\nseverity={type='int'}\n")
+    for first, second in ("ac", "ca"):
+        rng = random.Random(0)
+        bench = Bench("abc", [("b", first)], ADVERTISED, topics=[rooted])
+        bench.settle()
+        bench.join("b", second)
+        bench.settle()
+        bench.subscribe("a", "s", "roads/+", qos=1)
+        bench.settle()
+        bench.publish("b", "roads/a1", b'{"severity": 1}', token=1)
+        while boxes := bench.waiting():
+            bench.step(rng.choice(boxes))
+        bench.settle()
+        assert bench.got("a", "s") == [b'{"severity": 1}']
+        assert (bench.status("b").held, bench.status("b").backlog_bytes) == (0, 0)
+
+
 def test_a_broker_that_joins_learns_what_is_advertised() -> None:
     bench = Bench("abc", [("a", "b")], ADVERTISED)
     bench.settle()

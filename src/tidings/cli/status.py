@@ -92,9 +92,10 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         colour = "green" if one.state == "ready" else "red" if one.state == "dead" else "yellow"
         state = one.state + (f" (restarted {one.restarts}×)" if one.restarts else "")
         links = Text(" ".join(one.links))
-        missing = " ".join([*one.links_down, *(address for address, _ in one.unreached)])
+        down = [f"{peer} (down)" for peer in one.links_down]
+        missing = " ".join([*down, *(f"{address} (unreached)" for address, _ in one.unreached)])
         if missing:
-            links.append((" " if one.links else "") + missing, style="red strike")
+            links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
             one.id,
             one.address.rpartition(":")[2],

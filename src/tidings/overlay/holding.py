@@ -81,6 +81,8 @@ class Holding:
         """QoS 1 and 2 of this origin, by stream and number, in order."""
         self.kept: dict[Stream, dict[int, Held]] = {}
         """Copies kept for neighbours."""
+        self.unaccepted_bytes = 0
+        """Of publications whose clients do not know yet that they are safe."""
         self.absent_bytes = 0
         self.dropped = 0
         """Publications that were given up because too much was held."""
@@ -114,6 +116,7 @@ class Holding:
         self.held[publication.stream, publication.number] = held
         self._core.out.append(Write(_held_key(publication), encode(publication)))
         held.session, held.token, held.accepted, held.synced = session, token, False, False
+        self.unaccepted_bytes += held.size
         self._core.after_sync(lambda: self._synced(held))
         self._ask_to_keep(held)
 
@@ -137,6 +140,7 @@ class Holding:
             return
         self._withheld.pop(held.order, None)
         held.accepted = True
+        self.unaccepted_bytes -= held.size
         self._core.out.append(Accept(held.session, held.token))
         if held.absent is not None and not held.absent:
             self._release(held)
@@ -273,7 +277,7 @@ class Holding:
         keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
         link = self._links.get(keeper) if keeper is not None else None
         if link is not None and held.kept_by != keeper:
-            self._links.send(link, Keep(held.publication))
+            self._links.send_data(link, Keep(held.publication), held.size)
 
     def on_ready(self) -> None:
         """Another neighbour may be the keeper now."""
@@ -298,6 +302,9 @@ class Holding:
     def on_keep(self, link: Link, message: Keep) -> None:
         publication = message.publication
         generation = link.generation
+        if publication.origin != link.peer:
+            self._links.renounce(link, f"a copy of what {publication.origin!r} published")
+            return
         self._keep_copy(publication)
         self._core.out.append(Write(_kept_key(publication), encode(publication)))
 

@@ -23,7 +23,18 @@ from enum import Enum, auto
 
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
-from tidings.overlay.messages import Bye, Frame, Greet, Message, Publish, Refuse, Roll, Table, Welcome
+from tidings.overlay.messages import (
+    Bye,
+    Frame,
+    Greet,
+    Keep,
+    Message,
+    Publish,
+    Refuse,
+    Roll,
+    Table,
+    Welcome,
+)
 from tidings.overlay.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
@@ -100,7 +111,7 @@ class Link:
         """Send a control message when the link is flushed."""
         self._control.append(message)
 
-    def put_data(self, message: Publish, size: int) -> None:
+    def put_data(self, message: Publish | Keep, size: int) -> None:
         self._data.append((message, size))
 
     @property
@@ -118,12 +129,21 @@ class Link:
             self._unacked_bytes -= replay.popleft()[1]
         return True
 
-    def replay_from(self, received: int) -> Frame | None:
+    def replay_from(self, received: int) -> list[Frame]:
         """What the other side has not received, to be sent on a new connection."""
         self.take_ack(received)
-        if not self._replay:
-            return None
-        return Frame(self._acked + 1, self.received, tuple(message for message, _ in self._replay))
+        frames: list[Frame] = []
+        messages: list[Message] = []
+        first, weight = self._acked + 1, 0
+        for message, _ in self._replay:
+            messages.append(message)
+            weight += _weight(message)
+            if weight >= FRAME_WEIGHT:
+                frames.append(Frame(first, self.received, tuple(messages)))
+                first, weight, messages = first + len(messages), 0, []
+        if messages:
+            frames.append(Frame(first, self.received, tuple(messages)))
+        return frames
 
     def next_frame(self) -> Frame | None:
         """What can be sent now: control messages, and data behind them as far as there is room."""
@@ -233,7 +253,7 @@ class Links:
         link.put(message)
         self._dirty[link.peer] = link
 
-    def send_data(self, link: Link, message: Publish, size: int) -> None:
+    def send_data(self, link: Link, message: Publish | Keep, size: int) -> None:
         link.put_data(message, size)
         self._dirty[link.peer] = link
 
@@ -384,7 +404,7 @@ class Links:
         for message in messages:
             # Known as received before it is acted on: what it brings about may send a frame.
             link.received += 1
-            if type(message) is Publish:
+            if type(message) is Publish or type(message) is Keep:
                 size += data_bytes(message)
             self._on_message(link, message)
             if link.generation != generation or link.connection != number:
@@ -513,8 +533,8 @@ class Links:
             self.diallers[connection.address].reason = ""
         core.record_link(Kind.LINK_UP, link.peer, "resumed" if resumed else "new")
         core.log("info", "link up", peer=link.peer, session="resumed" if resumed else "new")
-        if resumed and (frame := link.replay_from(greet.received)) is not None:
-            core.out.append(Send(number, frame))
+        if resumed:
+            core.out += [Send(number, frame) for frame in link.replay_from(greet.received)]
         self._dirty[link.peer] = link
         self._on_up(link, not resumed)
         return True
@@ -696,7 +716,7 @@ def _weight(message: Message) -> int:
     return 1
 
 
-def data_bytes(message: Publish) -> int:
+def data_bytes(message: Publish | Keep) -> int:
     """What a publication counts for against windows and queues."""
     publication = message.publication
     return len(publication.payload) + len(publication.topic) + MESSAGE_OVERHEAD_BYTES

@@ -159,9 +159,6 @@ class Publications:
             root = NO_TREE
         self._backlogs.setdefault(root, deque()).append(held)
         self.backlog_bytes += held.size
-        if not self.paused and self.backlog_bytes > self._core.settings.backlog_bytes:
-            self.paused = True
-            self._core.out.append(Pause())
 
     def _pump(self, root: str | None) -> None:
         """Send what waits for its turn on a tree, as far as there is room."""
@@ -192,9 +189,6 @@ class Publications:
             self._forward(tree, grown, publication, targets, passage, 1, None)
             if passage.open == 0:
                 self._passed(held, passage)
-        if self.paused and self.backlog_bytes * 2 < self._core.settings.backlog_bytes:
-            self.paused = False
-            self._core.out.append(Resume())
 
     def _passed(self, held: Held, passage: Passage) -> None:
         """All links have answered for a publication that was sent from here."""
@@ -389,6 +383,14 @@ class Publications:
                     channel.parked_bytes -= data_bytes(channel.parked.popleft())
             self._pump(root)
         self.flow.flush()
+        waiting = self.backlog_bytes + self.holding.unaccepted_bytes
+        limit = self._core.settings.backlog_bytes
+        if not self.paused and waiting > limit:
+            self.paused = True
+            self._core.out.append(Pause())
+        elif self.paused and waiting * 2 < limit:
+            self.paused = False
+            self._core.out.append(Resume())
 
     def on_installed(self, root: str) -> None:
         """What waits to be announced may now be."""

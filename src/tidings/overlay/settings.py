@@ -85,7 +85,8 @@ class Settings:
     """Messages kept for a neighbour that has not received them; beyond, its session begins anew."""
 
     backlog_bytes: int = 16 * MIB
-    """Publications of clients here that wait for room on a link; beyond it, publishers are paused."""
+    """Publications of clients here that wait for room on a link, for the disk or a second broker; beyond it,
+    publishers are paused."""
 
     message_bytes_max: int = 1_048_576
     """The largest payload."""
