@@ -137,7 +137,7 @@ class Broker:
             Unsubscribe: routing.on_unsubscribe,
             Advertise: routing.on_advertise,
             Unadvertise: routing.on_unadvertise,
-            Installed: self._on_installed,
+            Installed: routing.on_installed,
             Keep: publications.holding.on_keep,
             Kept: publications.holding.on_kept,
             Forget: publications.holding.on_forget,
@@ -236,10 +236,6 @@ class Broker:
             self._routing.left[link.peer] = None
         self._publications.on_link_down(link)
         self._trees.on_link_down(link)
-
-    def _on_installed(self, link: Link, message: Installed) -> None:
-        self._routing.on_installed(link, message)
-        self._publications.on_installed(message.root)
 
     def _on_joined(self, tree: Tree, grown: Grown) -> None:
         self._routing.on_joined(tree, grown)

@@ -375,6 +375,9 @@ class Publications:
 
     def flush(self) -> None:
         """Go on with what has waited, and send the acknowledgements that this event has brought."""
+        if self._core.settings.advertisements:
+            # Any event may have ended the wait for an advertisement to be known.
+            self._drain |= {root: None for root, backlog in self._backlogs.items() if backlog}
         while self._drain:
             root = next(iter(self._drain))
             del self._drain[root]
@@ -391,11 +394,6 @@ class Publications:
         elif self.paused and waiting * 2 < limit:
             self.paused = False
             self._core.out.append(Resume())
-
-    def on_installed(self, root: str) -> None:
-        """What waits to be announced may now be."""
-        if root in self._backlogs:
-            self._drain[root] = None
 
     def on_ready(self, tree: Tree) -> None:
         """A new epoch: see who is back and who is absent, then send again what not everyone has."""

@@ -68,6 +68,9 @@ TABLE_PART = 1000
 WILD_FIRST = ("+", "#", EVERYTHING)
 """First levels of topic filters that may match topics of any tree."""
 
+NEXT_EPOCH = {"": 1}
+"""Needs that no epoch can meet: what is waited for is not known in this one."""
+
 DISK = ""
 """Among the trees that are waited for, this broker's own disk."""
 
@@ -517,7 +520,7 @@ class Routing:
         for grant in (True, False):
             for waiting in self._queues.get((tree.root, grant), ()):
                 if tree.root in waiting.trees:
-                    waiting.trees[tree.root] = _all_changes(grown)
+                    waiting.trees[tree.root] = self._needs(tree)
         self._on_ready(tree)
         self._confirm(tree, grown)
 
@@ -759,12 +762,18 @@ class Routing:
         self._queue_up(waiting)
         return waiting if waiting.trees else None
 
+    def _needs(self, tree: Tree | None) -> dict[str, int]:
+        """What must be confirmed on a tree for all that was told on it by now to be known everywhere."""
+        if tree is None or tree.current is None:
+            return NEXT_EPOCH
+        if tree.root in self._trees.share and tree.current.share != self._trees.share:
+            return NEXT_EPOCH  # topics were divided otherwise when it began
+        return _all_changes(tree.current)
+
     def _queue_up(self, waiting: Waiting) -> None:
         roots = self._roots_of(waiting.asked.topic_filter)
         for root in roots:
-            tree = self._trees.trees.get(root)
-            grown = tree.current if tree is not None else None
-            waiting.trees[root] = _all_changes(grown) if grown is not None else {}
+            waiting.trees[root] = self._needs(self._trees.trees.get(root))
             queue = self._queues.setdefault((root, waiting.grant), deque())
             if len(queue) > 64 + 2 * len(self._waiting):
                 # Most of them wait no more, and nobody looks at them while a broker is absent.
@@ -837,7 +846,8 @@ def _all_changes(grown: Grown, source: Edge | None = None) -> dict[str, int]:
 
 def _known(grown: Grown, needs: dict[str, int]) -> bool:
     return all(
-        grown.edges[peer].alive and grown.edges[peer].installed >= count for peer, count in needs.items()
+        peer in grown.edges and grown.edges[peer].alive and grown.edges[peer].installed >= count
+        for peer, count in needs.items()
     )
 
 
