@@ -105,8 +105,14 @@ class Absences:
                 if member not in self._last_seen:
                     self._last_seen[member] = self._places(member)
                 missing[member] = before.get(member, self._last_seen[member])
+                if self._on_another_tree(member, tree.root):
+                    missing[member] = []
                 if not core.timers.is_set(Timer.ABSENT, member):
                     core.timers.set(Timer.ABSENT, member, core.now + core.settings.absent_hold_s)
+        for root, others in self._missing.items():
+            # Those on this tree may have asked for more since they were last seen on another.
+            if root != tree.root:
+                others |= {member: [] for member in grown.members if member in others}
         self._missing[tree.root] = missing
         self._dropped.pop(tree.root, None)
         for root in self._dropped:
@@ -121,6 +127,13 @@ class Absences:
         if changed:
             self._save()
         return back, gone, reached
+
+    def _on_another_tree(self, member: str, root: str) -> bool:
+        return any(
+            member in grown.members
+            for other, grown in self._past.items()
+            if other != root and other not in self._dropped
+        )
 
     def found(self, members: Container[str]) -> list[tuple[str, str]]:
         """Neighbours that were not reached yet and are members: how they were called, and their id."""
