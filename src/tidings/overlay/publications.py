@@ -170,7 +170,7 @@ class Publications:
         while backlog:
             held = backlog[0]
             publication = held.publication
-            if not self._routing.announced(publication.topic):
+            if not self._routing.announced(publication.topic, grown):
                 break
             targets = grown.routes.match(publication.topic, self._topics.fields(publication))
             if any(self.flow.full(peer, tree.root) for peer in targets):

@@ -89,13 +89,11 @@ class Session:
 
 
 class Waiting:
-    """A subscription that has not been granted yet, or an advertisement that is not known everywhere."""
+    """A subscription or an advertisement of a client that has not been granted yet."""
 
-    def __init__(self, named: Named, asked: Subscription | Advertisement, grant: bool) -> None:
+    def __init__(self, named: Named, asked: Subscription | Advertisement) -> None:
         self.named = named
         self.asked = asked
-        self.grant = grant
-        """Whether a client waits."""
         self.trees: dict[str, dict[str, int]] = {}
         """By root: how many changes each link must confirm."""
 
@@ -134,12 +132,11 @@ class Routing:
         self.local: Table[Named] = Table(core.settings.topic_cache)
         self._asked: dict[Subscription, int] = {}
         self._advertised: dict[Advertisement, int] = {}
-        self._own_levels: dict[str, Waiting | None] = {}
-        self._announced: dict[str, None] = {}
-        """Topics that are known to be advertised everywhere; some of them."""
+        self._own_levels: dict[str, None] = {}
+        """First levels of topics that are advertised for clients that do not advertise."""
         self._waiting: dict[Key, Waiting] = {}
-        self._queues: dict[tuple[str, bool], deque[Waiting]] = {}
-        """By root and whether a client waits; in the order asked, in which they are confirmed."""
+        self._queues: dict[str, deque[Waiting]] = {}
+        """By root: who waits, in the order asked, in which they are confirmed."""
         self.duplicated = False
         """Whether another broker of this network has this one's id, and this one must stop."""
         self._met_oneself = 0
@@ -238,7 +235,7 @@ class Routing:
                 self.local.remove(before, (session_name, name))
                 self._uncount_local([before])
             self._record(Kind.SUBSCRIBED, session_name, name, subscription)
-        self._wait((session_name, name), subscription, grant=True, durable=session.durable)
+        self._wait((session_name, name), subscription, durable=session.durable)
 
     def drop_subscription(self, session_name: str, name: str) -> None:
         self._drop_subscriptions(session_name, [name])
@@ -367,7 +364,7 @@ class Routing:
             self._count_advertised(asked, +1)
             if before is not None:
                 self._count_advertised(before, -1)
-        self._wait((session_name, name), asked, grant=True)
+        self._wait((session_name, name), asked)
 
     def drop_advertisement(self, session_name: str, name: str) -> None:
         session = self.sessions.get(session_name)
@@ -376,36 +373,30 @@ class Routing:
             self._wait_no_more((Advertisement, session_name, name))
             self._count_advertised(advertisement, -1)
 
-    def announced(self, topic: str) -> bool:
-        """Whether all who may want this topic know that it is published here; else it is being told."""
-        if not self._core.settings.advertisements:
-            return True
-        if topic in self._announced:
+    def announced(self, topic: str, grown: Grown) -> bool:
+        """Whether all in an epoch who may want this topic know that it is published here; else it is told."""
+        if not self._core.settings.advertisements or topic in grown.announced:
             return True
         wanted = Advertisement(topic)
-        for waiting in self._waiting.values():
-            asked = waiting.asked
-            if isinstance(asked, Advertisement) and waiting.trees and advertisement_covers(asked, wanted):
-                return False
-        level = topic.partition("/")[0]
-        own = self._own_levels.get(level) or self._own_levels.get("")
-        if own is not None and own.trees:
+        told = [needs for it, needs in grown.advertised.items() if advertisement_covers(it, wanted)]
+        if not told:
+            level = topic.partition("/")[0]
+            if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
+                level = EVERYTHING
+            if level in self._own_levels:
+                return False  # it will be known in the next epoch
+            self._own_levels[level] = None
+            advertisement = Advertisement(f"{level}/#" if level else EVERYTHING)
+            self._count_advertised(advertisement, +1)
+            told = [grown.advertised[advertisement]] if advertisement in grown.advertised else []
+        if not any(_known(grown, needs) for needs in told):
             return False
-        if any(advertisement_covers(advertised, wanted) for advertised in self._advertised):
-            if len(self._announced) >= self._core.settings.topic_cache:
-                del self._announced[next(iter(self._announced))]
-            self._announced[topic] = None
-            return True
-        if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
-            level = ""
-        advertisement = Advertisement(f"{level}/#" if level else EVERYTHING)
-        self._count_advertised(advertisement, +1)
-        waiting_for = self._wait(("", level), advertisement, grant=False)
-        self._own_levels[level] = waiting_for
-        return waiting_for is None
+        if len(grown.announced) >= self._core.settings.topic_cache:
+            del grown.announced[next(iter(grown.announced))]
+        grown.announced[topic] = None
+        return True
 
     def _count_advertised(self, advertisement: Advertisement, change: int) -> None:
-        self._announced.clear()
         count = self._advertised.get(advertisement, 0) + change
         if count:
             self._advertised[advertisement] = count
@@ -417,6 +408,11 @@ class Routing:
             for grown in _epochs(tree):
                 if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
                     self._spread_advertisement(tree, grown, None, advertisement, change)
+                    grown.announced.clear()
+                    if change > 0:
+                        grown.advertised[advertisement] = _all_changes(grown)
+                    else:
+                        grown.advertised.pop(advertisement, None)
 
     # Telling neighbours.
 
@@ -517,10 +513,12 @@ class Routing:
             grown.members |= edge.members
         self._meet_oneself(tree, others)
         tree.current, tree.growing = grown, None
-        for grant in (True, False):
-            for waiting in self._queues.get((tree.root, grant), ()):
-                if tree.root in waiting.trees:
-                    waiting.trees[tree.root] = self._needs(tree)
+        for advertisement in self._advertised:
+            if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
+                grown.advertised.setdefault(advertisement, {})  # it was in the rolls
+        for waiting in self._queues.get(tree.root, ()):
+            if tree.root in waiting.trees:
+                waiting.trees[tree.root] = self._needs(tree, waiting.asked)
         self._on_ready(tree)
         self._confirm(tree, grown)
 
@@ -719,13 +717,12 @@ class Routing:
                 count = edge.unconfirmed.popleft()[0]
             if count and edge.alive:
                 self._links.send(edge.link, Installed(tree.root, grown.epoch, count))
-        for grant in (True, False):
-            self._check_queue(tree, grown, grant)
+        self._check_queue(tree, grown)
 
-    def _check_queue(self, tree: Tree, grown: Grown, grant: bool) -> None:
+    def _check_queue(self, tree: Tree, grown: Grown) -> None:
         """See who need wait no longer for a tree."""
-        queue = self._queues.get((tree.root, grant))
-        if not queue or tree.growing is not None or (grant and self._absences):
+        queue = self._queues.get(tree.root)
+        if not queue or tree.growing is not None or self._absences:
             # What is confirmed in an epoch that is being left is not yet safe, and while a broker is out of
             # reach nobody can say that everyone knows.
             return
@@ -746,48 +743,48 @@ class Routing:
             waiting.trees = {}
             self._core.timers.cancel(Timer.SETTLE, key)
 
-    def _wait(
-        self, named: Named, asked: Subscription | Advertisement, *, grant: bool, durable: bool = False
-    ) -> Waiting | None:
+    def _wait(self, named: Named, asked: Subscription | Advertisement, *, durable: bool = False) -> None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
-        waiting = Waiting(named, asked, grant)
+        waiting = Waiting(named, asked)
         if durable:
             waiting.trees[DISK] = {}
             self._core.after_sync(lambda: self._on_disk(waiting))
-        if grant:
-            self._wait_no_more(waiting.key)
-            self._waiting[waiting.key] = waiting
-            due = self._core.now + self._core.settings.settle_s
-            self._core.timers.set(Timer.SETTLE, waiting.key, due)
+        self._wait_no_more(waiting.key)
+        self._waiting[waiting.key] = waiting
+        due = self._core.now + self._core.settings.settle_s
+        self._core.timers.set(Timer.SETTLE, waiting.key, due)
         self._queue_up(waiting)
-        return waiting if waiting.trees else None
 
-    def _needs(self, tree: Tree | None) -> dict[str, int]:
+    def _needs(self, tree: Tree | None, asked: Subscription | Advertisement) -> dict[str, int]:
         """What must be confirmed on a tree for all that was told on it by now to be known everywhere."""
         if tree is None or tree.current is None:
             return NEXT_EPOCH
-        if tree.root in self._trees.share and tree.current.share != self._trees.share:
+        if not self._lives_on(asked.topic_filter, tree.root, tree.current.share):
             return NEXT_EPOCH  # topics were divided otherwise when it began
         return _all_changes(tree.current)
 
     def _queue_up(self, waiting: Waiting) -> None:
-        roots = self._roots_of(waiting.asked.topic_filter)
+        topic_filter = waiting.asked.topic_filter
+        roots = dict.fromkeys(self._roots_of(topic_filter))
+        for root, tree in sorted(self._trees.trees.items()):
+            # Others may still divide the topics as that epoch does.
+            if tree.current is not None and self._lives_on(topic_filter, root, tree.current.share):
+                roots[root] = None
         for root in roots:
-            waiting.trees[root] = self._needs(self._trees.trees.get(root))
-            queue = self._queues.setdefault((root, waiting.grant), deque())
+            waiting.trees[root] = self._needs(self._trees.trees.get(root), waiting.asked)
+            queue = self._queues.setdefault(root, deque())
             if len(queue) > 64 + 2 * len(self._waiting):
                 # Most of them wait no more, and nobody looks at them while a broker is absent.
-                queue = self._queues[root, waiting.grant] = deque(it for it in queue if root in it.trees)
+                queue = self._queues[root] = deque(it for it in queue if root in it.trees)
             queue.append(waiting)
         for root in roots:
-            tree = self._trees.trees.get(root)
-            if tree is not None and tree.current is not None:
-                self._check_queue(tree, tree.current, waiting.grant)
+            known = self._trees.serving(root)
+            if known is not None and known.current is not None:
+                self._check_queue(known, known.current)
 
     def _granted(self, waiting: Waiting, reason: str) -> None:
-        if waiting.grant:
-            self._wait_no_more(waiting.key)
-            self._core.out.append(Grant(*waiting.named, reason))
+        self._wait_no_more(waiting.key)
+        self._core.out.append(Grant(*waiting.named, reason))
 
     def _on_disk(self, waiting: Waiting) -> None:
         """A durable subscription has been written."""
@@ -803,8 +800,7 @@ class Routing:
     def on_share(self) -> None:
         """Topics have moved to other trees: who waits, waits for those."""
         self._queues = {}
-        own = [it for it in self._own_levels.values() if it is not None and it.trees]
-        for waiting in [*self._waiting.values(), *own]:
+        for waiting in list(self._waiting.values()):
             waiting.trees = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
             self._queue_up(waiting)
 

@@ -99,6 +99,10 @@ class Grown:
         self.routes: Table[str] = Table(cache)
         """What is asked for behind each link."""
         self.members: dict[str, Life] = {}
+        self.advertised: dict[Advertisement, dict[str, int]] = {}
+        """What is advertised here, and what links must have confirmed for it to be known."""
+        self.announced: dict[str, None] = {}
+        """Topics that are known to be advertised; some of them."""
         self.seen: dict[tuple[str, int, str], int] = {}
         """The highest number forwarded, by origin, incarnation and stream."""
 
