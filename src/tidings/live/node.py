@@ -126,6 +126,8 @@ class BrokerLike(Protocol):
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]: ...
 
+    def qos_asked(self, session: str, name: str) -> int: ...
+
     def status(self, now: float, *, tables: bool = False) -> Any: ...
 
 
@@ -509,7 +511,7 @@ class Node:
             connection.close()
 
     def _deliver(self, effect: e.Deliver) -> None:
-        self._sessions.deliver(effect.publication, effect.subscriptions, effect.hops)
+        self._sessions.deliver(effect.publication, effect.subscriptions, effect.hops, self.broker.qos_asked)
 
     def _grant(self, effect: e.Grant) -> None:
         self._tell_session(effect.session, a.Granted(effect.name, effect.reason))

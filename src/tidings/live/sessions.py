@@ -27,9 +27,6 @@ from tidings.live.store import Kept, Store
 from tidings.overlay.messages import Publication
 from tidings.wire.attachment import Delivered, Leave
 
-OVERHEAD_BYTES = 64
-"""What a publication takes beyond its topic and payload, roughly."""
-
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Delivered)
 
@@ -98,16 +95,16 @@ class Session:
             self._reading.cancel()
             self._reading = None
 
-    def deliver(self, publication: Publication, names: tuple[str, ...], hops: int) -> bool:
-        """Hand a publication over. Whether it waits for the store to be synced."""
-        size = len(publication.payload) + len(publication.topic) + OVERHEAD_BYTES
-        if not self.durable or not publication.qos:
+    def deliver(self, publication: Publication, names: tuple[str, ...], hops: int, qos: int) -> bool:
+        """Hand a publication over, with the QoS asked for. Whether it waits for the store to be synced."""
+        size = publication.size
+        if not self.durable or not qos:
             if self.connection is not None:
                 self._counters.delivered += 1
                 word = Delivered(0, publication, names, hops)
                 if self._unsynced:
                     self._unsynced.append((word, size))
-                elif self._enqueue(word, size):
+                elif self._enqueue(word, size, qos):
                     self.pump()
             return False
         if self._store_bytes + size > self._limits.store_bytes:
@@ -133,7 +130,7 @@ class Session:
             word, size = unsynced.popleft()
             if not word.number:
                 if self.connection is not None:
-                    self._enqueue(word, size)
+                    self._enqueue(word, size, 0)
                 continue
             if (
                 self.connection is not None
@@ -185,21 +182,21 @@ class Session:
             word = _DECODER.decode(value)
             if number <= self._repeats_to:
                 word = msgspec.structs.replace(word, repeat=True)
-            size = len(word.publication.payload) + len(word.publication.topic) + OVERHEAD_BYTES
+            size = word.publication.size
             self._queue.append((word, size))
             self.queue_bytes += size
         # Where nothing was found, all that was synced then has been taken.
         self._loaded = rows[-1][0] if rows else synced
         self.pump()
 
-    def _enqueue(self, word: Delivered, size: int) -> bool:
+    def _enqueue(self, word: Delivered, size: int, qos: int) -> bool:
         """Of what is kept nowhere else: to memory, if there is room."""
         if self.queue_bytes + size <= self._limits.queue_bytes and not (self.durable and self._behind):
             self._queue.append((word, size))
             self.queue_bytes += size
             return True
         self._counters.dropped += 1
-        if word.publication.qos and not self.durable and self.connection is not None:
+        if qos and not self.durable and self.connection is not None:
             self._counters.expelled += 1
             self.expel("too slow for what is sent to it")
         return False
@@ -246,7 +243,13 @@ class Sessions:
         if session.durable:
             self._store.end_session(session.name)
 
-    def deliver(self, publication: Publication, matches: tuple[tuple[str, str], ...], hops: int) -> None:
+    def deliver(
+        self,
+        publication: Publication,
+        matches: tuple[tuple[str, str], ...],
+        hops: int,
+        qos_asked: Callable[[str, str], int],
+    ) -> None:
         """To every session among the matches (session, subscription), which are sorted."""
         at, count = 0, len(matches)
         while at < count:
@@ -257,7 +260,8 @@ class Sessions:
             session = self.by_name.get(name)
             if session is not None:
                 names = tuple([match[1] for match in matches[at:end]])
-                if session.deliver(publication, names, hops):
+                qos = publication.qos and min(publication.qos, max(qos_asked(name, it) for it in names))
+                if session.deliver(publication, names, hops, qos):
                     self._touched[name] = session
             at = end
 

@@ -185,6 +185,10 @@ class Broker:
             handlers[type(event)](event)
         return self._effects()
 
+    def qos_asked(self, session: str, name: str) -> int:
+        """The quality of service of a client's subscription."""
+        return self._routing.sessions[session].subscriptions[name].qos
+
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
         return self._core.timers.next()

@@ -19,7 +19,7 @@ import msgspec
 from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
-from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links
+from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Trees
@@ -108,7 +108,7 @@ class Holding:
     def wrap(self, publication: Publication) -> Held:
         """A publication with its place in the order of all that entered here."""
         self._orders += 1
-        return Held(publication, size_of(publication), self._orders)
+        return Held(publication, publication.size, self._orders)
 
     def hold(self, held: Held, session: str, token: int) -> None:
         """Keep a publication of a client, who is told when it is safe."""
@@ -318,7 +318,7 @@ class Holding:
     def _keep_copy(self, publication: Publication) -> None:
         copies = self.kept.setdefault(stream_of(publication), {})
         if publication.number not in copies:
-            copies[publication.number] = Held(publication, size_of(publication), 0)
+            copies[publication.number] = Held(publication, publication.size, 0)
 
     def stands_in(self, copy: Held) -> bool:
         """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""
@@ -371,11 +371,6 @@ class Holding:
 
 def stream_of(publication: Publication) -> Stream:
     return publication.origin, publication.incarnation, publication.stream
-
-
-def size_of(publication: Publication) -> int:
-    """What it counts for against windows and queues."""
-    return len(publication.payload) + len(publication.topic) + MESSAGE_OVERHEAD_BYTES
 
 
 encode = msgspec.msgpack.Encoder().encode

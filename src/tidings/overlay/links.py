@@ -44,9 +44,6 @@ ACK_MESSAGES = 256
 """Received messages that are acknowledged at once; fewer wait for a frame that goes back anyway, or for a
 heartbeat."""
 
-MESSAGE_OVERHEAD_BYTES = 64
-"""What a publication takes on the wire beyond its topic and payload, roughly."""
-
 
 class State(Enum):
     """Of a link."""
@@ -718,5 +715,4 @@ def _weight(message: Message) -> int:
 
 def data_bytes(message: Publish | Keep) -> int:
     """What a publication counts for against windows and queues."""
-    publication = message.publication
-    return len(publication.payload) + len(publication.topic) + MESSAGE_OVERHEAD_BYTES
+    return message.publication.size

@@ -21,6 +21,10 @@ Epoch = tuple[int, int]
 """Of a tree: (boot of its root, count). A larger one is newer."""
 
 
+OVERHEAD_BYTES = 64
+"""What a publication takes beyond what its client gave, and each user property beyond its text; roughly."""
+
+
 class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", gc=False):
     """The base of all messages."""
 
@@ -58,6 +62,14 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """User properties, in order."""
 
     retain: bool = False
+
+    @property
+    def size(self) -> int:
+        """What it counts for against limits, windows and queues, in bytes."""
+        size = OVERHEAD_BYTES + len(self.payload) + len(self.topic) + len(self.content_type)
+        if self.properties:
+            size += sum(len(name) + len(value) + OVERHEAD_BYTES for name, value in self.properties)
+        return size
 
     @property
     def id(self) -> str:

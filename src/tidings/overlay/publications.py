@@ -32,9 +32,9 @@ from tidings.overlay.absence import Absences, unreached
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.flow import Channel, Flow, Passage
-from tidings.overlay.holding import Held, Holding, Stream, encode, quoted, size_of, stream_of
-from tidings.overlay.links import MESSAGE_OVERHEAD_BYTES, Link, Links, data_bytes
-from tidings.overlay.messages import Done, Publication, Publish
+from tidings.overlay.holding import Held, Holding, Stream, encode, quoted, stream_of
+from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Grown, Tree, Trees
@@ -100,7 +100,7 @@ class Publications:
         if reason := self._objection(offered):
             core.out.append(Reject(offered.session, offered.token, reason))
             return
-        size = len(offered.payload) + len(offered.topic) + MESSAGE_OVERHEAD_BYTES
+        size = len(offered.payload) + len(offered.topic) + OVERHEAD_BYTES
         if offered.qos == 0 and self.backlog_bytes + size > 2 * core.settings.backlog_bytes:
             # The publisher was told to pause; what it sends all the same is beyond the bound.
             core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
@@ -151,6 +151,12 @@ class Publications:
             return f"quality of service {offered.qos} is not 0, 1 or 2"
         if len(offered.payload) > settings.message_bytes_max:
             return f"the payload has {len(offered.payload)} bytes; the limit is {settings.message_bytes_max}"
+        about = len(offered.content_type) + sum(len(name) + len(text) for name, text in offered.properties)
+        if len(offered.payload) + about > settings.message_bytes_max + PROPERTIES_FREE_BYTES:
+            return (
+                f"properties and content type have {about} characters; beside the payload there is room for "
+                f"{settings.message_bytes_max + PROPERTIES_FREE_BYTES - len(offered.payload)}"
+            )
         return self._topics.fault(offered.topic, offered.payload, offered.content_type)
 
     def _enqueue(self, held: Held) -> None:
@@ -194,9 +200,10 @@ class Publications:
         """All links have answered for a publication that was sent from here."""
         tree = self._trees.serving(passage.root)
         # Of an epoch that has passed nobody knows who is absent; it has been sent again in the next.
-        if tree is not None and tree.current is not None and tree.current.epoch == passage.epoch:
-            if not passage.stale:
-                self.holding.everyone_has(held)
+        if tree is None or tree.current is None or tree.current.epoch != passage.epoch or passage.stale:
+            return
+        if held.epoch == (passage.root, passage.epoch):  # else it has moved to another tree meanwhile
+            self.holding.everyone_has(held)
 
     # From a neighbour.
 
@@ -332,7 +339,7 @@ class Publications:
         if not targets:
             return
         stream = stream_of(publication)
-        size = size_of(publication)
+        size = publication.size
         sent = []
         for peer in sorted(targets):
             edge = grown.edges[peer]
@@ -500,6 +507,9 @@ class Publications:
 
 LINK_STREAMS_MAX = 4 * STREAMS_MAX
 """Streams over one link in one epoch; more do not come of a network, but of a neighbour gone wrong."""
+
+PROPERTIES_FREE_BYTES = 65_536
+"""Properties and content type that may come on top of the largest payload: what one MQTT string holds."""
 
 NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""
