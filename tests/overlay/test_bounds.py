@@ -1,0 +1,155 @@
+"""What clients and neighbours can make a broker keep or do is bounded, and nothing is lost at a bound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, Peer, kinds, path, started
+from tidings.language.subscriptions import EVERYTHING, Advertisement, Subscription
+from tidings.overlay.events import (
+    Accept,
+    AdvertisementAsked,
+    Grant,
+    Pause,
+    PublicationOffered,
+    Reject,
+    SessionEnded,
+    SessionOpened,
+    SubscriptionAsked,
+    SubscriptionDropped,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
+from tidings.overlay.messages import Distance, Grow, Join, Keep, Publication, Publish, Roll, Subscribe, Table
+from tidings.overlay.settings import DEFAULT
+
+
+def test_a_subscription_and_an_advertisement_of_one_name_are_both_answered() -> None:
+    bench = Bench("ab", path("a", "b"), replace(DEFAULT, advertisements=True))
+    bench.settle()
+    bench.tell("a", SessionOpened("s"))
+    bench.tell("a", SubscriptionAsked("s", "x", Subscription("t")))
+    bench.tell("a", AdvertisementAsked("s", "x", Advertisement("u/#")))
+    bench.settle()
+    assert [effect for id_, effect in bench.seen if id_ == "a" and isinstance(effect, Grant)] == [
+        Grant("s", "x"),
+        Grant("s", "x"),
+    ]
+
+
+def test_clients_that_come_and_go_while_a_broker_is_away_leave_nothing_behind() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.cut("a", "b")
+    bench.advance(5.0)
+    bench.tell("a", SessionOpened("s"))
+    for _ in range(2_000):
+        bench.tell("a", SubscriptionAsked("s", "x", Subscription("t")))
+        bench.tell("a", SubscriptionDropped("s", "x"))
+    assert sum(map(len, bench["a"]._routing._queues.values())) < 200
+
+
+def test_a_session_with_many_adjoining_filters_ends_at_once_and_leaves_nothing_told() -> None:
+    bench = Bench("ab", path("a", "b"))
+    bench.settle()
+    bench.tell("a", SessionOpened("s"))
+    for at in range(400):
+        bench.tell("a", SubscriptionAsked("s", str(at), Subscription("t", f"x >= {at} AND x < {at + 1}")))
+    bench.run()
+    (behind,) = bench["b"].status(bench.now, tables=True).trees[0].behind.values()
+    assert 25 <= len(behind) < 100, "sixteen are told as one, at most"
+    bench.tell("a", SessionEnded("s"))
+    bench.run()
+    (behind,) = bench["b"].status(bench.now, tables=True).trees[0].behind.values()
+    assert behind == ()
+
+
+def test_a_link_that_asks_for_too_much_gets_everything_even_topics_with_a_dollar() -> None:
+    settings = replace(DEFAULT, link_subscriptions_max=2)
+    bench = Bench("ab", path("a", "b"), settings)
+    bench.settle()
+    for name in ("t", "u", "$s/x"):
+        bench.subscribe("b", f"of {name}", name, qos=1)
+    bench.settle()
+    bench.publish("a", "$s/x", b"{}", 1, 1)
+    bench.settle()
+    assert bench.got("b", "of $s/x") == [b"{}"]
+
+
+def test_of_more_topics_than_are_advertised_one_by_one_none_is_lost() -> None:
+    bench = Bench("ab", path("a", "b"), replace(DEFAULT, advertisements=True))
+    bench.settle()
+    bench.subscribe("b", "s", "$s/#", qos=1)
+    bench.settle()
+    for number in range(1_005):
+        bench.publish("a", f"level{number}/x", b"{}", 0, number)
+    bench.publish("a", "$s/x", b"{}", 1, 5_000)
+    bench.settle()
+    assert bench.got("b", "s") == [b"{}"]
+
+
+def test_a_time_that_is_no_number_makes_nobody_absent() -> None:
+    broker = started("m")
+    peer = Peer(broker, "z", 1)
+    peer.link()
+    (grow,) = peer.heard(broker.handle(TimerFired(), BEGIN), Grow)
+    peer.say(Join("m", grow.epoch))
+    roll = Roll("m", grow.epoch, (("z", 1, 1),), (), (), (("ghost", math.nan), ("past", -1.0)))
+    peer.say(roll, Table("m", grow.epoch, ()))
+    assert broker.status(BEGIN).absent == ()
+    deadline = broker.next_deadline()
+    assert deadline is not None
+    assert math.isfinite(deadline)
+
+
+def test_publishers_are_paused_while_copies_are_not_made() -> None:
+    it = Middle(settings=replace(DEFAULT, acks="neighbour", backlog_bytes=10_000, link_unacked_bytes=1_000))
+    effects = []
+    for token in range(30):
+        effects += it.tell(PublicationOffered("p", token, "t", b"." * 1_000, 1))
+    tokens = [effect.token for effect in effects if isinstance(effect, Sync)]
+    effects += it.tell(WritesSynced(tokens[-1]))
+    assert Pause() in effects
+    assert kinds(effects, Accept) == []
+    copies = [keep for _, keep in it.heard(effects, Keep)]
+    assert 0 < len(copies) <= 2, "copies are data: no more are sent than may be under way"
+
+
+def test_no_copy_is_kept_in_the_name_of_another() -> None:
+    it = Middle()
+    effects = it["a"].say(Keep(Publication("q", 1, "0", 1, "t", b"{}", 1)))
+    assert it.broker.status(BEGIN).links[0].state == "down", effects
+
+
+def test_properties_count_against_the_largest_message() -> None:
+    it = Middle(settings=replace(DEFAULT, message_bytes_max=1_000))
+    few = it.tell(PublicationOffered("p", 1, "t", b"{}", 0, properties=(("k", "v" * 60_000),)))
+    assert kinds(few, Reject) == []
+    many = it.tell(PublicationOffered("p", 2, "t", b"{}", 0, properties=(("k", "v" * 70_000),)))
+    (rejected,) = kinds(many, Reject)
+    assert isinstance(rejected, Reject)
+    assert rejected.reason.startswith("properties and content type have 70001 characters")
+    typed = it.tell(PublicationOffered("p", 3, "t", b"{}", 0, content_type="x" * 70_000))
+    assert len(kinds(typed, Reject)) == 1
+
+
+def test_a_neighbour_that_names_more_roots_than_there_can_be_is_renounced() -> None:
+    peer = Peer(started("m"), "z", 1)
+    peer.link()
+    for number in range(0, 3_000, 500):
+        peer.say(*[Distance(f"r{number + at:05}", (1, 1), 1) for at in range(500)])
+        if peer.broker.status(BEGIN).links[0].state == "down":
+            break
+    assert peer.broker.status(BEGIN).links[0].state == "down"
+    assert len(peer.broker._trees.trees) <= 2 * 1024
+
+
+def test_a_neighbour_may_ask_for_everything() -> None:
+    it = Middle(("x",))
+    it["x"].say(Subscribe("a", EPOCH, Subscription(EVERYTHING, qos=2)))
+    effects = it.tell(PublicationOffered("p", 1, "$s/x", b"{}", 1))
+    assert [(peer, message.publication.topic) for peer, message in it.heard(effects, Publish)] == [
+        ("x", "$s/x")
+    ]
