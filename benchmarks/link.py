@@ -201,6 +201,9 @@ class LinkOnly:
 
     def status(self, now: float, *, tables: bool = False) -> None: ...
 
+    def qos_asked(self, _session: str, _name: str) -> int:
+        return 0
+
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         core = self.core
         core.now = max(now, core.now)
@@ -262,6 +265,9 @@ class Counting:
         self.start = self.broker.start
         self.status = self.broker.status
         self.granted = False
+
+    def qos_asked(self, session: str, name: str) -> int:
+        return self.broker.qos_asked(session, name)
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         effects = self.broker.handle_all(events, now)
