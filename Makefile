@@ -46,6 +46,8 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/filters.py
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/link.py
+	$(BIN)/python benchmarks/faults.py --trials 12
 
 dist: prepare ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .

@@ -33,7 +33,7 @@ from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
-from tidings.overlay.messages import Frame
+from tidings.overlay.messages import Frame, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
 from tidings.records.record import Kind, Record
 from tidings.wire import attachment as a
@@ -46,6 +46,9 @@ STOP_BEYOND_DRAIN_S = 5.0
 
 TURN_S = 0.01
 """How long one program is listened to before others have their turn."""
+
+DEAR_MESSAGES = 8
+"""Messages about subscriptions that are told to the broker together."""
 
 TURN_WEIGHT = 128
 """Words that are told to the broker together; a subscription counts for sixteen, since it takes milliseconds
@@ -119,6 +122,21 @@ class RecordSink(Protocol):
     def close(self) -> None: ...
 
 
+def _pieces(frame: Frame) -> list[Frame]:
+    """A frame in parts that each take little time, as if they had been sent so."""
+    if not _is_dear(frame) or len(frame.messages) <= DEAR_MESSAGES:
+        return [frame]
+    return [
+        Frame(frame.first + at, frame.ack, frame.messages[at : at + DEAR_MESSAGES])
+        for at in range(0, len(frame.messages), DEAR_MESSAGES)
+    ]
+
+
+def _is_dear(frame: Frame) -> bool:
+    """Whether it tells of subscriptions: those are compared with others on every link, in milliseconds."""
+    return frame.first > 0 and any(isinstance(it, Subscribe | Unsubscribe) for it in frame.messages)
+
+
 class BrokerLike(Protocol):
     """What a node asks of a broker."""
 
@@ -173,6 +191,8 @@ class Node:
         self._dirty: list[Connection] = []
         self._words: dict[int, deque[Any]] = {}
         """By connection: what a program has said that is not yet acted on."""
+        self._frames: dict[int, deque[Frame]] = {}
+        """By connection: what a neighbour has said that is not yet acted on."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._wake_at = 0.0
@@ -377,12 +397,18 @@ class Node:
             if len(waiting) == sum(len(frame.messages) for frame in frames):
                 self._take_turn(connection)
             return
-        self.tell_all([e.FrameReceived(number, frame) for frame in frames])
+        waiting = self._frames.setdefault(number, deque())
+        idle = not waiting
+        for frame in frames:
+            waiting.extend(_pieces(frame))
         if frames[-1].first:
             self._ungreeted.discard(number)
+        if idle:
+            self._take_frames(connection)
 
     def lost(self, connection: Connection, reason: str) -> None:
         self._words.pop(connection.number, None)
+        self._frames.pop(connection.number, None)
         self.counters.connections_lost += 1
         if connection.decoder.fault is not None:
             self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
@@ -594,6 +620,28 @@ class Node:
         self._loop.call_soon(self._finish, effect.reason)
 
     # What programs say.
+
+    def _take_frames(self, connection: Connection) -> None:
+        """Go on with what a neighbour has said, for a while; then others have their turn."""
+        number = connection.number
+        waiting = self._frames.get(number)
+        if waiting is None:
+            return
+        until = time.monotonic() + TURN_S
+        while waiting and connection.open and time.monotonic() < until:
+            events: list[e.Event] = []
+            weight = 0
+            while waiting and weight < TURN_WEIGHT:
+                frame = waiting.popleft()
+                weight += TURN_WEIGHT // 2 if _is_dear(frame) else len(frame.messages)
+                events.append(e.FrameReceived(number, frame))
+            self.tell_all(events)
+        if waiting and connection.open:
+            connection.silence("turn")
+            self._loop.call_soon(self._take_frames, connection)
+        else:
+            self._frames.pop(number, None)
+            connection.listen("turn")
 
     def _take_turn(self, connection: Connection) -> None:
         """Go on with what a program has said, for a while; then others have their turn."""

@@ -11,6 +11,7 @@ several trees could.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 
@@ -185,16 +186,13 @@ class Flow:
         if channel is None or channel.generation != link.generation:
             return
         for slots, stale in ((message.settled, False), (message.stale, True)):
+            known = list(channel.under_way)  # in the order sent
             for first, last in zip(slots[::2], slots[1::2], strict=False):
-                if last - first < len(channel.under_way):
-                    answered = [slot for slot in range(first, last + 1) if slot in channel.under_way]
-                else:
-                    answered = [slot for slot in channel.under_way if first <= slot <= last]
-                for slot in answered:
+                for slot in known[bisect_left(known, first) : bisect_right(known, last)]:
                     self._answered(channel, slot, stale=stale)
 
     def _answered(self, channel: Channel, slot: int, *, stale: bool) -> None:
-        passage, size = channel.under_way.pop(slot)
+        passage, size = channel.under_way.pop(slot, (None, 0))
         channel.bytes_out -= size
         if passage is not None:
             passage.open -= 1

@@ -23,6 +23,7 @@ from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Trees
+from tidings.records.record import Kind
 
 Stream = tuple[str, int, str]
 """(origin, incarnation, group of topics) within which numbers count up."""
@@ -153,9 +154,21 @@ class Holding:
         if held.absent:
             self._for_absent[held] = None
             self.absent_bytes += held.size
+            self._record_stored(held)
             self._bound_absent()
         elif held.accepted:
             self._release(held)
+
+    def _record_stored(self, held: Held) -> None:
+        publication = held.publication
+        self._core.record(
+            Kind.STORED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            receivers=tuple(member.strip() for member in held.absent or ()),
+        )
 
     def _is_kept(self, held: Held) -> bool:
         publication = held.publication

@@ -97,7 +97,7 @@ class Settings:
     link_subscriptions_max: int = 1_000_000
     """Subscriptions that a neighbour may ask for on one tree."""
 
-    cover_effort: int = 64
+    cover_effort: int = 32
     """Subscriptions with which a new one is compared for covering and merging, at most, on one topic filter.
     Covering saves messages; what is not compared is forwarded."""
 

@@ -13,6 +13,7 @@ That costs messages and never a publication.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
@@ -57,7 +58,7 @@ class Summary(Generic[T]):
     """What a neighbour is told of a changing set."""
 
     def __init__(
-        self, covers: Callable[[T, T], bool], merge: Callable[[T, T], T | None], effort: int = 64
+        self, covers: Callable[[T, T], bool], merge: Callable[[T, T], T | None], effort: int = 32
     ) -> None:
         self._covers = covers
         self._merge = merge
@@ -207,6 +208,7 @@ def of_advertisements(effort: int) -> Summary[Advertisement]:
     return Summary(advertisement_covers, lambda _one, _other: None, effort)
 
 
+@lru_cache(maxsize=65_536)
 def _merge_if_simpler(one: Subscription, other: Subscription) -> Subscription | None:
     """Two as one, if that is less to evaluate than the two: their union has fewer boxes."""
     if (

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     """History was asked for."""
 
     STORED = "stored"
-    """A publication was written to disk for later."""
+    """A publication is kept on disk for brokers out of reach, which are `receivers`."""
 
     MOVED = "moved"
     """A client or a store moved."""
