@@ -473,7 +473,7 @@ class Routing:
     def _send_table(self, tree: Tree, grown: Grown, edge: Edge) -> None:
         edge.summary = self._summarised(tree, grown, edge)
         edge.table_sent = True
-        edge.changes_out = 1
+        edge.changes_out += 1  # advertisements may have gone before it
         told = edge.summary.told()
         for first in range(0, max(1, len(told)), TABLE_PART):
             part = told[first : first + TABLE_PART]
