@@ -56,7 +56,6 @@ class Channel:
         "credits",
         "generation",
         "parked",
-        "parked_bytes",
         "settled",
         "slot",
         "stale",
@@ -69,7 +68,6 @@ class Channel:
         self.under_way: dict[int, tuple[Passage | None, int]] = {}
         self.bytes_out = 0
         self.parked: deque[Publish] = deque()
-        self.parked_bytes = 0
         self.settled: list[int] = []
         self.stale: list[int] = []
         self.credits = 0

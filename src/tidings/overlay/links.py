@@ -76,7 +76,6 @@ class Link:
         self.version = 0
         self.heard_at = 0.0
         self.said_at = 0.0
-        self.down_since = 0.0
         self.left_for_good = False
         self.received = 0
         self._unacked_limit = settings.link_unacked_bytes
@@ -634,7 +633,6 @@ class Links:
         if link.state is State.UP:
             core.record_link(Kind.LINK_DOWN, link.peer, reason)
         link.end()
-        link.down_since = core.now
         core.log("warning", "link down", peer=link.peer, reason=reason)
         self._on_down(link)
 

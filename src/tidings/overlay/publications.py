@@ -33,7 +33,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.flow import Channel, Flow, Passage
 from tidings.overlay.holding import Held, Holding, Stream, encode, quoted, stream_of
-from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
@@ -211,7 +211,6 @@ class Publications:
         channel = self.flow.channel(link, message.root)
         if channel.parked or not self._take(link, channel, message):
             channel.parked.append(message)
-            channel.parked_bytes += data_bytes(message)
 
     def _take(self, link: Link, channel: Channel, message: Publish) -> bool:
         """Act on a publication; False if it must wait: for its epoch to be ready, or for room on a link."""
@@ -390,7 +389,7 @@ class Publications:
             del self._drain[root]
             for link, channel in self.flow.parked(root):
                 while channel.parked and self._take(link, channel, channel.parked[0]):
-                    channel.parked_bytes -= data_bytes(channel.parked.popleft())
+                    channel.parked.popleft()
             self._pump(root)
         self.flow.flush()
         waiting = self.backlog_bytes + self.holding.unaccepted_bytes
