@@ -47,6 +47,9 @@ STOP_BEYOND_DRAIN_S = 5.0
 TURN_S = 0.01
 """How long one program is listened to before others have their turn."""
 
+DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe})
+"""Messages that take the broker milliseconds."""
+
 DEAR_MESSAGES = 8
 """Messages about subscriptions that are told to the broker together."""
 
@@ -134,7 +137,7 @@ def _pieces(frame: Frame) -> list[Frame]:
 
 def _is_dear(frame: Frame) -> bool:
     """Whether it tells of subscriptions: those are compared with others on every link, in milliseconds."""
-    return frame.first > 0 and any(isinstance(it, Subscribe | Unsubscribe) for it in frame.messages)
+    return frame.first > 0 and not DEAR.isdisjoint(map(type, frame.messages))
 
 
 class BrokerLike(Protocol):
