@@ -229,6 +229,9 @@ class LinkOnly:
                 core.out.append(e.SetTimer(core.now + 1))
             case e.StopAsked():
                 core.out.append(e.Stop())
+            case e.ConnectionLost() if self.sends:
+                # The receiver has all and has left, perhaps without a last word.
+                self.meter.add(max(0, self.meter.left))
 
     def fill(self, link: Link) -> None:
         """As many as there is room for: what is under way is bounded by the link itself."""
