@@ -604,7 +604,8 @@ class World:
         self.ledger.opened(event.session, host.address, event.durable)
 
     def _heard_closed(self, host: Host, event: SessionClosed) -> None:  # noqa: ARG002
-        if not self.ledger.lives[event.session].durable:
+        life = self.ledger.lives.get(event.session)
+        if life is not None and not life.durable:  # a broker may stop before it hears of a session at all
             self.ledger.ended(event.session)
 
     def _heard_ended(self, host: Host, event: SessionEnded) -> None:  # noqa: ARG002
