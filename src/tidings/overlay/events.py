@@ -11,7 +11,7 @@ import msgspec
 
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.messages import Frame, Publication
-from tidings.records.record import Record
+from tidings.records.record import Record, Run
 
 
 class Happened(msgspec.Struct, frozen=True, gc=False):
@@ -98,6 +98,9 @@ class SubscriptionAsked(Happened, frozen=True):
 
     subscription: Subscription
 
+    group: str = ""
+    """A share group: of all who ask under it, each publication goes to one."""
+
 
 class SubscriptionDropped(Happened, frozen=True):
     session: str
@@ -127,6 +130,28 @@ class PublicationOffered(Happened, frozen=True):
     content_type: str = ""
     properties: tuple[tuple[str, str], ...] = ()
     retain: bool = False
+    payload_format: int = -1
+    expiry_s: int = -1
+    response_topic: str | None = None
+    correlation: bytes | None = None
+
+
+class EntryOffered(Happened, frozen=True):
+    """A client wants the network's catalogue changed; answered by `Enlist` or `Decline`."""
+
+    session: str
+    token: int
+
+    kind: str
+    """"topic" or "view"."""
+
+    name: str
+
+    text: str
+    """Empty to remove it."""
+
+    force: bool = False
+    """Whether also what breaks those who use it."""
 
 
 Event = (
@@ -147,6 +172,7 @@ Event = (
     | AdvertisementAsked
     | AdvertisementDropped
     | PublicationOffered
+    | EntryOffered
 )
 
 
@@ -215,6 +241,32 @@ class Reject(Wanted, frozen=True):
     reason: str
 
 
+class Enlist(Wanted, frozen=True):
+    """The entry is in the catalogue, on disk, and on its way to all."""
+
+    session: str
+    token: int
+
+
+class Decline(Wanted, frozen=True):
+    """The entry is not taken."""
+
+    session: str
+    token: int
+    reason: str
+
+
+class CatalogueChanged(Wanted, frozen=True):
+    """An entry is new, or has changed, or is gone; `Broker.catalogue` has what holds."""
+
+    kind: str
+    name: str
+
+
+class Synchronised(Wanted, frozen=True):
+    """The catalogue is that of the network, as far as it can be reached: clients may come in. Said once."""
+
+
 class Pause(Wanted, frozen=True):
     """Read nothing more from publishers until `Resume`."""
 
@@ -267,6 +319,10 @@ Effect = (
     | Deny
     | Accept
     | Reject
+    | Enlist
+    | Decline
+    | CatalogueChanged
+    | Synchronised
     | Pause
     | Resume
     | Write
@@ -276,4 +332,5 @@ Effect = (
     | Log
     | Stop
     | Record
+    | Run
 )

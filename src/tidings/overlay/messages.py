@@ -63,12 +63,23 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     retain: bool = False
 
+    payload_format: int = -1
+    """MQTT's payload format indicator; -1 if it was not given."""
+
+    expiry_s: int = -1
+    """MQTT's message expiry interval, counted from `at_us`; -1 for never."""
+
+    response_topic: str | None = None
+    correlation: bytes | None = None
+
     @property
     def size(self) -> int:
         """What it counts for against limits, windows and queues, in bytes."""
         size = OVERHEAD_BYTES + len(self.payload) + len(self.topic) + len(self.content_type)
         if self.properties:
             size += sum(len(name) + len(value) + OVERHEAD_BYTES for name, value in self.properties)
+        if self.response_topic is not None or self.correlation is not None:
+            size += len(self.response_topic or "") + len(self.correlation or b"")
         return size
 
     @property
@@ -315,6 +326,45 @@ class Forget(Message, frozen=True, tag=34):
     numbers: tuple[int, ...]
 
 
+# What the whole network knows.
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One entry of the catalogue that every broker has: a declared topic, a view."""
+
+    kind: str
+    """"topic" or "view"."""
+
+    name: str
+
+    version: int
+    """Counts up; of two with one version the larger broker id wins."""
+
+    broker: str
+    """Where it was made."""
+
+    text: str
+    """A declaration as TOML, a view as JSON; empty if it was removed."""
+
+    removed_at_us: int = 0
+    """When it was removed; 0 while it holds."""
+
+
+class Catalogue(Message, frozen=True, tag=40):
+    """All entries that the sender has, at the start of a link session."""
+
+    entries: tuple[Entry, ...]
+
+    more: bool = False
+    """Whether it goes on in the next `Catalogue`."""
+
+
+class Enter(Message, frozen=True, tag=41):
+    """A new or newer entry, told to every neighbour but the one it came from."""
+
+    entry: Entry
+
+
 AnyMessage = (
     Greet
     | Welcome
@@ -337,5 +387,7 @@ AnyMessage = (
     | Keep
     | Kept
     | Forget
+    | Catalogue
+    | Enter
 )
 """For decoders."""

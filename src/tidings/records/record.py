@@ -6,6 +6,7 @@ microseconds since 1970 (in a simulation: since its start).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -88,3 +89,54 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     epoch: str | None = None
     """Of the tree, as root:boot:count, for what was forwarded."""
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Many rows that differ in little, as one value: publications of one client to one topic at one moment.
+
+    Of the columns that are sequences here, one of length 1 holds for all rows.
+    """
+
+    broker: str
+    boot: int
+    n: int
+    """Of the first row; they count up."""
+
+    at: int
+    kind: Kind
+    topic: str
+    prefix: str
+    """Of the publications' identities: `message` is this and the number."""
+
+    numbers: Sequence[int]
+    """Of the publications, one for each row."""
+
+    bytes: Sequence[int]
+    publisher: str
+    client: str | None = None
+    hops: int | None = None
+    latency_us: int | None = None
+    receivers: Sequence[tuple[str, ...]] = ((),)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def records(self) -> Iterator[Record]:
+        """The rows one by one: what it means."""
+        sizes, receivers = self.bytes, self.receivers
+        for at, number in enumerate(self.numbers):
+            yield Record(
+                self.broker,
+                self.boot,
+                self.n + at,
+                self.at,
+                self.kind,
+                self.topic,
+                f"{self.prefix}{number}",
+                sizes[at if len(sizes) > 1 else 0],
+                publisher=self.publisher,
+                client=self.client,
+                hops=self.hops,
+                latency_us=self.latency_us,
+                receivers=receivers[at if len(receivers) > 1 else 0],
+            )
