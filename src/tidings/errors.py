@@ -9,7 +9,9 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   ├── DeclarationError    a topic declaration; carries every problem at once, with its line
     │   ├── ConfigurationError  a broker's settings, from file, variables and flags; every problem at once
     │   ├── PayloadError        a report or an event that is not what its topic declares
-    │   └── SubscriptionError   an id that is already there, or is not, or is of the wrong sort
+    │   ├── SubscriptionError   one that is already there, or is not, or that a broker refuses
+    │   └── AccessError         a name, a password or a right that a broker does not accept
+    ├── NetworkError            the network's: no broker answers, not in time, or one cannot take more
     ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
     └── SetupError              the machine's: Java, a package or a folder is not as we need it
         └── ForeignPackage      an unrelated package has put a module `tidings` in our place
@@ -108,6 +110,14 @@ class PayloadError(InputError):
 
 class SubscriptionError(InputError):
     """A subscription that cannot be added or removed as asked."""
+
+
+class AccessError(InputError):
+    """A broker knows of nobody with this name and password, or does not allow what was asked."""
+
+
+class NetworkError(TidingsError):
+    """No broker can be reached, one does not answer in time, or it cannot take what was sent."""
 
 
 class PeerError(TidingsError):
