@@ -68,7 +68,7 @@ def state(peer: Peer) -> str:
 
 def life(broker: Broker) -> int:
     """What tells a broker from another with its id: drawn at its start."""
-    return broker._core.life
+    return broker.core.life
 
 
 def refusal(effects: list[Effect]) -> str:

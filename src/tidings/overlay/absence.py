@@ -52,7 +52,7 @@ class Absences:
         found = {member for missing in self._missing.values() for member in missing}
         return tuple(sorted(member for member in found if member not in self._unreached))
 
-    def wanting(self, root: str, topic: str, fields: Callable[[], Fields]) -> list[str]:
+    def wanting(self, root: str, topic: str, fields: Callable[[], Fields | None]) -> list[str]:
         """Those absent from a tree that may want a publication on it, with QoS 1 or 2."""
         return [
             member

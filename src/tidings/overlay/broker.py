@@ -92,7 +92,7 @@ class Broker:
     ) -> None:
         assert boot >= incarnation, "an incarnation begins with a boot"
         self.id = id
-        core = self._core = Core(id, boot, incarnation, settings, random)
+        core = self.core = Core(id, boot, incarnation, settings, random)
         self._announced: float | None = None
         self._saved = dict(saved or {})
         self._stopping: StopAsked | None = None
@@ -104,6 +104,10 @@ class Broker:
         known = Topics(core, trees, list(topics))
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
+        self.route = publications.route
+        self.straight = publications.straight
+        self.note = publications.note
+        self.match_each = routing.local.match_each
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
@@ -118,7 +122,7 @@ class Broker:
             SessionOpened: lambda e: routing.open_session(e.session, e.durable),
             SessionClosed: lambda e: routing.close_session(e.session),
             SessionEnded: lambda e: routing.end_session(e.session),
-            SubscriptionAsked: lambda e: routing.ask(e.session, e.name, e.subscription),
+            SubscriptionAsked: lambda e: routing.ask(e.session, e.name, e.subscription, e.group),
             SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
             AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
             AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
@@ -158,32 +162,36 @@ class Broker:
 
     def start(self, now: float) -> list[Effect]:
         """The first effects; what was saved is taken up again."""
-        core = self._core
+        core = self.core
         core.now = now
         self._routing.recover(self._saved)
         self._publications.recover(self._saved)
         self._saved = {}
         self._trees.start()
         core.timers.set(Timer.TICK, None, now + core.settings.heartbeat_s / 2)
-        return self._effects()
+        return self.collect()
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         """Something has happened: what is to be done, in order."""
-        core = self._core
+        core = self.core
         if now > core.now:  # a clock that goes back is taken to stand still
             core.now = now
         self._events[type(event)](event)
-        return self._effects()
+        return self.collect()
 
     def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
         """The same for many events that came at once: what they lead to goes out together."""
-        core = self._core
+        core = self.core
         if now > core.now:
             core.now = now
         handlers = self._events
         for event in events:
             handlers[type(event)](event)
-        return self._effects()
+        return self.collect()
+
+    def tell(self, event: Event) -> None:
+        """Something has happened, as of the last `handle`; `collect` then says what is to be done."""
+        self._events[type(event)](event)
 
     def qos_asked(self, session: str, name: str) -> int:
         """The quality of service of a client's subscription."""
@@ -191,10 +199,11 @@ class Broker:
 
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
-        return self._core.timers.next()
+        return self.core.timers.next()
 
-    def _effects(self) -> list[Effect]:
-        core = self._core
+    def collect(self) -> list[Effect]:
+        """All that is to be done by now."""
+        core = self.core
         self._publications.flush()
         self._links.flush()
         if core.sync_wanted:
@@ -256,12 +265,12 @@ class Broker:
         self._publications.on_ready(tree)
 
     def _on_timer(self, _event: TimerFired) -> None:
-        core = self._core
+        core = self.core
         for timer, about in core.timers.fired(core.now):
             self._due[timer](about)
 
     def _on_tick(self, _about: object) -> None:
-        core = self._core
+        core = self.core
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._trees.tick()
@@ -273,26 +282,26 @@ class Broker:
         if self._stopping is None:
             self._stopping = event
             self._publications.stopping = True
-            self._core.timers.set(Timer.DRAIN, None, self._core.now + self._core.settings.drain_within_s)
+            self.core.timers.set(Timer.DRAIN, None, self.core.now + self.core.settings.drain_within_s)
 
     def _on_drain_late(self, _about: object) -> None:
         if self._stopping is not None:
-            self._core.log("warning", "stopping although not all is acknowledged; it is on disk")
+            self.core.log("warning", "stopping although not all is acknowledged; it is on disk")
             self._part()
 
     def _part(self) -> None:
         assert self._stopping is not None, "only a broker that stops parts"
         for_good, self._stopping = self._stopping.for_good, None
-        self._core.timers.cancel(Timer.DRAIN, None)
+        self.core.timers.cancel(Timer.DRAIN, None)
         self._links.part_all(for_good)
-        self._core.out.append(Stop())
+        self.core.out.append(Stop())
         self._stopped = True
 
     # Looking in.
 
     def status(self, now: float, *, tables: bool = False) -> Status:
         """What can be seen of this broker; all subscriptions of all links only if `tables` are asked for."""
-        core, publications, routing = self._core, self._publications, self._routing
+        core, publications, routing = self.core, self._publications, self._routing
         trees = tuple(
             self._tree_status(self._trees.trees[root], tables) for root in sorted(self._trees.trees)
         )

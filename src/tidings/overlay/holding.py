@@ -21,7 +21,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
-from tidings.overlay.topics import Topics
+from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Trees
 from tidings.records.record import Kind
 
@@ -38,6 +38,7 @@ class Held:
     __slots__ = (
         "absent",
         "accepted",
+        "content",
         "epoch",
         "kept_by",
         "order",
@@ -66,6 +67,8 @@ class Held:
         """(root, epoch) in which it was sent last."""
         self.sent: dict[str, Epoch] = {}
         """By root: the last epoch in which it was sent."""
+        self.content: Content | None = None
+        """Its fields, until it has been sent for the first time: they are read once."""
 
 
 class Holding:

@@ -23,7 +23,7 @@ wanted is kept for them by each origin, within bounds, and sent when they are ba
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -38,7 +38,7 @@ from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Grown, Tree, Trees
-from tidings.records.record import Kind
+from tidings.records.record import Kind, Run
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -48,6 +48,63 @@ within 63 bits."""
 STREAMS_MAX = 131_072
 """High-water marks kept. Beyond, the one that moved longest ago is forgotten, and a repeat of its stream
 would be delivered; that takes as many brokers to publish in between."""
+
+
+class Route:
+    """Who gets what is published to a topic at this broker, at one moment."""
+
+    __slots__ = (
+        "filtered",
+        "grown",
+        "links_version",
+        "local_version",
+        "plain",
+        "possible",
+        "prefix",
+        "stream",
+        "topic",
+        "topics_version",
+        "tree",
+    )
+
+    def __init__(
+        self, topic: str, stream: str, tree: Tree | None, core: Core, routing: Routing, topics: Topics
+    ) -> None:
+        self.topic = topic
+        self.stream = stream
+        self.prefix = f"{core.id}:{core.incarnation}:{stream}:"
+        self.tree = tree
+        grown = tree.current if tree is not None else None
+        nodes = routing.local.nodes(topic)
+        self.plain = tuple(
+            sorted(named for node in nodes for entry in node.plain.values() for named in entry.targets)
+        )
+        """(session, name) of every subscription without a content filter."""
+        self.filtered = tuple(node for node in nodes if node.filtered)
+        """Where there are some with one."""
+        shared = routing.shares.groups
+        self.possible = (
+            grown is not None
+            and not grown.routes.nodes(topic)
+            and topics.declaration(topic) is None
+            and not core.settings.advertisements
+            and core.settings.acks == "origin"
+            and not (
+                shared
+                and any(
+                    named in shared
+                    for node in nodes
+                    for entry in node.entries.values()
+                    for named in entry.targets
+                )
+            )
+        )
+        """Whether the short way is open to it at all."""
+        if grown is not None:
+            self.grown = grown
+            self.links_version = grown.routes.version
+        self.local_version = routing.local.version
+        self.topics_version = topics.version
 
 
 class Publications:
@@ -123,6 +180,10 @@ class Publications:
             offered.content_type,
             offered.properties,
             offered.retain,
+            offered.payload_format,
+            offered.expiry_s,
+            offered.response_topic,
+            offered.correlation,
         )
         core.record(
             Kind.PUBLISHED,
@@ -132,14 +193,106 @@ class Publications:
             client=offered.session,
             publisher=offered.session,
         )
-        durable = self._deliver(publication, self._topics.fields(publication), None, 0)
         held = self.holding.wrap(publication)
+        held.content = self._topics.fields(publication)
+        durable = self._deliver(publication, held.content, None, 0)
         if offered.qos:
             self.holding.hold(held, offered.session, offered.token)
         elif durable:
             core.ask_sync()
         self._enqueue(held)
         self._pump(root)
+
+    # Many at once that nobody but sessions here may want.
+
+    def route(self, topic: str) -> Route:
+        """Who gets what is published to a topic; good for as long as `straight` says so."""
+        root = self._topics.root_of(topic)
+        tree = self._trees.serving(root) if root is not None else None
+        return Route(topic, self._topics.stream_of(topic), tree, self._core, self._routing, self._topics)
+
+    def straight(self, route: Route) -> bool:
+        """Whether what is published there goes to sessions here and nowhere else, with nothing to be held.
+
+        That is how most of it goes at a broker with busy clients, so it has a short way: the front hands
+        publications to sessions by itself, and tells `note` what it has done.
+        """
+        tree = route.tree
+        return (
+            tree is not None
+            and route.possible
+            and tree.current is route.grown
+            and tree.growing is None
+            and route.grown.routes.version == route.links_version
+            and self._routing.local.version == route.local_version
+            and self._topics.version == route.topics_version
+            and not self._backlogs.get(tree.root)
+            and not self._backlogs.get(NO_TREE)
+            and not self.stopping
+            and not self._absences
+        )
+
+    def note(
+        self,
+        route: Route,
+        session: str,
+        sizes: Sequence[int],
+        count: int,
+        receivers: Sequence[tuple[str, ...]],
+    ) -> int:
+        """Number and write down publications that went the short way; the number of the first.
+
+        `sizes` and `receivers` have one item for each, or one for all.
+        """
+        core = self._core
+        stream = route.stream
+        number = self._numbers.get(stream)
+        first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+        self._numbers[stream] = first + count - 1
+        at_us = core.at_us
+        numbers: Sequence[int] = range(first, first + count)
+        core.out.append(
+            Run(
+                core.id,
+                core.boot,
+                core.records + 1,
+                at_us,
+                Kind.PUBLISHED,
+                route.topic,
+                route.prefix,
+                numbers,
+                sizes,
+                session,
+                session,
+            )
+        )
+        core.records += count
+        if len(receivers) > 1 and not all(receivers):
+            kept = [at for at, some in enumerate(receivers) if some]
+            numbers = [first + at for at in kept]
+            sizes = [sizes[at] for at in kept] if len(sizes) > 1 else sizes
+            receivers = [receivers[at] for at in kept]
+        if receivers and receivers[0]:
+            core.out.append(
+                Run(
+                    core.id,
+                    core.boot,
+                    core.records + 1,
+                    at_us,
+                    Kind.DELIVERED,
+                    route.topic,
+                    route.prefix,
+                    numbers,
+                    sizes,
+                    session,
+                    None,
+                    0,
+                    0,
+                    receivers,
+                )
+            )
+            core.records += len(numbers)
+        return first
 
     def _objection(self, offered: PublicationOffered) -> str:
         settings = self._core.settings
@@ -152,6 +305,7 @@ class Publications:
         if len(offered.payload) > settings.message_bytes_max:
             return f"the payload has {len(offered.payload)} bytes; the limit is {settings.message_bytes_max}"
         about = len(offered.content_type) + sum(len(name) + len(text) for name, text in offered.properties)
+        about += len(offered.response_topic or "") + len(offered.correlation or b"")
         if len(offered.payload) + about > settings.message_bytes_max + PROPERTIES_FREE_BYTES:
             return (
                 f"properties and content type have {about} characters; beside the payload there is room for "
@@ -178,10 +332,12 @@ class Publications:
             publication = held.publication
             if not self._routing.announced(publication.topic, grown):
                 break
-            targets = grown.routes.match(publication.topic, self._topics.fields(publication))
+            content = held.content or self._topics.fields(publication)
+            targets = grown.routes.match(publication.topic, content)
             if any(self.flow.full(peer, tree.root) for peer in targets):
                 break
             backlog.popleft()
+            held.content = None
             self.backlog_bytes -= held.size
             if not publication.qos:
                 self._forward(tree, grown, publication, targets, None, 1, None)
@@ -300,6 +456,8 @@ class Publications:
         found = routing.local.match(publication.topic, fields)
         if not found:
             return False
+        if routing.shares.groups:
+            found = routing.shares.choose(found, lambda session: routing.sessions[session].open)
         subscriptions = tuple(sorted(found))
         self._core.out.append(Deliver(publication, subscriptions, hops))
         receivers = tuple(dict.fromkeys([session for session, _ in subscriptions]))

@@ -43,6 +43,7 @@ from tidings.overlay.messages import (
     Unsubscribe,
 )
 from tidings.overlay.messages import Table as TableMessage
+from tidings.overlay.sharing import Shares
 from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table
 from tidings.overlay.timers import Timer
@@ -108,6 +109,7 @@ class Saved(msgspec.Struct, frozen=True):
     session: str
     name: str
     subscription: Subscription
+    group: str = ""
 
 
 class Routing:
@@ -130,6 +132,7 @@ class Routing:
         self._absences = absences
         self.sessions: dict[str, Session] = {}
         self.local: Table[Named] = Table(core.settings.topic_cache)
+        self.shares = Shares()
         self._asked: dict[Subscription, int] = {}
         self._advertised: dict[Advertisement, int] = {}
         self._own_levels: dict[str, None] = {}
@@ -200,11 +203,13 @@ class Routing:
                 session = self.sessions.setdefault(it.session, Session(durable=True))
                 session.subscriptions[it.name] = it.subscription
                 self.local.add(it.subscription, (it.session, it.name))
+                if it.group:
+                    self.shares.join((it.session, it.name), it.group)
                 self._asked[it.subscription] = self._asked.get(it.subscription, 0) + 1
 
     # What clients here ask for.
 
-    def ask(self, session_name: str, name: str, asked: Subscription) -> None:
+    def ask(self, session_name: str, name: str, asked: Subscription, group: str = "") -> None:
         core = self._core
         session = self.sessions.get(session_name)
         if session is None:
@@ -227,6 +232,8 @@ class Routing:
         if before != subscription:
             # The new one first: what both want must not be missed in between.
             session.subscriptions[name] = subscription
+            if group:
+                self.shares.join((session_name, name), group)
             self.local.add(subscription, (session_name, name))
             if session.durable:
                 self._save(session_name, name, subscription)
@@ -252,6 +259,7 @@ class Routing:
             gone.append(subscription)
             self._wait_no_more((Subscription, session_name, name))
             self.local.remove(subscription, (session_name, name))
+            self.shares.leave((session_name, name))
             if session.durable:
                 self._core.out.append(Erase(_key(session_name, name)))
                 self._core.ask_sync()
@@ -281,7 +289,8 @@ class Routing:
         return filters.parse(asked.where)
 
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
-        value = msgspec.msgpack.encode(Saved(session, name, subscription))
+        group = self.shares.groups.get((session, name), "")
+        value = msgspec.msgpack.encode(Saved(session, name, subscription, group))
         self._core.out.append(Write(_key(session, name), value))
         self._core.ask_sync()
 

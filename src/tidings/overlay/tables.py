@@ -6,7 +6,7 @@ subscriptions are held once with all who ask. What is remembered per topic is bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tidings.language.fields import find
@@ -61,6 +61,8 @@ class Table(Generic[T]):
         self._nodes: dict[str, tuple[Node[T], ...]] = {}
         self._count = 0
         self._size = 0
+        self.version = 0
+        """Counts the changes."""
 
     def __len__(self) -> int:
         """Different subscriptions."""
@@ -71,6 +73,7 @@ class Table(Generic[T]):
         return len(self._nodes)
 
     def add(self, subscription: Subscription, target: T) -> None:
+        self.version += 1
         node = self._root
         for level in _levels(subscription.topic_filter):
             below = node.below.get(level)
@@ -100,6 +103,7 @@ class Table(Generic[T]):
         entry.targets[target] = None
 
     def remove(self, subscription: Subscription, target: T) -> None:
+        self.version += 1
         path = [self._root]
         levels = _levels(subscription.topic_filter)
         for level in levels:
@@ -125,8 +129,16 @@ class Table(Generic[T]):
                     break
                 del above.below[level]
 
-    def match(self, topic: str, fields: Callable[[], Fields]) -> dict[T, int]:
-        """Who wants it, with the highest quality of service asked for; `fields` is called if needed."""
+    def nodes(self, topic: str) -> tuple[Node[T], ...]:
+        """All that match a topic, each with its subscriptions."""
+        nodes = self._nodes.get(topic)
+        return self._find(topic) if nodes is None else nodes
+
+    def match(self, topic: str, fields: Callable[[], Fields | None]) -> dict[T, int]:
+        """Who wants it, with the highest quality of service asked for.
+
+        `fields` is called if they are needed; where there are none to read, no content filter matches.
+        """
         nodes = self._nodes.get(topic)
         if nodes is None:
             nodes = self._find(topic)
@@ -136,6 +148,8 @@ class Table(Generic[T]):
                 _take(found, entry)
             if node.filtered:
                 content = fields()
+                if content is None:
+                    continue
                 if node.index is not None:
                     for number in node.index.match(content):
                         _take(found, node.filtered[int(number)])
@@ -144,6 +158,25 @@ class Table(Generic[T]):
                         assert entry.matches is not None, "filtered entries have filters"
                         if entry.matches(content):
                             _take(found, entry)
+        return found
+
+    def match_each(self, nodes: Sequence[Node[T]], contents: Sequence[Fields | None]) -> list[list[Entry[T]]]:
+        """For each of many: the subscriptions at these nodes whose content filters match, in order."""
+        found: list[list[Entry[T]]] = [[] for _ in contents]
+        readable = [at for at, content in enumerate(contents) if content is not None]
+        some = [content for content in contents if content is not None]
+        for node in nodes:
+            filtered = node.filtered
+            if node.index is not None:
+                for at, numbers in zip(readable, node.index.match_batch(some), strict=True):
+                    found[at] += [filtered[number] for number in numbers.tolist()]  # type: ignore[union-attr]
+                continue
+            for entry in filtered.values():
+                matches = entry.matches
+                assert matches is not None, "filtered entries have filters"
+                for at, content in zip(readable, some, strict=True):
+                    if matches(content):
+                        found[at].append(entry)
         return found
 
     def _find(self, topic: str) -> tuple[Node[T], ...]:

@@ -21,15 +21,17 @@ from tidings.overlay.trees import Trees, lane_of, pick
 class Content:
     """The fields of a publication, read when they are first asked for."""
 
-    __slots__ = ("_fields", "_publication", "_topics")
+    __slots__ = ("_fields", "_publication", "_read", "_topics")
 
     def __init__(self, topics: Topics, publication: Publication) -> None:
         self._topics = topics
         self._publication = publication
         self._fields: Mapping[str, object] | None = None
+        self._read = False
 
-    def __call__(self) -> Mapping[str, object]:
-        if self._fields is None:
+    def __call__(self) -> Mapping[str, object] | None:
+        if not self._read:
+            self._read = True
             self._fields = self._topics.content(self._publication)
         return self._fields
 
@@ -43,6 +45,10 @@ class Topics:
         self._topics = declared
         self._shapes = {topic.name: Shape(topic) for topic in declared}
         self._declared: dict[str, Topic | None] = {}
+        self.version = 0
+        """Counts the changes of what is declared."""
+        self.unreadable = 0
+        """Payloads that met a content filter and are nothing that it could be asked about."""
         self.rooted = [(topic.pattern.filter, topic.root) for topic in declared if topic.root is not None]
         """Topic filters of declarations that name a root, with that root."""
 
@@ -106,8 +112,8 @@ class Topics:
         """The fields of a publication, to be read if they are needed."""
         return Content(self, publication)
 
-    def content(self, publication: Publication) -> Mapping[str, object]:
-        """The fields of a payload, typed if the topic is declared; none where it cannot be read."""
+    def content(self, publication: Publication) -> Mapping[str, object] | None:
+        """The fields of a payload, typed if the topic is declared; None where it cannot be read."""
         try:
             encoding = encoding_of(publication.content_type) if publication.content_type else Encoding.JSON
             fields = payloads.decode(publication.payload, encoding)
@@ -116,4 +122,5 @@ class Topics:
                 return self._shapes[topic.name].take(publication.topic, fields)
             return fields
         except PayloadError:
-            return {}
+            self.unreadable += 1
+            return None
