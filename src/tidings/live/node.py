@@ -35,7 +35,7 @@ from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
 from tidings.overlay.messages import Frame, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
-from tidings.records.record import Kind, Record
+from tidings.records.record import Kind, Record, Run
 from tidings.wire import attachment as a
 
 DIAL_WITHIN_S = 10.0
@@ -221,6 +221,7 @@ class Node:
             e.Log: self._log,
             e.Stop: self._stop,
             Record: self._record,
+            Run: self._record_run,
         }
         self._events: dict[type, Callable[[str, Any], e.Event]] = {
             a.Offer: self._offered,
@@ -614,6 +615,11 @@ class Node:
             self.counters.links_up += 1
         if self._sink is not None:
             self._sink.add(record)
+
+    def _record_run(self, run: Run) -> None:
+        if self._sink is not None:
+            for record in run.records():
+                self._sink.add(record)
 
     def _stop(self, effect: e.Stop) -> None:
         self.stopping = True
