@@ -1,0 +1,638 @@
+"""Bytes to packets and back, for MQTT 5.0 and 3.1.1 and for both sides of a connection.
+
+Every rule about a single packet is kept here, and each breach is a `Malformed` with the reason code that the
+standard gives it. What a packet means after others (a second acknowledgement, an alias that was never set, a
+filter that makes no sense) is not known here; `front` knows.
+
+Reading costs no more than the bytes that have come: a packet that is too large is refused when its length is
+known, and one that is not complete is not looked at again until it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidings.mqtt.packets import (
+    NO_PROPERTIES,
+    AnyPacket,
+    Asked,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Version,
+    Will,
+)
+from tidings.mqtt.properties import (
+    AUTH,
+    CONNACK,
+    CONNECT,
+    DISCONNECT,
+    NAMES,
+    PINGREQ,
+    PINGRESP,
+    PUBACK,
+    PUBCOMP,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    SINGLE,
+    SUBACK,
+    SUBSCRIBE,
+    UNSUBACK,
+    UNSUBSCRIBE,
+    VARIABLE_MAX,
+    WILL,
+    Malformed,
+    Reader,
+    prefixed,
+    string,
+    text,
+    truncated,
+    variable,
+    written,
+)
+from tidings.mqtt.reasons import CONNECT_RETURN_CODES, FAILURE, Reason
+
+__all__ = ["Decoder", "Malformed", "encode", "variable"]
+
+V311: Final = Version.V311
+V5: Final = Version.V5
+
+FROM_CLIENT: Final = frozenset(
+    (
+        CONNECT,
+        PUBLISH,
+        PUBACK,
+        PUBREC,
+        PUBREL,
+        PUBCOMP,
+        SUBSCRIBE,
+        UNSUBSCRIBE,
+        PINGREQ,
+        DISCONNECT,
+        AUTH,
+    )
+)
+FROM_SERVER: Final = frozenset(
+    (CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP, DISCONNECT, AUTH)
+)
+"""Who sends which (section 2.1.2). A DISCONNECT of 3.1.1 is never a server's, an AUTH never of 3.1.1."""
+
+FLAGGED: Final = frozenset((PUBREL, SUBSCRIBE, UNSUBSCRIBE))
+"""Types whose fixed flags are 0010; those of all others but PUBLISH are 0000 [MQTT-2.1.3-1]."""
+
+PUBLISH_REASONS: Final = frozenset((0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
+RELEASE_REASONS: Final = frozenset((0x00, 0x92))
+REASONS: Final[dict[int, frozenset[int]]] = {
+    PUBACK: PUBLISH_REASONS,
+    PUBREC: PUBLISH_REASONS,
+    PUBREL: RELEASE_REASONS,
+    PUBCOMP: RELEASE_REASONS,
+    SUBACK: frozenset((0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2)),
+    UNSUBACK: frozenset((0x00, 0x11, 0x80, 0x83, 0x87, 0x8F, 0x91)),
+    CONNACK: frozenset((0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, *range(0x9A, 0xA0))),
+}
+"""Reason codes that a packet may have (section 2.4)."""
+
+LEAVE_REASONS: Final = frozenset((0x00, 0x04, *range(0x80, 0x84), 0x90, *range(0x93, 0x9A)))
+"""Of a DISCONNECT from a client (section 3.14.2.1)."""
+EXPEL_REASONS: Final = frozenset(
+    (0x00, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91), *range(0x93, 0xA3))
+)
+"""And from a server."""
+
+RETURN_CODES: Final = (
+    Reason.SUCCESS,
+    Reason.UNSUPPORTED_PROTOCOL_VERSION,
+    Reason.CLIENT_IDENTIFIER_NOT_VALID,
+    Reason.SERVER_UNAVAILABLE,
+    Reason.BAD_USER_NAME_OR_PASSWORD,
+    Reason.NOT_AUTHORIZED,
+)
+"""What the return codes of a 3.1.1 CONNACK mean."""
+
+TOPIC_BYTES_MAX: Final = 256
+TOPICS_MAX: Final = 4096
+_topics: Final[dict[bytes, str]] = {}
+"""Topics that were checked before, so that each is decoded once and is one string in all sessions.
+
+Bounded in number and length: some 4 MiB at worst."""
+
+
+class Decoder:
+    """Makes packets of bytes, wherever they are cut. After `Malformed` it is of no more use.
+
+    >>> decoder = Decoder(packet_bytes_max=1024, version=Version.V311)
+    >>> decoder.feed(bytes.fromhex("30 05 00 03 61 2f"))
+    >>> decoder.next()
+    >>> decoder.feed(b"b")
+    >>> decoder.next().topic
+    'a/b'
+    """
+
+    def __init__(
+        self, *, packet_bytes_max: int, version: Version | None = None, client: bool = False
+    ) -> None:
+        assert version is not None or not client, "a client knows the version, it has chosen it"
+        self.packet_bytes_max = packet_bytes_max
+        """The largest packet that is read, its fixed header included."""
+        self.version = version
+        """What is spoken. None until CONNECT has said it; set before anything else in CONNECT is judged."""
+        self.client = client
+        """Whether this is a client's decoder, and reads what servers send."""
+        self.data = b""
+        """What was fed and may hold whole packets; read up to `at`."""
+        self.at = 0
+        self._late = bytearray()
+        """What was fed since, while `data` is the beginning of a packet that is not complete."""
+        self._wanted = 0
+        """The size of that packet; 0 if it is not known."""
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they have come."""
+        at = self.at
+        left = len(self.data) - at
+        if left == 0:
+            self.data = data
+            self.at = 0
+            return
+        if self._late or left + len(data) < self._wanted:
+            # Joined when all of it is here: a large packet in small pieces would else be copied each time.
+            if at:
+                self.data = self.data[at:]
+                self.at = 0
+            self._late += data
+            if left + len(self._late) < self._wanted:
+                return
+            self.data += self._late
+            self._late = bytearray()
+        else:
+            self.data = self.data[at:] + data if at else self.data + data
+            self.at = 0
+        self._wanted = 0
+
+    def held(self) -> int:
+        """How many bytes wait to become packets."""
+        return len(self.data) - self.at + len(self._late)
+
+    def next(self) -> AnyPacket | None:
+        """The next whole packet; None if there is none yet."""
+        data = self.data
+        at = self.at
+        size = len(data)
+        if size - at < 2:
+            if at == size:
+                self.data = b""
+                self.at = 0
+            return None
+        first = data[at]
+        length = data[at + 1]
+        start = at + 2
+        if length > 0x7F:
+            shift = 7
+            length &= 0x7F
+            while True:
+                if start == size:
+                    self._check_head(first)
+                    return None
+                byte = data[start]
+                start += 1
+                length |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift == 28:
+                    raise Malformed(Reason.MALFORMED_PACKET, "The remaining length has more than four bytes.")
+        end = start + length
+        if end - at > self.packet_bytes_max:
+            raise Malformed(
+                Reason.PACKET_TOO_LARGE,
+                f"A packet of {end - at} bytes is larger than the {self.packet_bytes_max} that are taken.",
+            )
+        if end > size:
+            self._check_head(first)
+            self._wanted = end - at
+            return None
+        if first & 0xF0 != 0x30:
+            self._check_head(first)
+            packet = self._read(first >> 4, Reader(data, start, end))
+            self.at = end
+            return packet
+
+        # PUBLISH, the bulk of all traffic, is read here, without calls.
+        version = self.version
+        if version is None or first > 0x35 or first & 6 == 6:
+            self._check_head(first)
+        topic_at = start + 2
+        if topic_at > end:
+            raise truncated()
+        start = topic_at + (data[start] << 8 | data[start + 1])
+        if start > end:
+            raise truncated()
+        raw = data[topic_at:start]
+        topic = _topics.get(raw)
+        if topic is None:
+            topic = _topic(raw)
+        packet_id = 0
+        qos = (first >> 1) & 3
+        if qos:
+            if start + 2 > end:
+                raise truncated()
+            packet_id = data[start] << 8 | data[start + 1]
+            start += 2
+            if packet_id == 0:  # [MQTT-2.2.1-3]
+                raise Malformed(Reason.PROTOCOL_ERROR, "Packet identifier 0 is not allowed.")
+        properties = NO_PROPERTIES
+        if version is V5:
+            if start == end:
+                raise truncated()
+            if data[start] == 0:
+                start += 1
+            else:
+                reader = Reader(data, start, end)
+                properties = reader.properties(PUBLISH)
+                start = reader.at
+                self._check_publish(properties)
+        if not topic and properties.topic_alias is None:
+            raise Malformed(Reason.PROTOCOL_ERROR, "The topic is empty, and there is no topic alias.")
+        self.at = end
+        return Publish(topic, data[start:end], qos, first & 1 == 1, first & 8 == 8, packet_id, properties)
+
+    def _check_head(self, first: int) -> None:
+        """Whether a packet may begin with this byte, which is found out before the rest of it has come."""
+        kind = first >> 4
+        flags = first & 0x0F
+        if kind == 0 or (kind == AUTH and self.version is V311):
+            raise Malformed(Reason.MALFORMED_PACKET, f"Packets of type {kind} are reserved.")
+        if kind not in (FROM_SERVER if self.client else FROM_CLIENT):
+            raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} is not for this side to send.")
+        if kind == PUBLISH:
+            if flags & 6 == 6:  # [MQTT-3.3.1-4]
+                raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH has QoS 3.")
+            if flags & 14 == 8:  # [MQTT-3.3.1-2]
+                raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH of QoS 0 has the DUP flag.")
+        elif flags != (2 if kind in FLAGGED else 0):  # [MQTT-2.1.3-1]
+            raise Malformed(Reason.MALFORMED_PACKET, f"The flags of {NAMES[kind]} are not as reserved.")
+        if (kind == CONNECT) != (self.version is None) and not self.client:
+            raise Malformed(  # [MQTT-3.1.0-1], [MQTT-3.1.0-2]
+                Reason.PROTOCOL_ERROR,
+                "CONNECT was sent a second time." if kind == CONNECT else "The first packet is not CONNECT.",
+            )
+        if kind == DISCONNECT and self.client and self.version is V311:
+            raise Malformed(Reason.PROTOCOL_ERROR, "A server does not send DISCONNECT in MQTT 3.1.1.")
+
+    def _check_publish(self, properties: Properties) -> None:
+        if properties.subscription_identifiers and not self.client:  # [MQTT-3.3.4-6]
+            raise Malformed(Reason.PROTOCOL_ERROR, "A client's PUBLISH has a subscription identifier.")
+        response_topic = properties.response_topic
+        if response_topic is not None:
+            _check_topic(response_topic)  # [MQTT-3.3.2-14]
+
+    def _read(self, kind: int, reader: Reader) -> AnyPacket:
+        v5 = self.version is V5
+        if kind <= PUBCOMP:
+            if kind == CONNECT:
+                return self._connect(reader)
+            if kind == CONNACK:
+                return _connack(reader, v5)
+            return _acknowledgement(kind, reader, v5)
+        if kind == SUBSCRIBE:
+            return _subscribe(reader, v5)
+        if kind == UNSUBSCRIBE:
+            return _unsubscribe(reader, v5)
+        if kind in (SUBACK, UNSUBACK):
+            return _granted(kind, reader, v5)
+        if kind == DISCONNECT:
+            return self._disconnect(reader, v5)
+        if kind == AUTH:
+            return self._auth(reader)
+        reader.finish()
+        return Pingreq() if kind == PINGREQ else Pingresp()
+
+    def _connect(self, reader: Reader) -> Connect:
+        name = reader.binary()
+        level = reader.byte()
+        if name != b"MQTT" and (name, level) != (b"MQIsdp", 3):  # [MQTT-3.1.2-1]
+            raise Malformed(Reason.UNSUPPORTED_PROTOCOL_VERSION, "The protocol name is not MQTT.")
+        # The highest bit marks bridges of some brokers. Whoever speaks an older version is answered in 3.1.1.
+        self.version = V311 if level & 0x7F <= V311 else V5
+        if level != self.version or name != b"MQTT":  # [MQTT-3.1.2-2]
+            raise Malformed(
+                Reason.UNSUPPORTED_PROTOCOL_VERSION,
+                f"Protocol level {level} is not 4 or 5.",
+            )
+        v5 = level == V5
+        flags = reader.byte()
+        if flags & 1:  # [MQTT-3.1.2-3]
+            raise Malformed(Reason.MALFORMED_PACKET, "The reserved flag of CONNECT is set.")
+        keep_alive_s = reader.short()
+        properties = reader.properties(CONNECT) if v5 else NO_PROPERTIES
+        client_id = reader.text()
+        will_qos = (flags >> 3) & 3
+        will = None
+        if flags & 0x04:
+            if will_qos == 3:  # [MQTT-3.1.2-12]
+                raise Malformed(Reason.MALFORMED_PACKET, "The will has QoS 3.")
+            will_properties = reader.properties(WILL) if v5 else NO_PROPERTIES
+            if will_properties.response_topic is not None:
+                _check_topic(will_properties.response_topic)
+            topic = reader.text()
+            _check_topic(topic)
+            will = Will(topic, reader.binary(), will_qos, flags & 0x20 != 0, will_properties)
+        elif flags & 0x38:  # [MQTT-3.1.2-11], [MQTT-3.1.2-13]
+            raise Malformed(Reason.MALFORMED_PACKET, "There are flags of a will, but no will.")
+        username = reader.text() if flags & 0x80 else None
+        if flags & 0x40 and username is None and not v5:  # [MQTT-3.1.2-22] of 3.1.1
+            raise Malformed(Reason.MALFORMED_PACKET, "There is a password, but no user name.")
+        password = reader.binary() if flags & 0x40 else None
+        reader.finish()
+        return Connect(
+            self.version, client_id, flags & 2 != 0, keep_alive_s, username, password, will, properties
+        )
+
+    def _disconnect(self, reader: Reader, v5: bool) -> Disconnect:
+        reason = 0
+        properties = NO_PROPERTIES
+        if v5 and reader.at < reader.end:
+            reason = reader.byte()
+            if reason not in (EXPEL_REASONS if self.client else LEAVE_REASONS):  # [MQTT-3.14.2-1]
+                raise _bad_reason(DISCONNECT, reason)
+            if reader.at < reader.end:
+                properties = reader.properties(DISCONNECT)
+                if self.client and properties.session_expiry_s is not None:  # [MQTT-3.14.2-2]
+                    raise Malformed(Reason.PROTOCOL_ERROR, "A server's DISCONNECT has a session expiry.")
+        reader.finish()
+        return Disconnect(reason, properties)
+
+    def _auth(self, reader: Reader) -> Auth:
+        if reader.at == reader.end:
+            return Auth()
+        reason = reader.byte()
+        if reason not in ((0x00, 0x18) if self.client else (0x18, 0x19)):  # [MQTT-3.15.2-1]
+            raise _bad_reason(AUTH, reason)
+        properties = reader.properties(AUTH)
+        if properties.authentication_method is None:
+            raise Malformed(Reason.PROTOCOL_ERROR, "AUTH has no authentication method.")
+        reader.finish()
+        return Auth(reason, properties)
+
+
+def _topic(raw: bytes) -> str:
+    """The topic of a PUBLISH that is not known yet; empty where an alias stands for it."""
+    topic = text(raw)
+    if topic:
+        _check_topic(topic)
+        if len(raw) <= TOPIC_BYTES_MAX:
+            if len(_topics) >= TOPICS_MAX:
+                _topics.clear()
+            _topics[raw] = topic
+    return topic
+
+
+def _check_topic(topic: str) -> None:
+    if not topic:  # [MQTT-4.7.3-1]
+        raise Malformed(Reason.TOPIC_NAME_INVALID, "A topic is empty.")
+    if "+" in topic or "#" in topic:  # [MQTT-3.3.2-2]
+        raise Malformed(Reason.TOPIC_NAME_INVALID, "A topic to publish to has a wildcard.")
+
+
+def _bad_reason(kind: int, reason: int) -> Malformed:
+    return Malformed(Reason.PROTOCOL_ERROR, f"Reason code 0x{reason:02X} does not belong in {NAMES[kind]}.")
+
+
+def _connack(reader: Reader, v5: bool) -> Connack:
+    flags = reader.byte()
+    if flags > 1:  # [MQTT-3.2.2-1]
+        raise Malformed(Reason.MALFORMED_PACKET, "The reserved flags of CONNACK are set.")
+    code = reader.byte()
+    properties = NO_PROPERTIES
+    if v5:
+        if code not in REASONS[CONNACK]:
+            raise _bad_reason(CONNACK, code)
+        properties = reader.properties(CONNACK)
+    elif code < len(RETURN_CODES):
+        code = int(RETURN_CODES[code])
+    else:
+        raise Malformed(Reason.PROTOCOL_ERROR, f"Return code {code} of CONNACK is reserved.")
+    reader.finish()
+    if flags and code:  # [MQTT-3.2.2-6]
+        raise Malformed(Reason.PROTOCOL_ERROR, "CONNACK refuses, and yet has a session.")
+    return Connack(code, flags == 1, properties)
+
+
+def _acknowledgement(kind: int, reader: Reader, v5: bool) -> Puback | Pubrec | Pubrel | Pubcomp:
+    packet_id = reader.packet_id()
+    reason = 0
+    properties = NO_PROPERTIES
+    if v5 and reader.at < reader.end:
+        reason = reader.byte()
+        if reason not in REASONS[kind]:
+            raise _bad_reason(kind, reason)
+        if reader.at < reader.end:
+            properties = reader.properties(kind)
+    reader.finish()
+    if kind == PUBACK:
+        return Puback(packet_id, reason, properties)
+    if kind == PUBREC:
+        return Pubrec(packet_id, reason, properties)
+    if kind == PUBREL:
+        return Pubrel(packet_id, reason, properties)
+    return Pubcomp(packet_id, reason, properties)
+
+
+def _subscribe(reader: Reader, v5: bool) -> Subscribe:
+    packet_id = reader.packet_id()
+    properties = reader.properties(SUBSCRIBE) if v5 else NO_PROPERTIES
+    asked: list[Asked] = []
+    while reader.at < reader.end:
+        topic_filter = _filter(reader)
+        options = reader.byte()
+        if options & (0xC0 if v5 else 0xFC):  # [MQTT-3.8.3-5]
+            raise Malformed(Reason.MALFORMED_PACKET, "Reserved subscription options are set.")
+        if options & 3 == 3:
+            raise Malformed(Reason.PROTOCOL_ERROR, "A subscription asks for QoS 3.")
+        retain_handling = options >> 4
+        if retain_handling == 3:
+            raise Malformed(Reason.PROTOCOL_ERROR, "A subscription has retain handling 3.")
+        no_local = options & 4 != 0
+        if no_local and topic_filter.startswith("$share/"):  # [MQTT-3.8.3-4]
+            raise Malformed(Reason.PROTOCOL_ERROR, "A shared subscription has the option no-local.")
+        asked.append(Asked(topic_filter, options & 3, no_local, options & 8 != 0, retain_handling))
+    if not asked:  # [MQTT-3.8.3-2]
+        raise Malformed(Reason.PROTOCOL_ERROR, "SUBSCRIBE has no topic filter.")
+    return Subscribe(packet_id, tuple(asked), properties)
+
+
+def _unsubscribe(reader: Reader, v5: bool) -> Unsubscribe:
+    packet_id = reader.packet_id()
+    properties = reader.properties(UNSUBSCRIBE) if v5 else NO_PROPERTIES
+    topic_filters: list[str] = []
+    while reader.at < reader.end:
+        topic_filters.append(_filter(reader))
+    if not topic_filters:  # [MQTT-3.10.3-2]
+        raise Malformed(Reason.PROTOCOL_ERROR, "UNSUBSCRIBE has no topic filter.")
+    return Unsubscribe(packet_id, tuple(topic_filters), properties)
+
+
+def _filter(reader: Reader) -> str:
+    topic_filter = reader.text()
+    if not topic_filter:  # [MQTT-4.7.3-1]
+        raise Malformed(Reason.MALFORMED_PACKET, "A topic filter is empty.")
+    return topic_filter
+
+
+def _granted(kind: int, reader: Reader, v5: bool) -> Suback | Unsuback:
+    packet_id = reader.packet_id()
+    if kind == UNSUBACK and not v5:
+        reader.finish()
+        return Unsuback(packet_id)
+    properties = reader.properties(kind) if v5 else NO_PROPERTIES
+    reasons = tuple(reader.data[reader.at : reader.end])
+    if not reasons:
+        raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} has no reason code.")
+    allowed = REASONS[kind] if v5 else frozenset((0x00, 0x01, 0x02, FAILURE))
+    for reason in reasons:
+        if reason not in allowed:
+            raise _bad_reason(kind, reason)
+    if kind == SUBACK:
+        return Suback(packet_id, reasons, properties)
+    return Unsuback(packet_id, reasons, properties)
+
+
+def encode(packet: AnyPacket, version: Version) -> bytes:
+    """A packet as bytes, in as few as the version allows. What 3.1.1 does not have is left out.
+
+    >>> encode(Publish("a/b", b"hello"), Version.V311).hex(" ")
+    '30 0a 00 03 61 2f 62 68 65 6c 6c 6f'
+    """
+    v5 = version is V5
+    if isinstance(packet, Publish):
+        return _publish_bytes(packet, v5)
+    if isinstance(packet, Puback):
+        return _acknowledgement_bytes(0x40, packet, v5)
+    if isinstance(packet, Pubrec):
+        return _acknowledgement_bytes(0x50, packet, v5)
+    if isinstance(packet, Pubrel):
+        return _acknowledgement_bytes(0x62, packet, v5)
+    if isinstance(packet, Pubcomp):
+        return _acknowledgement_bytes(0x70, packet, v5)
+    if isinstance(packet, Pingreq):
+        return b"\xc0\x00"
+    if isinstance(packet, Pingresp):
+        return b"\xd0\x00"
+    if isinstance(packet, Subscribe):
+        return _subscribe_bytes(packet, v5)
+    if isinstance(packet, Suback):
+        reasons = packet.reasons if v5 else tuple(min(reason, FAILURE) for reason in packet.reasons)
+        return _packet(0x90, _opening(packet.packet_id, packet.properties, SUBACK, v5) + bytes(reasons))
+    if isinstance(packet, Unsubscribe):
+        opening = _opening(packet.packet_id, packet.properties, UNSUBSCRIBE, v5)
+        return _packet(0xA2, opening + b"".join([string(each) for each in packet.topic_filters]))
+    if isinstance(packet, Unsuback):
+        opening = _opening(packet.packet_id, packet.properties, UNSUBACK, v5)
+        return _packet(0xB0, opening + bytes(packet.reasons) if v5 else opening)
+    if isinstance(packet, Connect):
+        return _connect_bytes(packet)
+    if isinstance(packet, Connack):
+        session = SINGLE[packet.session_present]
+        if v5:
+            return _packet(0x20, session + SINGLE[packet.reason] + written(packet.properties, CONNACK))
+        return _packet(0x20, session + SINGLE[CONNECT_RETURN_CODES.get(Reason(packet.reason), 3)])
+    if isinstance(packet, Disconnect):
+        return _packet(0xE0, _closing(packet.reason, packet.properties, DISCONNECT) if v5 else b"")
+    if not v5:
+        raise ValueError("MQTT 3.1.1 has no AUTH packet")
+    return _packet(0xF0, _closing(packet.reason, packet.properties, AUTH))
+
+
+def _packet(first: int, body: bytes) -> bytes:
+    return SINGLE[first] + variable(len(body)) + body
+
+
+def _publish_bytes(packet: Publish, v5: bool) -> bytes:
+    topic = packet.topic.encode()
+    payload = packet.payload
+    qos = packet.qos
+    middle = packet.packet_id.to_bytes(2, "big") if qos else b""
+    if v5:
+        properties = packet.properties
+        middle += b"\0" if properties is NO_PROPERTIES else written(properties, PUBLISH)
+    size = len(topic)
+    length = 2 + size + len(middle) + len(payload)
+    if size > 0xFFFF or length > VARIABLE_MAX:
+        raise ValueError(f"topic ({size} bytes) and payload ({len(payload)}) do not fit in one MQTT packet")
+    first = 0x30 | packet.dup << 3 | qos << 1 | packet.retain
+    return b"".join((SINGLE[first], variable(length), size.to_bytes(2, "big"), topic, middle, payload))
+
+
+def _acknowledgement_bytes(first: int, packet: Puback | Pubrec | Pubrel | Pubcomp, v5: bool) -> bytes:
+    opening = packet.packet_id.to_bytes(2, "big")
+    if not v5 or (packet.reason == 0 and packet.properties == NO_PROPERTIES):
+        return SINGLE[first] + b"\x02" + opening
+    return _packet(first, opening + _closing(packet.reason, packet.properties, first >> 4))
+
+
+def _closing(reason: int, properties: Properties, place: int) -> bytes:
+    """Reason code and properties at the end of a packet, left out as far as may be."""
+    if properties != NO_PROPERTIES:
+        return SINGLE[reason] + written(properties, place)
+    # AUTH may leave out both or none of them (section 3.15.2.1).
+    if reason:
+        return SINGLE[reason] + b"\0" if place == AUTH else SINGLE[reason]
+    return b""
+
+
+def _opening(packet_id: int, properties: Properties, place: int, v5: bool) -> bytes:
+    opening = packet_id.to_bytes(2, "big")
+    return opening + written(properties, place) if v5 else opening
+
+
+def _subscribe_bytes(packet: Subscribe, v5: bool) -> bytes:
+    chunks = [_opening(packet.packet_id, packet.properties, SUBSCRIBE, v5)]
+    for each in packet.asked:
+        options = each.qos
+        if v5:
+            options |= each.no_local << 2 | each.retain_as_published << 3 | each.retain_handling << 4
+        chunks.extend((string(each.topic_filter), SINGLE[options]))
+    return _packet(0x82, b"".join(chunks))
+
+
+def _connect_bytes(packet: Connect) -> bytes:
+    v5 = packet.version is V5
+    will = packet.will
+    flags = packet.clean_start << 1
+    if will is not None:
+        flags |= 0x04 | will.qos << 3 | will.retain << 5
+    if packet.password is not None:
+        flags |= 0x40
+    if packet.username is not None:
+        flags |= 0x80
+    chunks = [
+        b"\x00\x04MQTT",
+        bytes((packet.version, flags)),
+        packet.keep_alive_s.to_bytes(2, "big"),
+        written(packet.properties, CONNECT) if v5 else b"",
+        string(packet.client_id),
+    ]
+    if will is not None:
+        if v5:
+            chunks.append(written(will.properties, WILL))
+        chunks.extend((string(will.topic), prefixed(will.payload)))
+    if packet.username is not None:
+        chunks.append(string(packet.username))
+    if packet.password is not None:
+        chunks.append(prefixed(packet.password))
+    return _packet(0x10, b"".join(chunks))
