@@ -53,7 +53,10 @@ class ClientVerified(Happened, frozen=True):
     connection: int
 
     user: str | None
-    """Who it is; None if name and password do not fit."""
+    """Who it is, "" for one without a name; None if name and password do not fit."""
+
+    busy: bool = False
+    """Whether it could not be found out, for too many others are waiting."""
 
 
 class ClientExpelled(Happened, frozen=True):
@@ -126,6 +129,9 @@ class Access(msgspec.Struct, frozen=True):
 
     anonymous: bool = False
     """Whether a client without a user name may connect."""
+
+    verify: bool = False
+    """Whether there are users, so that name and password must fit; else they are not looked at."""
 
     version: int = 0
 

@@ -27,11 +27,11 @@ class Settings:
     inflight_max: int = 1024
     """And to one client, even if it allows more."""
 
-    topic_alias_maximum: int = 64
-    """Topic aliases that a client may set, and that are set for it if it wants."""
+    topic_alias_maximum: int = 10
+    """Topic aliases that a client may set, and that are set for it if it wants; mosquitto's default."""
 
-    packet_bytes_max: int = 2 * MIB
-    """The largest packet that is taken."""
+    packet_bytes_max: int = 2_000_000
+    """The largest packet that is taken; mosquitto's default."""
 
     queue_messages: int = 65_000
     """Publications of QoS 1 and 2 that wait for one client. Less than there are packet identifiers."""
