@@ -9,7 +9,7 @@ from collections.abc import Callable
 from tidings.overlay.events import Effect, Log
 from tidings.overlay.messages import Publication
 from tidings.overlay.settings import Settings
-from tidings.overlay.timers import Timers
+from tidings.overlay.timers import Timer, Timers
 from tidings.records.record import Kind, Record
 
 
@@ -31,7 +31,7 @@ class Core:
         self.random = random
         self.life = random.getrandbits(53)
         """Tells this broker, since this start, from any other with its id."""
-        self.timers = Timers()
+        self.timers: Timers[Timer] = Timers()
         self.now = 0.0
         self.out: list[Effect] = []
         self.records = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from enum import Enum, auto
+from typing import Generic, TypeVar
 
 
 class Timer(Enum):
@@ -38,32 +39,32 @@ class Timer(Enum):
     """A stopping broker waits no longer."""
 
 
-Key = tuple[Timer, object]
+Name = TypeVar("Name", bound=Enum)
 
 
-class Timers:
+class Timers(Generic[Name]):
     """A heap of deadlines; one per timer and thing it is about."""
 
     def __init__(self) -> None:
-        self._due: dict[Key, float] = {}
-        self._heap: list[tuple[float, int, Key]] = []
+        self._due: dict[tuple[Name, object], float] = {}
+        self._heap: list[tuple[float, int, tuple[Name, object]]] = []
         self._count = 0
 
-    def set(self, timer: Timer, about: object, at: float) -> None:
+    def set(self, timer: Name, about: object, at: float) -> None:
         """Ask for a wake-up, in the place of the one asked for before."""
         key = (timer, about)
         self._due[key] = at
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, key))
 
-    def is_set(self, timer: Timer, about: object) -> bool:
+    def is_set(self, timer: Name, about: object) -> bool:
         return (timer, about) in self._due
 
-    def due(self, timer: Timer, about: object) -> float | None:
+    def due(self, timer: Name, about: object) -> float | None:
         """When it falls due, if it is set."""
         return self._due.get((timer, about))
 
-    def cancel(self, timer: Timer, about: object) -> None:
+    def cancel(self, timer: Name, about: object) -> None:
         self._due.pop((timer, about), None)
 
     def next(self) -> float | None:
@@ -76,7 +77,7 @@ class Timers:
             heapq.heappop(heap)
         return None
 
-    def fired(self, now: float) -> Iterator[Key]:
+    def fired(self, now: float) -> Iterator[tuple[Name, object]]:
         """What is due by now, each once, earliest first."""
         while (at := self.next()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]
