@@ -57,6 +57,7 @@ from tidings.mqtt.properties import (
     WILL,
     Malformed,
     Reader,
+    odd,
     prefixed,
     string,
     text,
@@ -276,7 +277,7 @@ class Decoder:
         kind = first >> 4
         flags = first & 0x0F
         if kind == 0 or (kind == AUTH and self.version is V311):
-            raise Malformed(Reason.MALFORMED_PACKET, f"Packets of type {kind} are reserved.")
+            raise Malformed(Reason.PROTOCOL_ERROR, f"Packets of type {kind} are reserved.")
         if kind not in (FROM_SERVER if self.client else FROM_CLIENT):
             raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} is not for this side to send.")
         if kind == PUBLISH:
@@ -341,6 +342,10 @@ class Decoder:
         keep_alive_s = reader.short()
         properties = reader.properties(CONNECT) if v5 else NO_PROPERTIES
         client_id = reader.text()
+        if odd(client_id):
+            raise Malformed(
+                Reason.CLIENT_IDENTIFIER_NOT_VALID, "The client identifier has a control character."
+            )
         will_qos = (flags >> 3) & 3
         will = None
         if flags & 0x04:
@@ -355,6 +360,8 @@ class Decoder:
         elif flags & 0x38:  # [MQTT-3.1.2-11], [MQTT-3.1.2-13]
             raise Malformed(Reason.MALFORMED_PACKET, "There are flags of a will, but no will.")
         username = reader.text() if flags & 0x80 else None
+        if username is not None and odd(username):
+            raise Malformed(Reason.MALFORMED_PACKET, "The user name has a control character.")
         if flags & 0x40 and username is None and not v5:  # [MQTT-3.1.2-22] of 3.1.1
             raise Malformed(Reason.MALFORMED_PACKET, "There is a password, but no user name.")
         password = reader.binary() if flags & 0x40 else None
@@ -405,6 +412,8 @@ def _topic(raw: bytes) -> str:
 def _check_topic(topic: str) -> None:
     if not topic:  # [MQTT-4.7.3-1]
         raise Malformed(Reason.TOPIC_NAME_INVALID, "A topic is empty.")
+    if odd(topic):
+        raise Malformed(Reason.MALFORMED_PACKET, "A topic has a control character.")
     if "+" in topic or "#" in topic:  # [MQTT-3.3.2-2]
         raise Malformed(Reason.TOPIC_NAME_INVALID, "A topic to publish to has a wildcard.")
 
@@ -491,6 +500,8 @@ def _filter(reader: Reader) -> str:
     topic_filter = reader.text()
     if not topic_filter:  # [MQTT-4.7.3-1]
         raise Malformed(Reason.MALFORMED_PACKET, "A topic filter is empty.")
+    if odd(topic_filter):
+        raise Malformed(Reason.MALFORMED_PACKET, "A topic filter has a control character.")
     return topic_filter
 
 
