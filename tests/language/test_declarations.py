@@ -11,8 +11,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.language.test_topics import declarations
 from tidings.errors import DeclarationError
-from tidings.language.declarations import DECLARATION_BYTES_MAX, Lines, parse_topic, read_topic
+from tidings.language.declarations import (
+    DECLARATION_BYTES_MAX,
+    Lines,
+    parse_topic,
+    read_topic,
+    topic_text,
+)
 from tidings.language.faults import Where
 from tidings.language.fields import Type
 from tidings.language.topics import OPTIONS, Topic
@@ -322,3 +329,22 @@ def test_arbitrary_values_are_read_or_refused(mapping: dict[str, Any], fields: d
     for declared in (mapping, mapping | {"name": "x", "kind": "gathered", "fields": fields}):
         with suppress(DeclarationError):
             Topic.from_mapping(declared)
+
+
+@given(declarations())
+@example({"name": "t", "kind": "plain", "fields": {"a b": {"type": "string", "domain": ["\x7f", "\n\0é😀"]}}})
+def test_a_topic_is_written_as_text_that_is_read_back(mapping: dict[str, Any]) -> None:
+    topic = Topic.from_mapping(mapping)
+    again = parse_topic(topic_text(topic))
+    assert again == topic
+    assert topic_text(again) == topic_text(topic)
+
+
+def test_a_written_declaration_is_one_that_people_can_read() -> None:
+    assert topic_text(parse_topic(EXAMPLE)).splitlines()[-5:] == [
+        'place = { type = "string" }',
+        'severity = { type = "int", domain = [0, 5], conflict = "max" }',
+        'opened = { type = "timestamp" }',
+        'lanes = { type = "float", domain = [0.0, 8.0], tolerance = 0.25 }',
+        'fire = { type = "bool" }',
+    ]

@@ -2,10 +2,12 @@
 
 `tomllib` reads the text, `topics` says what is wrong and at which key, and a small scanner finds the line of
 that key: `tomllib` does not tell lines, and packages that do are slow and larger than the scanner.
+`topic_text` writes a declaration, since `tomllib` only reads.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from bisect import bisect_right
@@ -14,6 +16,8 @@ from typing import Any
 
 from tidings.errors import DeclarationError, Problem
 from tidings.language.faults import Where
+from tidings.language.fields import IDENTIFIER, Conflict
+from tidings.language.schemas import field_mapping
 from tidings.language.topics import Topic, examine
 
 DECLARATION_BYTES_MAX = 262_144
@@ -42,6 +46,37 @@ def parse_topic(text: str, source: str = "declaration") -> Topic:
         raise _refused(source, _TOO_DEEP) from None
     problems = [Problem(fault.message, lines.line(fault.where)) for fault in topic]
     raise DeclarationError(sorted(problems, key=lambda problem: problem.line or 0), source)
+
+
+def topic_text(topic: Topic) -> str:
+    """A declaration as TOML that `parse_topic` reads back; equal topics have equal texts.
+
+    >>> print(topic_text(Topic.from_mapping({"name": "sea", "kind": "plain"})))
+    name = "sea"
+    kind = "plain"
+    version = 1
+    """
+    mapping = topic.to_mapping()
+    mapping.pop("fields", None)
+    lines = [f"{name} = {_toml(value)}" for name, value in mapping.items()]
+    if topic.fields:
+        lines.append("[fields]")
+    for path, field in topic.fields.items():
+        traits = field_mapping(field)
+        if field.conflict is Conflict.FIRST:
+            del traits["conflict"]  # the default; a long declaration must not grow beyond the limit
+        told = ", ".join(f"{trait} = {_toml(value)}" for trait, value in traits.items())
+        key = ".".join(name if IDENTIFIER.fullmatch(name) else _toml(name) for name in path)
+        lines.append(f"{key} = {{ {told} }}")
+    return "\n".join(lines)
+
+
+def _toml(value: object) -> str:
+    """A string, number, truth value or list of these as TOML writes it."""
+    if isinstance(value, list):
+        return f"[{', '.join(_toml(one) for one in value)}]"
+    # JSON writes the same, except that TOML wants this character escaped too.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
 
 
 def read_text(path: str | FilePath) -> str:
