@@ -95,6 +95,7 @@ class Property(NamedTuple):
 ACKNOWLEDGEMENTS = (PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK)
 EVERYWHERE = (CONNECT, CONNACK, PUBLISH, WILL, *ACKNOWLEDGEMENTS, SUBSCRIBE, UNSUBSCRIBE, DISCONNECT, AUTH)
 
+# In the order in which they are written.
 PROPERTIES = (
     Property(0x01, "payload_format", BYTE, (PUBLISH, WILL), 0, 1),
     Property(0x02, "message_expiry_s", LONG, (PUBLISH, WILL)),
@@ -113,13 +114,13 @@ PROPERTIES = (
     Property(0x1A, "response_information", TEXT, (CONNACK,)),
     Property(0x1C, "server_reference", TEXT, (CONNACK, DISCONNECT)),
     Property(0x1F, "reason_string", TEXT, (CONNACK, *ACKNOWLEDGEMENTS, DISCONNECT, AUTH)),
-    Property(0x21, "receive_maximum", SHORT, (CONNECT, CONNACK), 1),
     Property(0x22, "topic_alias_maximum", SHORT, (CONNECT, CONNACK)),
+    Property(0x27, "maximum_packet_bytes", LONG, (CONNECT, CONNACK), 1),
+    Property(0x21, "receive_maximum", SHORT, (CONNECT, CONNACK), 1),
     Property(0x23, "topic_alias", SHORT, (PUBLISH,), 1, fault=Reason.TOPIC_ALIAS_INVALID),
     Property(0x24, "maximum_qos", BYTE, (CONNACK,), 0, 1),
     Property(0x25, "retain_available", BYTE, (CONNACK,), 0, 1),
     Property(0x26, "user", PAIR, EVERYWHERE),
-    Property(0x27, "maximum_packet_bytes", LONG, (CONNECT, CONNACK), 1),
     Property(0x28, "wildcard_subscription_available", BYTE, (CONNACK,), 0, 1),
     Property(0x29, "subscription_identifier_available", BYTE, (CONNACK,), 0, 1),
     Property(0x2A, "shared_subscription_available", BYTE, (CONNACK,), 0, 1),
