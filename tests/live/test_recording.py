@@ -73,7 +73,7 @@ def test_a_bug_in_the_thread_is_not_kept_quiet(
     def bug(*_: object) -> None:
         raise KeyError("ours")
 
-    monkeypatch.setattr(segments, "table_of", bug)
+    monkeypatch.setattr(segments, "Columns", bug)
     monkeypatch.setattr(recording.LOG, "propagate", True)
     made = recorder(tmp_path)
     with caplog.at_level(logging.ERROR, recording.LOG.name):

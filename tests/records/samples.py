@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidings.records.record import Kind, Record
+from collections.abc import Sequence
+
+from tidings.records.record import Kind, Record, Run
 
 WHOLE = Record(
     broker="b1",
@@ -32,3 +34,20 @@ WHOLE = Record(
 def row(n: int, kind: Kind = Kind.PUBLISHED, **fields: object) -> Record:
     """A record of broker b1 in boot 1, unless the fields say otherwise."""
     return Record(**{"broker": "b1", "boot": 1, "n": n, "at": n * 1000, "kind": kind, **fields})  # type: ignore[arg-type]
+
+
+def run(n: int, rows: int, receivers: Sequence[tuple[str, ...]] = ((),)) -> Run:
+    """A run of that many rows, of the same broker and boot."""
+    return Run(
+        "b1",
+        1,
+        n,
+        n * 1000,
+        Kind.DELIVERED,
+        "t",
+        "b1:1:b1:",
+        range(n, n + rows),
+        [5],
+        "c1",
+        receivers=receivers,
+    )

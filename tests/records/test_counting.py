@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.records.samples import row
 from tidings.records.counting import LinkCount, compare_deliveries, count_false_negatives, count_links
 from tidings.records.record import Kind, Record
-from tidings.records.schema import table_of
+from tidings.records.tables import table_of
 
 
 def forwarded(broker: str, message: str, *receivers: str) -> Record:

@@ -12,8 +12,9 @@ from tidings.errors import InputError
 from tidings.records import reading
 from tidings.records.reading import read_records, read_table
 from tidings.records.record import Kind, Record
-from tidings.records.schema import arrow_schema, table_of
+from tidings.records.schema import arrow_schema
 from tidings.records.segments import Segment, SegmentWriter, closed_segments
+from tidings.records.tables import table_of
 
 
 def written(folder: Path, *records: Record) -> None:

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.records.samples import WHOLE, row
 from tidings.records.record import Kind, Record
-from tidings.records.schema import arrow_schema, records_of, table_of
+from tidings.records.schema import arrow_schema, records_of
+from tidings.records.tables import table_of
 
 WRITTEN_DOWN = {
     "broker": ("string", False),
@@ -105,9 +106,9 @@ def test_making_a_table_leaves_pandas_alone(root: Path) -> None:
     """It would take a second and 50 MB of every broker, where it is installed."""
     program = (
         "import sys\n"
-        "from tests.records.samples import WHOLE\n"
-        "from tidings.records.schema import table_of\n"
-        "assert table_of([WHOLE]).num_rows == 1\n"
+        "from tests.records.samples import WHOLE, run\n"
+        "from tidings.records.tables import table_of\n"
+        "assert table_of([WHOLE, run(1, 2)]).num_rows == 3\n"
         "assert 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=root)

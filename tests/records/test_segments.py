@@ -7,12 +7,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.samples import row
+from tests.records.samples import row, run
 from tidings.records import segments
 from tidings.records.reading import read_records
 from tidings.records.segments import Segment, SegmentWriter, closed_segments, safe_name
@@ -53,6 +54,45 @@ def test_many_receivers_fill_a_segment_as_many_rows_do(tmp_path: Path) -> None:
     assert len(closed_segments(tmp_path)) == 1
 
 
+def test_a_run_is_divided_where_a_segment_is_full(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "b1", 1, rows_max=3)
+    writer.add(row(0))
+    writer.add(run(1, 7))
+    writer.close()
+    assert [pq.read_metadata(one.path).num_rows for one in closed_segments(tmp_path)] == [3, 3, 2]
+    assert list(read_records(tmp_path)) == [row(0), *run(1, 7).records()]
+
+
+def test_receivers_of_a_run_count_for_each_of_its_rows(tmp_path: Path) -> None:
+    everyone = tuple(f"session-{number}" for number in range(1_000))
+    writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=400_000)
+    writer.add(run(1, 10, [everyone]))
+    writer.add(run(11, 4, [everyone, (), (), everyone]))
+    writer.close()
+    assert [pq.read_metadata(one.path).num_rows for one in closed_segments(tmp_path)] == [6, 8]
+
+
+def test_long_topics_fill_a_segment_as_many_rows_do(tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=500_000)
+    long = "t" * 65_000
+    writer.add(msgspec.structs.replace(run(1, 20), topic=long))
+    for n in range(21, 41):
+        writer.add(row(n, topic=long))
+    assert len(closed_segments(tmp_path)) == 5
+
+
+def test_others_are_let_run_between_portions_of_the_work(tmp_path: Path) -> None:
+    rests: list[int] = []
+    writer = SegmentWriter(tmp_path, "b1", 1, rest=lambda: rests.append(1))
+    for n in range(0, 20_000, 2):
+        writer.add(row(n))
+        writer.add(run(n + 1, 1))
+    writer.add(run(20_000, 20_000))
+    writer.close()
+    assert len(rests) >= 20
+    assert [one.n for one in read_records(tmp_path)] == list(range(40_000))
+
+
 def test_a_segment_is_closed_when_it_is_old(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "b1", 1, age_max_s=10)
     writer.tick(50.0)
@@ -70,7 +110,7 @@ def test_a_segment_is_closed_when_it_is_old(tmp_path: Path) -> None:
     assert len(closed_segments(tmp_path)) == 2
 
 
-@pytest.mark.parametrize("step", ["table_of", "_sync_folder"])
+@pytest.mark.parametrize("step", ["Columns", "_sync_folder"])
 def test_a_crash_loses_at_most_the_open_segment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -194,6 +234,8 @@ def test_a_disk_that_is_too_slow_costs_records_and_not_memory(tmp_path: Path) ->
     work.pop(0)()
     writer.add(row(99))
     assert len(work) == segments.WAITING_MAX
+    writer.add(run(100, 5))
+    assert writer.rows_lost == 8
 
 
 def test_a_disk_that_fails_is_told_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.records.samples import WHOLE, row
+from tests.records.samples import WHOLE, row, run
 from tidings.records.segments import SegmentWriter
 
 if TYPE_CHECKING:
@@ -36,3 +36,15 @@ def test_spark_reads_closed_segments_and_passes_over_open_ones(spark: SparkSessi
         "kind": "forwarded",
         "receivers": ["b3", "b4"],
     }
+
+
+def test_spark_reads_runs_as_records(spark: SparkSession, tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "b1", 1)
+    runs = [run(0, 3_000, [("αθήνα", "s2")]), run(3_000, 2, [("s3",), ()])]
+    for one in runs:
+        writer.add(one)
+    writer.close()
+    rows = spark.read.parquet(str(tmp_path)).orderBy("n").select("n", "at", "message", "receivers").collect()
+    assert [tuple(row) for row in rows] == [
+        (one.n, one.at, one.message, list(one.receivers)) for run in runs for one in run.records()
+    ]

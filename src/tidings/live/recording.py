@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,10 @@ from tidings.live.logs import LOGGER
 from tidings.records.segments import SegmentWriter
 
 LOG = logging.getLogger(LOGGER)
+
+REST_S = 0.001
+"""How long the thread leaves the interpreter to the event loop after each portion of its work: long enough
+for the loop to wake up and take it."""
 
 
 class Recorder:
@@ -29,6 +34,7 @@ class Recorder:
             age_max_s=age_max_s,
             keep_bytes=keep_bytes,
             run=self._submit,
+            rest=lambda: time.sleep(REST_S),
             on_fault=self._on_fault,
         )
         self.add = self._writer.add

@@ -9,18 +9,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidings.language.topics import Topic
 from tidings.overlay.events import (
     Accept,
+    CatalogueChanged,
     ConnectionLost,
     ConnectionMade,
+    Decline,
     Deliver,
     Deny,
     Dial,
     DialFailed,
     Effect,
+    Enlist,
     Erase,
     Event,
     FrameReceived,
@@ -42,6 +45,7 @@ from tidings.overlay.events import (
     SubscriptionAsked,
     SubscriptionDropped,
     Sync,
+    Synchronised,
     TimerFired,
     Write,
     WritesSynced,
@@ -49,13 +53,17 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import Frame, Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
-from tidings.records.record import Record
+from tidings.records.record import Record, Run
 from tidings.sim.clients import Client
 from tidings.sim.clock import Agenda, Skew
-from tidings.sim.hosts import Host, MachineMaker
+from tidings.sim.hosts import DoorMaker, Host, MachineMaker
 from tidings.sim.ledger import Delivery, Ledger, Offer
+from tidings.sim.lines import Lines
 from tidings.sim.network import End, Wire, connect, sever
 from tidings.sim.topologies import Topology
+
+if TYPE_CHECKING:
+    from tidings.mqtt.events import ClientEvent
 
 DIAL_TIMEOUT_S = 1.0
 """After which dialling a host that cannot be reached fails; a real one waits longer, and learns no more."""
@@ -75,7 +83,10 @@ DEFAULTS = Settings()
 Handed = tuple[int, Publication, tuple[tuple[str, str], ...], int]
 """Something for sessions: the turn in which the broker said so, what, for whom, hops."""
 
-Watch = Callable[[Host, Event, list[Effect]], None]
+DOOR_PREFIX = "mqtt/"
+"""Of the keys of a front."""
+
+Watch = Callable[[Host, Any, list[Any]], None]
 """Told of everything that a broker is told, with what it answers."""
 
 
@@ -88,6 +99,7 @@ class World:
         seed: int | str = 0,
         *,
         machine: MachineMaker | None = None,
+        door: DoorMaker | None = None,
         settings: Settings | Mapping[str, Settings] = DEFAULTS,
         topics: Sequence[Topic] = (),
         ids: Mapping[str, str] | None = None,
@@ -96,7 +108,10 @@ class World:
         record: Callable[[Record], object] | None = None,
         watch: Watch | None = None,
     ) -> None:
-        """`settings` for all or by address; `ids` where a broker's id is not its address."""
+        """`settings` for all or by address; `ids` where a broker's id is not its address.
+
+        With a `door` before each broker there may be MQTT clients (`lines`).
+        """
         if machine is None:
             from tidings.overlay.broker import Broker
 
@@ -112,6 +127,7 @@ class World:
         self.active_at = 0.0
         """When something was last said that is not a greeting or a heartbeat."""
         self._machine = machine
+        self._door = door
         self._topics = tuple(topics)
         self._sync_s = sync_s
         self._record: Callable[[Record], object] = record or (lambda _: None)
@@ -151,7 +167,15 @@ class World:
             Log: self._log,
             Stop: self._stop,
             Record: self._note,
+            Run: self._note_all,
+            Enlist: self._nothing,
+            Decline: self._nothing,
+            CatalogueChanged: self._nothing,
+            Synchronised: self._nothing,
         }
+        self.lines = Lines(self, seed)
+        """Connections of MQTT clients."""
+        self._carry.update(self.lines.carry)
 
     # Time.
 
@@ -176,6 +200,8 @@ class World:
         while self.agenda.now < limit:
             self.agenda.run(self.agenda.now + step)
             quiet = self.agenda.now - max(began, self.active_at)
+            if not self.lines.settled:
+                continue
             if quiet >= (QUIET_S if self._all_connected() else self._patience()):
                 return True
         return False
@@ -217,6 +243,7 @@ class World:
         host.pending = host.wake_at = inf
         host.boot += 1
         host.incarnation = host.incarnation or host.boot
+        saved = host.disk.saved()
         host.broker = self._machine(
             host.id,
             boot=host.boot,
@@ -224,10 +251,18 @@ class World:
             random=random.Random(f"broker/{self.seed}/{address}/{host.boot}"),
             settings=host.settings,
             topics=self._topics,
-            saved=host.disk.saved(),
+            saved={key: value for key, value in saved.items() if not key.startswith(DOOR_PREFIX)},
         )
         host.busy_until = self.agenda.now
-        effects = host.broker.start(self._local(host))
+        host.inbox = []
+        if self._door is not None:
+            host.door = self._door(
+                host.broker,
+                saved={key: value for key, value in saved.items() if key.startswith(DOOR_PREFIX)},
+                random=random.Random(f"door/{self.seed}/{address}/{host.boot}"),
+            )
+            self.lines.started(host)
+        effects = (host.door or host.broker).start(self._local(host))
         self._carry_out(host, effects)
         for neighbour in host.neighbours:
             self.tell(host, NeighbourAdded(neighbour))
@@ -251,6 +286,7 @@ class World:
         for end in list(host.ends.values()):
             self._let_go(host, end, "the other side died", silent=silent)
         self._gone(host)
+        self.lines.died(host, wiped=not disk, silent=silent)
         kept = self.random.randint(0, host.disk.syncing)
         for delivery in host.disk.crash(kept):
             self._hand_over(host, delivery)
@@ -267,7 +303,7 @@ class World:
             self.tell(host, StopAsked(for_good))
 
     def _gone(self, host: Host) -> None:
-        host.broker = None
+        host.broker = host.door = None
         host.pending = host.wake_at = inf
         host.paused = False
         host.waiting.clear()
@@ -287,8 +323,26 @@ class World:
         if host.broker is not None and host.boot == boot:
             self._handle(host, event)
 
+    def tell_all(self, host: Host, events: list[ClientEvent]) -> None:
+        """Let several things of MQTT clients happen to a broker at once."""
+        now = self.agenda.now
+        if host.slow_s or host.busy_until > now:
+            host.busy_until = max(now, host.busy_until) + host.slow_s
+            self.agenda.add(host.busy_until, self._handle_all, host, (host.boot, events))
+        else:
+            self._handle_all(host, (host.boot, events))
+
+    def _handle_all(self, host: Host, told: tuple[int, list[ClientEvent]]) -> None:
+        boot, events = told
+        if host.door is None or host.boot != boot:
+            return
+        effects = host.door.handle_all(events, self._local(host))
+        if self.watch is not None:
+            self.watch(host, events, effects)
+        self._carry_out(host, effects)
+
     def _handle(self, host: Host, event: Event) -> None:
-        broker = host.broker
+        broker = host.door or host.broker
         if broker is None:
             return
         clock = host.clock
@@ -551,6 +605,7 @@ class World:
     def _resume(self, host: Host, effect: Resume) -> None:  # noqa: ARG002
         host.paused = False
         self.agenda.add(self.agenda.now, self._offer_waiting, host, host.boot)
+        self.lines.resumed(host)
 
     def _offer_waiting(self, host: Host, boot: int) -> None:
         while host.waiting and not host.paused and host.up and host.boot == boot:
@@ -636,6 +691,7 @@ class World:
         for end in list(host.ends.values()):
             self._let_go(host, end, "closed by the other side", silent=False)
         self._gone(host)
+        self.lines.died(host, wiped=False, silent=False)
         for delivery in host.disk.crash(host.disk.syncing):
             self._hand_over(host, delivery)
         self.ledger.crashed(host.address, wiped=False)
@@ -647,6 +703,13 @@ class World:
 
     def _note(self, host: Host, record: Record) -> None:  # noqa: ARG002
         self._record(record)
+
+    def _note_all(self, host: Host, run: Run) -> None:
+        for record in run.records():
+            self._note(host, record)
+
+    def _nothing(self, host: Host, effect: object) -> None:
+        """What is said to an operator's programs, of which there are none here."""
 
     # What was sent.
 

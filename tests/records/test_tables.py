@@ -1,0 +1,88 @@
+"""A run is the records it stands for, whatever stands around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.records.samples import WHOLE, row
+from tidings.records.reading import read_table
+from tidings.records.record import Kind, Record, Run
+from tidings.records.segments import SegmentWriter
+from tidings.records.tables import Columns, table_of
+
+INTEGERS = st.integers(-(2**40), 2**40)
+NAMES = st.text(max_size=3)
+LISTS = st.lists(NAMES, max_size=3).map(tuple)
+
+Value = TypeVar("Value")
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    numbers = draw(
+        st.lists(st.integers(0, 2**63 - 1), max_size=4) | st.builds(range, st.just(7), st.integers(7, 12))
+    )
+    rows = len(numbers)
+    return Run(
+        draw(NAMES),
+        draw(st.integers(0, 2**40)),
+        draw(st.integers(0, 2**40)),
+        draw(INTEGERS),
+        draw(st.sampled_from(Kind)),
+        draw(NAMES),
+        draw(NAMES),
+        numbers,
+        draw(st.lists(st.integers(0, 2**40), min_size=1, max_size=1) | _each(rows, st.integers(0, 2**40))),
+        draw(NAMES),
+        draw(st.none() | NAMES),
+        draw(st.none() | INTEGERS),
+        draw(st.none() | INTEGERS),
+        draw(st.lists(LISTS, min_size=1, max_size=1) | _each(rows, LISTS)),
+    )
+
+
+def _each(rows: int, values: st.SearchStrategy[Value]) -> st.SearchStrategy[list[Value]]:
+    return st.lists(values, min_size=rows, max_size=rows)
+
+
+def records() -> st.SearchStrategy[Record]:
+    return st.just(WHOLE) | st.builds(row, st.integers(0, 9), topic=st.none() | NAMES, receivers=LISTS)
+
+
+def one_by_one(rows: list[Record | Run]) -> list[Record]:
+    return [record for one in rows for record in (one.records() if isinstance(one, Run) else (one,))]
+
+
+@given(st.lists(records() | runs(), max_size=8))
+def test_a_table_of_runs_and_records_is_that_of_the_records_they_stand_for(rows: list[Record | Run]) -> None:
+    table = table_of(rows)
+    table.validate(full=True)
+    assert table.equals(table_of(one_by_one(rows)), check_metadata=True)
+
+
+@given(st.lists(st.lists(records() | runs(), max_size=4), max_size=4))
+def test_portions_do_not_show_in_the_table(portions: list[list[Record | Run]]) -> None:
+    columns = Columns()
+    for portion in portions:
+        columns.add(portion)
+    assert columns.table().equals(table_of([one for portion in portions for one in portion]))
+
+
+@given(
+    rows=st.lists(records() | runs(), max_size=6), rows_max=st.integers(1, 7), bytes_max=st.integers(1, 9_000)
+)
+def test_runs_are_read_back_from_segments_as_records(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Record | Run], rows_max: int, bytes_max: int
+) -> None:
+    folder: Path = tmp_path_factory.mktemp("records")
+    writer = SegmentWriter(folder, "b1", 1, rows_max=rows_max, bytes_max=bytes_max)
+    for one in rows:
+        writer.add(one)
+    writer.close()
+    assert read_table(folder).equals(table_of(one_by_one(rows)))
+    assert writer.rows_written == len(one_by_one(rows))
