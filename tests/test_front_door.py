@@ -21,6 +21,7 @@ def test_the_front_door_shows_exactly_these_names() -> None:
         "Topic",
         "Unknown",
         "__version__",
+        "connect",
         "covers",
         "merge",
         "overlaps",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidings.errors import TidingsError
 
 if TYPE_CHECKING:
+    from tidings.client.network import connect
     from tidings.language.covering import covers, merge, overlaps
     from tidings.language.declarations import read_topic
     from tidings.language.filters import Filter, Unknown
@@ -33,6 +34,7 @@ __all__ = [
     "Topic",
     "Unknown",
     "__version__",
+    "connect",
     "covers",
     "merge",
     "overlaps",
@@ -49,6 +51,7 @@ _HOMES = {
     "Scan": ("tidings.matching", "Scan"),
     "Topic": ("tidings.language.topics", "Topic"),
     "Unknown": ("tidings.language.filters", "Unknown"),
+    "connect": ("tidings.client.network", "connect"),
     "covers": ("tidings.language.covering", "covers"),
     "merge": ("tidings.language.covering", "merge"),
     "overlaps": ("tidings.language.covering", "overlaps"),
