@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
+from tidings.language.fields import TOPIC, USER
 from tidings.language.payloads import Encoding, encoding_of
 from tidings.language.reports import Shape
 from tidings.language.subscriptions import filters_meet
@@ -113,13 +114,19 @@ class Topics:
         return Content(self, publication)
 
     def content(self, publication: Publication) -> Mapping[str, object] | None:
-        """The fields of a payload, typed if the topic is declared; None where it cannot be read."""
+        """The fields of a payload, typed if the topic is declared; None where it cannot be read.
+
+        With them, what filters may ask of the publication itself; a payload cannot say that of itself.
+        """
         try:
             encoding = encoding_of(publication.content_type) if publication.content_type else Encoding.JSON
             fields = payloads.decode(publication.payload, encoding)
             topic = self.declaration(publication.topic)
             if topic is not None:
-                return self._shapes[topic.name].take(publication.topic, fields)
+                fields = self._shapes[topic.name].take(publication.topic, fields)
+            fields[TOPIC] = publication.topic
+            # Of a name that is there twice, the first.
+            fields[USER] = dict(reversed(publication.properties)) if publication.properties else None
             return fields
         except PayloadError:
             self.unreadable += 1
