@@ -13,6 +13,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   └── AccessError         a name, a password or a right that a broker does not accept
     ├── NetworkError            the network's: no broker answers, not in time, or one cannot take more
     ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
+    │   └── Malformed           bytes that are not MQTT (`mqtt.codec`); carries the reason code that is told
     └── SetupError              the machine's: Java, a package or a folder is not as we need it
         └── ForeignPackage      an unrelated package has put a module `tidings` in our place
 

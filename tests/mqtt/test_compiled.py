@@ -1,0 +1,52 @@
+"""The codec compiled with mypyc is the same codec: its tests are run against the compiled modules."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MODULES = ("reasons", "properties", "codec")
+"""Not `packets`: mypyc loses the options of msgspec's classes, in which there is no code to be compiled."""
+
+TESTS = ("test_codec.py", "test_codec_rules.py", "test_properties.py", "test_fuzz_codec.py")
+
+
+@pytest.mark.slow
+def test_the_compiled_codec_passes_the_tests_of_the_codec(root: Path, tmp_path: Path) -> None:
+    if importlib.util.find_spec("mypyc") is None:
+        pytest.skip("mypyc is not installed; it comes with mypy")
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        pytest.skip("there is no C compiler on this machine")
+    package = tmp_path / "tidings"
+    shutil.copytree(root / "src" / "tidings", package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    sources = [f"tidings/mqtt/{module}.py" for module in MODULES]
+    subprocess.run([sys.executable, "-m", "mypyc", *sources], cwd=tmp_path, check=True, capture_output=True)
+    # Modules that were not compiled could be taken for those that were.
+    for module in MODULES:
+        (package / "mqtt" / f"{module}.py").unlink()
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", "import tidings.mqtt.codec as codec; print(codec.__file__)"],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert Path(found.stdout).parent == package / "mqtt"
+    tests = [str(root / "tests" / "mqtt" / test) for test in TESTS]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        cwd=root,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout
