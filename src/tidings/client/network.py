@@ -65,6 +65,8 @@ EARLY_MAX = 1024
 """Deliveries of a resumed session that wait for the program to subscribe again."""
 
 REPLY_PREFIX = "$tidings/reply/"
+"""Where the answers of brokers go; they say so themselves, and no other broker does."""
+
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 """Of a list of all declarations, say."""
 
@@ -124,7 +126,7 @@ def connect(
     )
 
 
-class _Outgoing(msgspec.Struct):
+class _Outgoing(msgspec.Struct, eq=False):
     """A publication that waits for a connection."""
 
     topic: str
@@ -133,6 +135,7 @@ class _Outgoing(msgspec.Struct):
     retain: bool
     properties: Properties
     done: asyncio.Future[None]
+    sent: bool = False
 
 
 class Network:
@@ -237,6 +240,11 @@ class Network:
         """Whether there is a connection now."""
         return self._up.is_set() and self._error is None
 
+    @property
+    def queued(self) -> int:
+        """Publications that have not been sent yet."""
+        return len(self._queue)
+
     async def _connect_to_any(self) -> None:
         """Try each broker once, beginning with the last that took us: it may have our session."""
         assert self._connection is not None
@@ -262,6 +270,8 @@ class Network:
             session_expiry_s=self._session_expiry_s or None,
             receive_maximum=RECEIVE_MAXIMUM,
             request_problem_information=1,
+            # The answer says where replies go, and that it is a broker of ours.
+            request_response_information=1,
         )
 
     async def _welcome(self, address: urls.Address, opened: Opened) -> None:
@@ -381,8 +391,8 @@ class Network:
             async with asyncio.timeout(timeout):
                 await self._send(outgoing)
         except TimeoutError:
-            if outgoing in self._queue:
-                self._queue.remove(outgoing)
+            if not outgoing.sent:
+                outgoing.done.cancel()
                 raise NetworkError(
                     f"what was published to {topic!r} was not sent within {timeout:g} s"
                 ) from None
@@ -413,7 +423,8 @@ class Network:
                 break
             one = self._queue.popleft()
             if one.done.done():
-                continue
+                continue  # nobody waits for it any more
+            one.sent = True
             try:
                 acknowledged = self._connection.publish(
                     one.topic, one.payload, one.qos, one.retain, one.properties
@@ -522,7 +533,7 @@ class Network:
     async def _ask_for(self, subscription: Subscription) -> None:
         """Ask, and see what the broker says."""
         assert self._connection is not None
-        if subscription.wheres and not any(name == "tidings" for name, _ in self.server.user):
+        if subscription.wheres and not self._is_ours:
             raise SubscriptionError(
                 f"{self.address} is no Tidings broker: it would ignore `where`, and deliver everything"
             )
@@ -538,6 +549,11 @@ class Network:
                 answer.properties.reason_string,
             )
         subscription.qos = answer.reasons[0]
+
+    @property
+    def _is_ours(self) -> bool:
+        """Whether the broker understands what MQTT leaves to us."""
+        return (self.server.response_information or "") == REPLY_PREFIX
 
     async def _end(self, subscription: Subscription) -> None:
         if self._subscriptions.pop(subscription.number, None) is None:
@@ -636,6 +652,8 @@ class Network:
         """Publish an object with a response topic, and wait for the object that answers it."""
         within_s = self._answer_within_s if timeout is None else timeout
         self._check()
+        if not self._is_ours:
+            raise NetworkError(f"{self.address} is no Tidings broker: it does not answer {topic!r}")
         async with self._asking:
             if self._replies is None:
                 replies = self.subscribe(REPLY_PREFIX + secrets.token_hex(12), keep=False)
@@ -654,9 +672,7 @@ class Network:
                 )
                 delivery = await answer
         except TimeoutError:
-            raise NetworkError(
-                f"nothing answered {topic!r} within {within_s:g} s; is {self.address} a Tidings broker?"
-            ) from None
+            raise NetworkError(f"nothing answered {topic!r} within {within_s:g} s") from None
         finally:
             del self._asked[correlation]
         try:
