@@ -68,6 +68,11 @@ FIELDS: dict[Path, Field] = {
 }
 """Names that nest, that are keywords, that need quotes."""
 
+OWN: dict[Path, Field] = {
+    path: Field(path, Type.STRING) for path in [("$topic",), ("$user", "lang"), ("$user", "a b")]
+}
+"""What a filter may ask of a publication, beside the fields of its event."""
+
 
 def some_event(
     rng: random.Random, fields: Mapping[Path, Field] = FIELDS, mixed: bool = False

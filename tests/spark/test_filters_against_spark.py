@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.language.samples import FIELDS, some_event, some_filter
+from tests.language.samples import FIELDS, OWN, some_event, some_filter
 from tidings.errors import FilterError, FilterTooCostly
 from tidings.language.fields import Type, find
 from tidings.language.filters import Filter, parse
@@ -235,3 +235,31 @@ def test_an_undeclared_topic_whose_values_are_of_one_kind_is_sparks_too(
         with contextlib.suppress(FilterError):
             written[text] = parse(text)
     assert disagreements(rows(spark, events), events, written) == []
+
+
+@pytest.mark.usefixtures("ansi")
+@pytest.mark.parametrize("user", ["STRUCT<lang: STRING, `a b`: STRING>", "MAP<STRING, STRING>"])
+def test_what_is_asked_of_a_publication_are_columns_of_those_names_in_spark(
+    spark: SparkSession, user: str
+) -> None:
+    """In backticks, which Spark wants around a name with a dollar, and in which the canonical text has it."""
+    rng = random.Random(user)
+    events = [{**some_event(rng), "$user": None, **some_event(rng, OWN)} for _ in range(ROWS)]
+    fields = {path: field for path, field in FIELDS.items() if path in (("s",), ("i",))} | OWN
+    columns = "row INT, s STRING, i BIGINT, `$topic` STRING"
+    frame = spark.createDataFrame(
+        [
+            (at, *(event.get(name) for name in ("s", "i", "$topic", "$user")))
+            for at, event in enumerate(events)
+        ],
+        schema=f"{columns}, `$user` {user}",
+    ).cache()
+    written: dict[str, Filter] = {
+        "`$topic` = 'a' OR `$user`.lang LIKE 'a%'": parse("$topic = 'a' OR $user.lang LIKE 'a%'")
+    }
+    while len(written) < FILTERS_PER_QUERY:
+        text = some_filter(rng, fields)
+        with contextlib.suppress(FilterTooCostly):
+            written[text] = parse(text, FIELDS)
+    assert disagreements(frame, events, written) == []
+    assert disagreements(frame, events, {one.text: one for one in written.values()}) == []

@@ -22,6 +22,12 @@ Scalar = str | int | float | bool | datetime
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A name that needs no quotes in a filter or a key; the same as in Spark SQL."""
 
+TOPIC = "$topic"
+"""What a filter calls the topic of a publication."""
+
+USER = "$user"
+"""What a filter calls its user properties: an object with a string for each name, the first that it has."""
+
 
 class Type(StrEnum):
     """What the values of a field are."""

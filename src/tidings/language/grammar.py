@@ -22,7 +22,7 @@ from sqlglot.tokenizer_core import Token
 from tidings.errors import FilterError, FilterTooCostly
 from tidings.language import timestamps
 from tidings.language.cuts import DOUBLES, EXACT_INT_MAX, INTS
-from tidings.language.fields import Field, Path, Type, path_text
+from tidings.language.fields import TOPIC, USER, Field, Path, Type, path_text
 from tidings.language.like import BadPattern
 from tidings.language.limits import FRACTION_DIGITS, WHOLE_DIGITS, Limits
 from tidings.language.regions import TYPES, Kind
@@ -273,6 +273,8 @@ class _Reader:
                 self.text,
                 *self._span(node),
             )
+        if path[0] in (TOPIC, USER):
+            return self._own(node, path)
         if self.fields is None:
             return Operand(path, None)
         field = self.fields.get(path)
@@ -287,6 +289,16 @@ class _Reader:
                 )
             return Operand(path, None)
         return Operand(path, field.type)
+
+    def _own(self, node: exp.Expr, path: Path) -> Operand:
+        """Of the publication itself: a string on every topic, declared or not."""
+        if path[0] == TOPIC and len(path) > 1:
+            raise self._refusal(node, f"{TOPIC} is the name of the topic, a string; it has no fields")
+        if path[0] == USER and len(path) != 2:
+            raise self._refusal(
+                node, f"a user property is written {USER}.name, or {USER}.`the name` if that is not one word"
+            )
+        return Operand(path, Type.STRING)
 
     def _undeclared(self, path: Path, fields: Mapping[Path, Field]) -> str:
         members = [_shown(known) for known in fields if known[: len(path)] == path]

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidings.language import durations, timestamps
 from tidings.language.faults import Faults, choice, shown
-from tidings.language.fields import Conflict, Field, Path, Scalar, Type, path_text
+from tidings.language.fields import TOPIC, USER, Conflict, Field, Path, Scalar, Type, path_text
 from tidings.language.names import Pattern
 from tidings.language.payloads import INT_MAX, INT_MIN
 
@@ -63,6 +63,10 @@ def _read_group(table: Mapping[Any, object], path: Path, faults: Faults) -> Iter
             continue
         here = (*path, name)
         text = path_text(here)
+        if here in ((TOPIC,), (USER,)):
+            faults.add(
+                where, f"{text} is what filters call something else of a publication; rename the field"
+            )
         if other := folded.get(name.casefold()):
             faults.add(where, f"the fields {other!r} and {name!r} {_CASE}")
         folded[name.casefold()] = name

@@ -17,7 +17,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from tidings.errors import FilterError, FilterTooCostly
-from tidings.language.fields import IDENTIFIER
+from tidings.language.fields import IDENTIFIER, TOPIC, USER
 from tidings.language.limits import Limits
 
 SPARK = Spark()
@@ -81,6 +81,8 @@ WORD_REASONS = {
 }
 """What people try, with the way out, where such a word stands where no name can."""
 
+OWN_REASON = f"of names with $ there are {TOPIC} and {USER}.name; one of the event's own stands in backticks"
+
 FUNCTION_WORD = "CURRENT_PATH"
 """The one word that Spark 4.3 takes for a function where a column has that name, of all its keywords."""
 
@@ -98,6 +100,7 @@ def tokens_of(text: str, limits: Limits) -> list[Token]:
     except TokenError:
         start, quote = _open_quote(text)
         raise refusal(text, start, len(text), f"this {quote} is never closed") from None
+    tokens = _with_own(text, tokens)
     _check_gaps(text, tokens)
     if not tokens:
         raise FilterError(f"the filter is empty; {EXPECTED}", text)
@@ -124,6 +127,21 @@ def _tokenized(text: str) -> list[Token]:
             for token in SPARK.tokenize(f"({text}")[1:]
         ]
     return tokens
+
+
+def _with_own(text: str, tokens: list[Token]) -> list[Token]:
+    """`$` and the word behind it as one name, where that is one of ours."""
+    found: list[Token] = []
+    for token in tokens:
+        before = found[-1] if found else None
+        if before is not None and before.text == "$" and before.token_type is TokenType.PARAMETER:
+            word = text[before.start : token.end + 1]
+            if word not in (TOPIC, USER):
+                raise refusal(text, before.start, token.end + 1, OWN_REASON)
+            found[-1] = Token(TokenType.IDENTIFIER, word, before.line, before.col, before.start, token.end)
+        else:
+            found.append(token)
+    return found
 
 
 def refusal(text: str, start: int, end: int, reason: str) -> FilterError:
@@ -225,6 +243,10 @@ def _check_name(text: str, token: Token, left: TokenType | None, right: TokenTyp
         raise _of(text, token, reason or f"a name cannot stand here; {EXPECTED}, joined by AND or OR")
     if right is TokenType.IDENTIFIER and reason is not None:
         raise _of(text, token, reason)
+    if word in (TOPIC, USER):
+        if left is TokenType.DOT:
+            raise _of(text, token, OWN_REASON)
+        return
     if not IDENTIFIER.fullmatch(word):
         raise _of(text, token, f"a name such as {word[:40]} is written in backticks: `{word[:40]}`")
     if word.upper() == FUNCTION_WORD and left is not TokenType.DOT:
