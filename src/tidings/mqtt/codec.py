@@ -246,7 +246,7 @@ class Decoder:
         raw = data[topic_at:start]
         topic = _topics.get(raw)
         if topic is None:
-            topic = _topic(raw)
+            topic = topic_of(raw)
         packet_id = 0
         qos = (first >> 1) & 3
         if qos:
@@ -397,7 +397,7 @@ class Decoder:
         return Auth(reason, properties)
 
 
-def _topic(raw: bytes) -> str:
+def topic_of(raw: bytes) -> str:
     """The topic of a PUBLISH that is not known yet; empty where an alias stands for it."""
     topic = text(raw)
     if topic:

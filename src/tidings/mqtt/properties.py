@@ -67,12 +67,14 @@ STRING_BYTES_MAX: Final = 65_535
 class Malformed(PeerError):
     """Bytes that are not MQTT; the other side is told why, and its connection is closed [MQTT-4.13.1-1]."""
 
-    def __init__(self, reason: Reason, text: str) -> None:
+    def __init__(self, reason: Reason, text: str, silent: bool = False) -> None:
         super().__init__(text)
         self.reason = reason
         """The code for CONNACK or DISCONNECT, where the version has them."""
         self.text = text
         """One sentence, for the reason string and for logs."""
+        self.silent = silent
+        """Whether the connection is closed without a word."""
 
 
 class Property(NamedTuple):

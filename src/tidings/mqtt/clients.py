@@ -1,0 +1,186 @@
+"""A client's connection: what it has agreed to, what is to be sent to it.
+
+Bytes for a client gather in `out` and leave together at the end of a turn. What outlives the connection is in
+`sessions`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.core import Core
+from tidings.mqtt.packets import (
+    NO_PROPERTIES,
+    AnyPacket,
+    Connack,
+    Connect,
+    Disconnect,
+    Properties,
+    Publish,
+    Version,
+)
+
+if TYPE_CHECKING:
+    from tidings.mqtt.sessions import Session
+
+RECEIVE_MAXIMUM = 65_535
+"""Of a client that does not say [section 3.1.2.11.3]."""
+
+
+class State(Enum):
+    """How far a connection has come."""
+
+    NEW = auto()
+    """Nothing but CONNECT may come."""
+
+    VERIFYING = auto()
+    """It is being found out who the client is; what it says is kept unread."""
+
+    OPEN = auto()
+    SHUT = auto()
+    """Nothing is heard or said any more."""
+
+
+class Client:
+    """One connection."""
+
+    __slots__ = (
+        "__weakref__",
+        "acks",
+        "aliases_in",
+        "aliases_out",
+        "aliases_out_max",
+        "certified",
+        "congested",
+        "connect",
+        "core",
+        "decoder",
+        "generation",
+        "heard_at",
+        "id",
+        "keep_alive_s",
+        "listener",
+        "may_publish",
+        "number",
+        "out",
+        "packet_bytes_max",
+        "peer",
+        "problem_information",
+        "quiet",
+        "rate_at",
+        "rate_bytes_left",
+        "rate_left",
+        "receive_maximum",
+        "session",
+        "state",
+        "unread",
+        "user",
+        "v5",
+    )
+
+    def __init__(self, core: Core, number: int, peer: str, certified: str | None, listener: str) -> None:
+        self.core = core
+        self.number = number
+        self.peer = peer
+        self.certified = certified
+        self.listener = listener
+        self.decoder = Decoder(packet_bytes_max=core.settings.packet_bytes_max)
+        self.state = State.NEW
+        self.connect: Connect | None = None
+        """While it is being found out who it is."""
+        self.id = ""
+        self.user = ""
+        self.session: Session | None = None
+        self.generation = 0
+        """Which connection of its session this is."""
+        self.v5 = True
+        self.out: list[bytes] = []
+        self.congested = False
+        self.heard_at = core.now
+        self.keep_alive_s = 0
+        self.receive_maximum = RECEIVE_MAXIMUM
+        self.packet_bytes_max = 0
+        """The largest packet it takes; 0 for any."""
+        self.problem_information = True
+        self.aliases_in: dict[int, str] = {}
+        self.aliases_out: dict[str, int] = {}
+        self.aliases_out_max = 0
+        self.acks: dict[int, bytes | None] = {}
+        """By token: answers to its publications in the order in which they came; None while there is none."""
+        self.may_publish: dict[bytes, bool] = {}
+        """By topic, as it is in packets: whether it may publish there."""
+        self.unread = False
+        """Whether something it has said waits for its turn."""
+        self.quiet = False
+        """Whether nothing is read from it for a while."""
+        self.rate_at = core.now
+        self.rate_left = self.rate_bytes_left = 0.0
+
+    @property
+    def version(self) -> Version:
+        return Version.V5 if self.v5 else Version.V311
+
+    def put(self, data: bytes) -> None:
+        """Have bytes sent."""
+        self.out.append(data)
+        self.core.dirty[self] = None
+
+    def send(self, packet: AnyPacket) -> bool:
+        """Have a packet sent; False if it is larger than the client takes, and was not.
+
+        A reason string or user properties of ours are left out first [MQTT-3.2.2-19], [MQTT-3.9.2-2].
+        """
+        if not isinstance(packet, Publish | Connack | Disconnect) and not self.problem_information:
+            packet = _without_explanation(packet)
+        data = encode(packet, self.version)
+        if self.packet_bytes_max and len(data) > self.packet_bytes_max:
+            if not isinstance(packet, Publish):
+                data = encode(_without_explanation(packet), self.version)
+            if len(data) > self.packet_bytes_max:
+                return False
+        self.core.counters.packets_out += 1
+        self.put(data)
+        return True
+
+    # Answers to publications, in the order in which those came [MQTT-4.6.0-2], [MQTT-4.6.0-3].
+
+    def await_answer(self, token: int) -> None:
+        self.acks[token] = None
+
+    def answer(self, token: int, data: bytes) -> None:
+        acks = self.acks
+        if token not in acks:
+            return
+        acks[token] = data
+        while acks:
+            first = next(iter(acks))
+            ready = acks[first]
+            if ready is None:
+                return
+            del acks[first]
+            self.core.counters.packets_out += 1
+            self.put(ready)
+
+    def alias_for(self, topic: str) -> tuple[str, int | None]:
+        """The topic and the alias to send it with."""
+        if not self.aliases_out_max:
+            return topic, None
+        alias = self.aliases_out.get(topic)
+        if alias is not None:
+            return "", alias
+        if len(self.aliases_out) >= self.aliases_out_max:
+            return topic, None
+        alias = self.aliases_out[topic] = len(self.aliases_out) + 1
+        return topic, alias
+
+
+def _without_explanation(packet: AnyPacket) -> AnyPacket:
+    properties: Properties = getattr(packet, "properties", NO_PROPERTIES)
+    if properties.reason_string is None and not properties.user:
+        return packet
+    bare = msgspec.structs.replace(properties, reason_string=None, user=())
+    return msgspec.structs.replace(packet, properties=NO_PROPERTIES if bare == NO_PROPERTIES else bare)

@@ -1,0 +1,104 @@
+"""What all parts of one front share: its settings, what time it is, what it wants done."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidings.mqtt.events import ClientEffect
+from tidings.mqtt.settings import Settings
+from tidings.overlay.events import Effect, Erase, Log, Write
+
+if TYPE_CHECKING:
+    from tidings.mqtt.clients import Client
+    from tidings.mqtt.sessions import Session
+
+REFUSALS_KEPT = 20
+"""Of the latest things that were refused, for clients that hide why."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has happened since the start."""
+
+    packets_in: int = 0
+    bytes_in: int = 0
+    packets_out: int = 0
+    bytes_out: int = 0
+    published: int = 0
+    """Publications of clients here."""
+
+    published_bytes: int = 0
+    delivered: int = 0
+    """Publications sent to clients."""
+
+    delivered_bytes: int = 0
+    connected: int = 0
+    """Clients that were accepted."""
+
+    refused: dict[str, int] = field(default_factory=dict)
+    """By reason: what clients asked for and did not get."""
+
+    dropped: dict[str, int] = field(default_factory=dict)
+    """By reason: publications that a client should have had, and has not."""
+
+    expired: int = 0
+    """Publications whose time was over before they were sent."""
+
+    taken_over: int = 0
+    expelled: int = 0
+    """Connections that were closed because the client was at fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that a client asked for and did not get."""
+
+    at: float
+    client: str
+    what: str
+    reason: str
+
+
+class Core:
+    """One per front; `now` and `out` belong to the events that are being handled."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now = 0.0
+        self.out: list[Effect | ClientEffect] = []
+        self.counters = Counters()
+        self.refusals: deque[Refusal] = deque(maxlen=REFUSALS_KEPT)
+        self.dirty: dict[Client, None] = {}
+        """Clients for whom there is something to send."""
+        self.touched: dict[Session, None] = {}
+        """Sessions with publications that are written, and not yet known to be on disk."""
+        self.queues_bytes = 0
+        """Of publications that wait for all sessions."""
+        self.slow: dict[Client, None] = {}
+        """Clients that must go, for they do not keep up."""
+        self.plans = 0
+        """Counts whatever changes how publications go to clients: connections, congestion, queues."""
+
+    def write(self, key: str, value: bytes) -> None:
+        self.out.append(Write(key, value))
+
+    def erase(self, key: str) -> None:
+        self.out.append(Erase(key))
+
+    def log(self, level: str, text: str, **about: object) -> None:
+        self.out.append(Log(level, text, tuple((key, str(value)) for key, value in about.items())))
+
+    def refuse(self, client: str, what: str, reason: str) -> None:
+        """Count and remember what a client did not get, and log it."""
+        refused = self.counters.refused
+        kind = what.partition(" ")[0]
+        refused[kind] = refused.get(kind, 0) + 1
+        self.refusals.append(Refusal(self.now, client, what, reason))
+        self.log("warning", "refused", client=client, what=what, reason=reason)
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count publications that a client should have had."""
+        dropped = self.counters.dropped
+        dropped[reason] = dropped.get(reason, 0) + count

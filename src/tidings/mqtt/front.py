@@ -1,0 +1,900 @@
+"""The front door: MQTT clients on one side, a broker on the other, and no I/O.
+
+A front stands before a `Broker` and takes the events of both (`mqtt.events`, `overlay.events`). It reads what
+clients say, keeps their sessions, and tells the broker; what the broker wants done for sessions that are
+clients' becomes packets, and everything else is passed on to the driver. `subscribing` and `publishing` have
+the two large parts; here are connections and sessions, from CONNECT to the end:
+
+    NEW ──CONNECT──> VERIFYING ──> OPEN ──DISCONNECT, fault, silence, loss──> SHUT
+       (who it is, if that must be found out)
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from tidings.mqtt import bursts
+from tidings.mqtt.access import allowed
+from tidings.mqtt.clients import Client, State
+from tidings.mqtt.codec import Malformed
+from tidings.mqtt.core import Core, Refusal
+from tidings.mqtt.events import (
+    ALL_ALLOWED,
+    Access,
+    AccessChanged,
+    BytesReceived,
+    ClientCongested,
+    ClientConnected,
+    ClientEffect,
+    ClientEvent,
+    ClientExpelled,
+    ClientLost,
+    ClientVerified,
+    Heed,
+    Quiet,
+    Shut,
+    Transmit,
+    Verify,
+)
+from tidings.mqtt.packets import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Pingreq,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+    Version,
+)
+from tidings.mqtt.publishing import Publishing
+from tidings.mqtt.reasons import Reason
+from tidings.mqtt.requests import Requests
+from tidings.mqtt.retained import Retained
+from tidings.mqtt.sessions import Asked, Delivery, Saved, SavedWill, Session, row
+from tidings.mqtt.settings import DEFAULT, Settings
+from tidings.mqtt.subscribing import Subscribing
+from tidings.mqtt.sys_topics import SysTopics
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import (
+    Accept,
+    CatalogueChanged,
+    Decline,
+    Deliver,
+    Deny,
+    Effect,
+    Enlist,
+    Event,
+    Grant,
+    Reject,
+    SessionClosed,
+    SessionEnded,
+    SessionOpened,
+    SetTimer,
+    Stop,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
+from tidings.overlay.messages import Publication
+from tidings.overlay.timers import Timers
+
+CLIENT_ID_CHARACTERS_MAX = 1024
+"""The standard lets a server refuse more than 23; names of sessions are in records and on disk."""
+
+KEEP_ALIVE_GRACE = 1.5
+"""Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
+
+DEAR_MAX = 16
+"""SUBSCRIBE and the like of one client that are acted on in one turn: each takes a millisecond or more."""
+
+DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe})
+
+
+class Due(Enum):
+    """What a front waits for."""
+
+    CONNECT = auto()
+    """A connection has not said CONNECT in time."""
+
+    SILENCE = auto()
+    """A client may have been silent for longer than its keep-alive."""
+
+    WILL = auto()
+    """The will of a client that is away."""
+
+    EXPIRY = auto()
+    """The session of a client that is away."""
+
+    HEED = auto()
+    """A client that sent faster than it may is listened to again."""
+
+    UNREAD = auto()
+    """A client's turn, who has said much at once."""
+
+    SYS = auto()
+    """Bring `$SYS` up to date."""
+
+
+class FrontStatus(msgspec.Struct, frozen=True):
+    """What can be seen of a front."""
+
+    clients: int
+    """Clients that are connected."""
+
+    sessions: int
+    subscriptions: int
+    retained: int
+    retained_bytes: int
+    queued: int
+    """Publications that wait for clients."""
+
+    queued_bytes: int
+    inflight: int
+    counters: dict[str, Any]
+    unreadable: int
+    """Payloads that met a content filter and are not JSON."""
+
+    refusals: tuple[Refusal, ...]
+    """The latest things that were refused, the newest last."""
+
+
+class Front:
+    """The MQTT side of one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        settings: Settings = DEFAULT,
+        access: Access = ALL_ALLOWED,
+        saved: Mapping[str, bytes] | None = None,
+        random: random.Random,
+    ) -> None:
+        self.broker = broker
+        self.access = access
+        core = self._core = Core(settings)
+        self._random = random
+        self._saved = dict(saved or {})
+        self.clients: dict[int, Client] = {}
+        self.sessions: dict[str, Session] = {}
+        self.retained = Retained(settings.retained_messages, settings.retained_bytes)
+        self._timers: Timers[Due] = Timers()
+        self._announced: float | None = None
+        self._strangers: dict[str, None] = {}
+        """Sessions of programs that are not MQTT clients."""
+        self._unsynced: deque[tuple[int, list[tuple[Session, int]]]] = deque()
+        """By sync: what sessions will then have on disk."""
+        self._shut: list[Shut] = []
+        self._stopping = False
+        subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
+        requests = self._requests = Requests(core, broker, self._say_own)
+        publishing = self._publishing = Publishing(
+            core, broker, self.sessions, self.retained, subscribing, requests.on_request
+        )
+        self._sys = SysTopics(self)
+        subscribing.sys = self._sys.messages
+        self._set_access(access)
+        self._events: dict[type, Callable[[Any], None]] = {
+            BytesReceived: self._on_bytes,
+            ClientConnected: self._on_connected,
+            ClientLost: self._on_lost,
+            ClientCongested: self._on_congested,
+            ClientVerified: self._on_verified,
+            ClientExpelled: self._on_expelled,
+            AccessChanged: lambda event: self._set_access(event.access),
+            TimerFired: self._on_timer,
+            WritesSynced: self._on_synced,
+            SessionOpened: self._on_stranger,
+            SessionEnded: self._on_stranger_gone,
+        }
+        self._effects: dict[type, Callable[[Any], None]] = {
+            Deliver: self._deliver,
+            Grant: self._grant,
+            Deny: self._deny,
+            Accept: self._accept,
+            Reject: self._reject,
+            Enlist: self._enlist,
+            Decline: self._decline,
+            CatalogueChanged: self._catalogue_changed,
+            Sync: self._sync,
+            SetTimer: lambda _: None,
+            Stop: self._stop,
+        }
+        self._packets: dict[type, Callable[[Client, Any], None]] = {
+            Publish: publishing.on_publish,
+            Puback: lambda client, packet: publishing.on_pubacks(client, (packet.packet_id,)),
+            Pubrec: publishing.on_pubrec,
+            Pubrel: publishing.on_pubrel,
+            Pubcomp: publishing.on_pubcomp,
+            Subscribe: subscribing.on_subscribe,
+            Unsubscribe: subscribing.on_unsubscribe,
+            Pingreq: lambda client, _: client.put(b"\xd0\x00"),
+            Disconnect: self._on_disconnect,
+            Auth: self._on_auth,
+        }
+        self._due: dict[Due, Callable[[Any], None]] = {
+            Due.CONNECT: self._on_connect_late,
+            Due.SILENCE: self._on_silence,
+            Due.WILL: self._on_will_due,
+            Due.EXPIRY: self._on_expired,
+            Due.HEED: self._on_heed_due,
+            Due.UNREAD: self._on_unread_due,
+            Due.SYS: self._on_sys_due,
+        }
+
+    # What drivers call.
+
+    def start(self, now: float) -> list[Effect | ClientEffect]:
+        """The first effects; sessions, queues and retained messages are there again."""
+        core = self._core
+        effects = self.broker.start(now)
+        core.now = self.broker.core.now
+        core.out = self.broker.core.out  # type: ignore[assignment]
+        self._recover()
+        if core.settings.sys_every_s:
+            self._timers.set(Due.SYS, None, core.now + core.settings.sys_every_s)
+        return self._collect(effects)
+
+    def handle(self, event: Event | ClientEvent, now: float) -> list[Effect | ClientEffect]:
+        """Something has happened: what is to be done, in order."""
+        return self.handle_all((event,), now)
+
+    def handle_all(self, events: Iterable[Event | ClientEvent], now: float) -> list[Effect | ClientEffect]:
+        """The same for what happened at once: what comes of it goes out together."""
+        broker, core = self.broker, self._core
+        inner = broker.core
+        if now > inner.now:  # a clock that goes back is taken to stand still
+            inner.now = now
+        core.now = inner.now
+        core.out = inner.out  # type: ignore[assignment]
+        handlers = self._events
+        for event in events:
+            handler = handlers.get(type(event))
+            if handler is not None:
+                handler(event)
+            else:
+                broker.tell(event)  # type: ignore[arg-type]
+        return self._collect(broker.collect())
+
+    def next_deadline(self) -> float | None:
+        """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
+        known = [at for at in (self.broker.next_deadline(), self._timers.next()) if at is not None]
+        return min(known, default=None)
+
+    def owns(self, session: str) -> bool:
+        """Whether a session is that of an MQTT client."""
+        return session in self.sessions
+
+    def qos_asked(self, session: str, name: str) -> int:
+        """The quality of service of a program's subscription."""
+        return self.broker.qos_asked(session, name)
+
+    def _collect(self, effects: list[Effect]) -> list[Effect | ClientEffect]:
+        """Carry out what the broker wants of clients; the rest, and what clients get, is for the driver."""
+        core, broker = self._core, self.broker
+        inner = broker.core
+        out: list[Effect | ClientEffect] = []
+        carry = self._effects
+        while True:
+            core.out = out
+            for effect in effects:
+                carried = carry.get(type(effect))
+                if carried is None:
+                    out.append(effect)
+                else:
+                    carried(effect)
+            if core.slow:
+                core.out = inner.out  # type: ignore[assignment]
+                self._expel_slow()
+            if core.touched and not inner.sync_wanted:
+                inner.ask_sync()
+            if not inner.out and not inner.sync_wanted:
+                break
+            effects = broker.collect()
+        for client in core.dirty:
+            if client.out:
+                out.append(Transmit(client.number, client.out))
+                core.counters.bytes_out += sum(map(len, client.out))
+                client.out = []
+        core.dirty.clear()
+        if self._shut:
+            out += self._shut
+            self._shut = []
+        deadline = self.next_deadline()
+        if deadline is not None and deadline != self._announced:
+            out.append(SetTimer(deadline))
+        self._announced = deadline
+        return out
+
+    # Bytes.
+
+    def _on_bytes(self, event: BytesReceived) -> None:
+        client = self.clients.get(event.connection)
+        if client is None:
+            return
+        client.heard_at = self._core.now
+        self._core.counters.bytes_in += len(event.data)
+        client.decoder.feed(event.data)
+        if client.state is not State.VERIFYING and not client.unread:
+            self._read(client)
+
+    def _read(self, client: Client) -> None:
+        """Act on what a client has said, as far as it is whole and the client has its turn."""
+        decoder, publishing = client.decoder, self._publishing
+        core = self._core
+        dear = 0
+        before = core.counters.published, core.counters.published_bytes
+        try:
+            while client.state is State.OPEN or client.state is State.NEW:
+                if client.state is State.OPEN and publishing.bursts:
+                    data, at = decoder.data, decoder.at
+                    first = data[at] if at < len(data) else 0
+                    if first == bursts.QOS_0 or first == bursts.QOS_1:
+                        burst = bursts.read(data, at, client.v5)
+                        if burst is not None:
+                            decoder.at = burst.end
+                            publishing.on_burst(client, burst)
+                            continue
+                    elif first == 0x40:
+                        packet_ids, end = bursts.acknowledgements(data, at)
+                        if packet_ids:
+                            decoder.at = end
+                            core.counters.packets_in += len(packet_ids)
+                            publishing.on_pubacks(client, packet_ids)
+                            continue
+                if dear >= DEAR_MAX:
+                    self._go_on_later(client)
+                    break
+                packet = decoder.next()
+                if packet is None:
+                    break
+                core.counters.packets_in += 1
+                if client.state is State.NEW:
+                    assert isinstance(packet, Connect), "the decoder lets nothing else come first"
+                    self._on_connect(client, packet)
+                    continue
+                dear += type(packet) in DEAR
+                self._packets[type(packet)](client, packet)
+        except Malformed as error:
+            self._fault(client, error)
+        if core.settings.publish_rate or core.settings.publish_bytes_rate:
+            self._slow_down(client, before)
+
+    def _fault(self, client: Client, error: Malformed) -> None:
+        """[MQTT-4.13.1-1]: what is not MQTT ends the connection, with the reason if the version has one."""
+        if client.state is State.SHUT:
+            return
+        if client.state is State.NEW:
+            core = self._core
+            core.refuse(client.id or client.peer, "connect", error.text)
+            if client.decoder.version is not None and not error.silent:
+                client.v5 = client.decoder.version is Version.V5
+                client.send(Connack(error.reason))
+            self._shut_down(client, error.text)
+            return
+        self._core.counters.expelled += 1
+        self._core.log("warning", "a client is at fault", client=client.id, reason=error.text)
+        self._expel(client, None if error.silent else error.reason, error.text)
+
+    def _go_on_later(self, client: Client) -> None:
+        client.unread = True
+        self._timers.set(Due.UNREAD, client, self._core.now)
+        self._hush(client)
+
+    def _on_unread_due(self, client: Client) -> None:
+        client.unread = False
+        if client.state is State.OPEN:
+            self._heed(client)
+            self._read(client)
+
+    def _hush(self, client: Client) -> None:
+        if not client.quiet:
+            client.quiet = True
+            self._core.out.append(Quiet(client.number))
+
+    def _heed(self, client: Client) -> None:
+        if client.quiet and not client.unread and not self._timers.is_set(Due.HEED, client):
+            client.quiet = False
+            self._core.out.append(Heed(client.number))
+
+    def _slow_down(self, client: Client, before: tuple[int, int]) -> None:
+        """Read nothing from a client for as long as it has sent more than it may."""
+        core, settings = self._core, self._core.settings
+        passed = core.now - client.rate_at
+        client.rate_at = core.now
+        wait = 0.0
+        if settings.publish_rate:
+            left = min(settings.publish_rate, client.rate_left + passed * settings.publish_rate)
+            client.rate_left = left - (core.counters.published - before[0])
+            wait = max(wait, -client.rate_left / settings.publish_rate)
+        if settings.publish_bytes_rate:
+            left = min(
+                settings.publish_bytes_rate, client.rate_bytes_left + passed * settings.publish_bytes_rate
+            )
+            client.rate_bytes_left = left - (core.counters.published_bytes - before[1])
+            wait = max(wait, -client.rate_bytes_left / settings.publish_bytes_rate)
+        if wait > 0 and client.state is State.OPEN:
+            self._timers.set(Due.HEED, client, core.now + wait)
+            self._hush(client)
+
+    def _on_heed_due(self, client: Client) -> None:
+        if client.state is State.OPEN:
+            self._heed(client)
+
+    # Connecting.
+
+    def _on_connected(self, event: ClientConnected) -> None:
+        core = self._core
+        client = Client(core, event.connection, event.peer, event.certified, event.listener)
+        client.rate_left = core.settings.publish_rate
+        client.rate_bytes_left = core.settings.publish_bytes_rate
+        self.clients[client.number] = client
+        self._timers.set(Due.CONNECT, client, core.now + core.settings.connect_within_s)
+
+    def _on_connect_late(self, client: Client) -> None:
+        if client.state in (State.NEW, State.VERIFYING):
+            self._core.refuse(client.peer, "connect", "no CONNECT within the time for it")
+            self._shut_down(client, "no CONNECT within the time for it")
+
+    def _on_connect(self, client: Client, connect: Connect) -> None:
+        client.v5 = connect.version is Version.V5
+        client.id = connect.client_id
+        properties = connect.properties
+        client.packet_bytes_max = properties.maximum_packet_bytes or 0
+        if properties.authentication_method is not None:
+            self._turn_away(
+                client, Reason.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not offered"
+            )
+        elif client.certified is not None:
+            self._admit(client, connect, client.certified)
+        elif connect.username is not None and self.access.verify:
+            client.connect = connect
+            client.state = State.VERIFYING
+            self._core.out.append(Verify(client.number, connect.username, connect.password or b""))
+        elif not self.access.anonymous:
+            self._turn_away(client, Reason.NOT_AUTHORIZED, "a user name and password are needed")
+        else:
+            self._admit(client, connect, "")
+
+    def _on_verified(self, event: ClientVerified) -> None:
+        client = self.clients.get(event.connection)
+        if client is None or client.state is not State.VERIFYING or client.connect is None:
+            return
+        connect, client.connect = client.connect, None
+        client.state = State.NEW
+        if event.busy:
+            self._turn_away(client, Reason.SERVER_BUSY, "too many passwords are being checked; try again")
+        elif event.user is None:
+            self._turn_away(client, Reason.BAD_USER_NAME_OR_PASSWORD, "user name and password do not fit")
+        else:
+            self._admit(client, connect, event.user)
+            self._read(client)
+
+    def _turn_away(self, client: Client, reason: Reason, text: str) -> None:
+        self._core.refuse(client.id or client.peer, "connect", text)
+        client.send(Connack(reason))
+        self._shut_down(client, text)
+
+    def _admit(self, client: Client, connect: Connect, user: str) -> None:
+        """CONNECT is right and the client is who it says: give it its session."""
+        core, settings = self._core, self._core.settings
+        client.user = user
+        will = connect.will
+        if self._stopping:
+            self._turn_away(client, Reason.SERVER_SHUTTING_DOWN, "this broker is stopping")
+            return
+        if not connect.client_id and connect.version is Version.V311 and not connect.clean_start:
+            # [MQTT-3.1.3-8]
+            self._turn_away(
+                client, Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id, and a session to be kept"
+            )
+            return
+        if len(connect.client_id) > CLIENT_ID_CHARACTERS_MAX or connect.client_id in self._strangers:
+            text = (
+                "the client id is that of a program attached to this broker"
+                if connect.client_id in self._strangers
+                else f"the client id has more than {CLIENT_ID_CHARACTERS_MAX} characters"
+            )
+            self._turn_away(client, Reason.CLIENT_IDENTIFIER_NOT_VALID, text)
+            return
+        if will is not None and not allowed(self.access, user, connect.client_id, "publish", will.topic):
+            self._turn_away(client, Reason.NOT_AUTHORIZED, "this client may not publish its will there")
+            return
+        if connect.client_id not in self.sessions and len(self.sessions) >= settings.sessions_max:
+            self._turn_away(
+                client, Reason.QUOTA_EXCEEDED, f"there are {settings.sessions_max} sessions already"
+            )
+            return
+        assigned = ""
+        if not connect.client_id:
+            # [MQTT-3.1.3-6]
+            assigned = f"tidings-{self._random.getrandbits(64):016x}"
+        client.id = assigned or connect.client_id
+        self._agree(client, connect)
+        session, present = self._session_for(client, connect)
+        present = present and not connect.clean_start
+        if not client.send(Connack(0, present, self._offered(client, connect, session, assigned))):
+            self._shut_down(client, "CONNACK is larger than the client takes")
+            return
+        core.counters.connected += 1
+        core.plans += 1
+        client.state = State.OPEN
+        session.will = will
+        if will is not None:
+            core.write(row("will", client.id), msgspec.msgpack.encode(SavedWill(client.id, will)))
+        self._timers.cancel(Due.CONNECT, client)
+        if client.keep_alive_s:
+            self._timers.set(Due.SILENCE, client, core.now + client.keep_alive_s * KEEP_ALIVE_GRACE)
+        session.attach(client)
+
+    def _agree(self, client: Client, connect: Connect) -> None:
+        settings, properties = self._core.settings, connect.properties
+        client.receive_maximum = properties.receive_maximum or client.receive_maximum
+        client.problem_information = properties.request_problem_information != 0
+        client.aliases_out_max = min(properties.topic_alias_maximum or 0, settings.topic_alias_maximum)
+        client.keep_alive_s = connect.keep_alive_s
+        longest = settings.keep_alive_max_s
+        if longest and client.v5 and not 0 < connect.keep_alive_s <= longest:
+            client.keep_alive_s = longest
+
+    def _offered(self, client: Client, connect: Connect, session: Session, assigned: str) -> Properties:
+        """What CONNACK says: what the client may do, and what it did not ask for but gets."""
+        settings = self._core.settings
+        expiry_s = connect.properties.session_expiry_s or 0
+        return Properties(
+            session_expiry_s=session.expiry_s if session.expiry_s != expiry_s else None,
+            assigned_client_id=assigned or None,
+            server_keep_alive_s=client.keep_alive_s if client.keep_alive_s != connect.keep_alive_s else None,
+            receive_maximum=settings.receive_maximum,
+            topic_alias_maximum=settings.topic_alias_maximum,
+            maximum_packet_bytes=settings.packet_bytes_max,
+        )
+
+    def _session_for(self, client: Client, connect: Connect) -> tuple[Session, bool]:
+        """The session of a client, and whether it was there."""
+        core = self._core
+        longest = core.settings.session_expiry_max_s
+        if client.v5:
+            expiry_s = min(connect.properties.session_expiry_s or 0, longest)
+        else:
+            expiry_s = 0 if connect.clean_start else longest
+        session = self.sessions.get(client.id)
+        if session is not None and session.client is not None:
+            # [MQTT-3.1.4-3]: the client has come back by another connection.
+            core.counters.taken_over += 1
+            self._expel(session.client, Reason.SESSION_TAKEN_OVER, "the client has connected again")
+            session = self.sessions.get(client.id)
+        if session is not None and connect.clean_start:
+            self._end(session)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.sessions[client.id] = Session(core, client.id, durable=expiry_s > 0)
+        elif self._timers.is_set(Due.WILL, client.id):
+            # [MQTT-3.1.3-9]: back in time, so nothing is said.
+            self._forget_will(session)
+        elif session.will is not None:
+            self._forget_will(session)
+        self._timers.cancel(Due.EXPIRY, client.id)
+        if expiry_s and not session.durable:
+            session.durable = True
+        session.expiry_s, session.left_at, session.user = expiry_s, 0.0, client.user
+        session.save()
+        self.broker.tell(SessionOpened(client.id, session.durable))
+        return session, present
+
+    # Parting.
+
+    def _on_disconnect(self, client: Client, packet: Disconnect) -> None:
+        session = client.session
+        assert session is not None, "a client that disconnects has a session"
+        expiry_s = packet.properties.session_expiry_s
+        if expiry_s is not None:
+            if expiry_s and not session.expiry_s:
+                # [MQTT-3.14.2-2]
+                raise Malformed(
+                    Reason.PROTOCOL_ERROR, "A session that was not to be kept cannot be kept now."
+                )
+            session.expiry_s = min(expiry_s, self._core.settings.session_expiry_max_s)
+        if packet.reason == Reason.SUCCESS:
+            # [MQTT-3.14.4-3]
+            self._forget_will(session)
+        self._shut_down(client, "the client has left")
+
+    def _on_auth(self, _client: Client, _packet: Auth) -> None:
+        raise Malformed(Reason.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT.")
+
+    def _on_lost(self, event: ClientLost) -> None:
+        client = self.clients.get(event.connection)
+        if client is not None:
+            self._gone(client)
+
+    def _on_expelled(self, event: ClientExpelled) -> None:
+        session = self.sessions.get(event.client)
+        if session is not None and session.client is not None:
+            self._expel(session.client, Reason.ADMINISTRATIVE_ACTION, "an operator wants it gone")
+
+    def _expel_slow(self) -> None:
+        slow, self._core.slow = self._core.slow, {}
+        for client in slow:
+            if client.state is State.OPEN:
+                self._core.counters.expelled += 1
+                self._core.log("warning", "a client is too slow for what is sent to it", client=client.id)
+                client.out.clear()
+                self._expel(client, Reason.QUOTA_EXCEEDED, "too slow for what is sent to it")
+
+    def _expel(self, client: Client, reason: Reason | None, text: str) -> None:
+        """Close a client's connection, and tell it why if its version can be told."""
+        if client.v5 and reason is not None:
+            client.send(Disconnect(reason))
+        self._shut_down(client, text)
+
+    def _shut_down(self, client: Client, text: str) -> None:
+        self._shut.append(Shut(client.number, text))
+        self._gone(client)
+
+    def _gone(self, client: Client) -> None:
+        """The connection is over. What becomes of the session?"""
+        client.state = State.SHUT
+        core, timers = self._core, self._timers
+        self.clients.pop(client.number, None)
+        for due in (Due.CONNECT, Due.SILENCE, Due.HEED, Due.UNREAD):
+            timers.cancel(due, client)
+        session = client.session
+        if session is None or session.client is not client:
+            return
+        core.plans += 1
+        session.detach()
+        if not session.expiry_s:
+            self._end(session)
+            return
+        self.broker.tell(SessionClosed(session.id))
+        session.left_at = core.now
+        session.save()
+        timers.set(Due.EXPIRY, session.id, core.now + session.expiry_s)
+        self._await_will(session)
+
+    def _await_will(self, session: Session) -> None:
+        """[MQTT-3.1.2-8]: the will is published when its delay is over, or with the end of the session."""
+        if session.will is not None:
+            delay_s = session.will.properties.will_delay_s or 0
+            if delay_s:
+                self._timers.set(Due.WILL, session.id, self._core.now + delay_s)
+            else:
+                self._publish_will(session)
+
+    def _on_will_due(self, client_id: str) -> None:
+        session = self.sessions.get(client_id)
+        if session is not None and session.client is None:
+            self._publish_will(session)
+
+    def _publish_will(self, session: Session) -> None:
+        will = session.will
+        self._forget_will(session)
+        if will is not None:
+            self._publishing.publish_will(session.id, will)
+
+    def _forget_will(self, session: Session) -> None:
+        self._timers.cancel(Due.WILL, session.id)
+        if session.will is not None:
+            session.will = None
+            self._core.erase(row("will", session.id))
+
+    def _on_expired(self, client_id: str) -> None:
+        session = self.sessions.get(client_id)
+        if session is not None and session.client is None:
+            self._end(session)
+
+    def _end(self, session: Session) -> None:
+        """Nothing of a session is wanted any more. Its will, if it still waits, is due now [MQTT-3.1.2-8]."""
+        self._publish_will(session)
+        self._timers.cancel(Due.EXPIRY, session.id)
+        self._subscribing.forget(session)
+        session.forget()
+        del self.sessions[session.id]
+        self.broker.tell(SessionEnded(session.id))
+
+    def _on_silence(self, client: Client) -> None:
+        if client.state is not State.OPEN:
+            return
+        due = client.heard_at + client.keep_alive_s * KEEP_ALIVE_GRACE
+        if due > self._core.now:
+            self._timers.set(Due.SILENCE, client, due)
+            return
+        self._expel(client, Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep-alive")
+
+    def _on_congested(self, event: ClientCongested) -> None:
+        client = self.clients.get(event.connection)
+        if client is None or client.congested is event.congested:
+            return
+        client.congested = event.congested
+        self._core.plans += 1
+        if not event.congested and client.session is not None:
+            client.session.pump()
+
+    def _set_access(self, access: Access) -> None:
+        self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
+        for client in list(self.clients.values()):
+            client.may_publish.clear()
+            self._revoke(client)
+
+    def _revoke(self, client: Client) -> None:
+        """Rights that were taken away end at once: subscriptions too."""
+        session = client.session
+        if session is None:
+            return
+        for name in list(session.subscriptions):
+            inner = name.split("/", 2)[2] if name.startswith("$share/") else name
+            if not allowed(self.access, client.user, client.id, "subscribe", inner):
+                self._core.refuse(client.id, f"subscribe {name[:200]}", "the right to it was taken away")
+                self._subscribing.drop(session, name)
+
+    # What the broker wants.
+
+    def _deliver(self, effect: Deliver) -> None:
+        strangers = self._publishing.on_deliver(effect)
+        if strangers:
+            self._core.out.append(Deliver(effect.publication, strangers, effect.hops))
+
+    def _grant(self, effect: Grant) -> None:
+        if effect.session in self.sessions:
+            self._subscribing.on_granted(effect.session, effect.name, effect.reason)
+        else:
+            self._core.out.append(effect)
+
+    def _deny(self, effect: Deny) -> None:
+        if effect.session in self.sessions:
+            self._subscribing.on_denied(effect.session, effect.name, effect.reason)
+        else:
+            self._core.out.append(effect)
+
+    def _accept(self, effect: Accept) -> None:
+        if effect.session in self.sessions:
+            self._publishing.on_accepted(effect)
+        elif effect.session in self._strangers:
+            self._core.out.append(effect)
+
+    def _reject(self, effect: Reject) -> None:
+        if effect.session in self._strangers:
+            self._core.out.append(effect)
+        else:
+            self._publishing.on_rejected(effect)
+
+    def _enlist(self, effect: Enlist) -> None:
+        self._requests.on_enlisted(effect)
+
+    def _decline(self, effect: Decline) -> None:
+        self._requests.on_declined(effect)
+
+    def _catalogue_changed(self, effect: CatalogueChanged) -> None:
+        if effect.kind == "view":
+            self._subscribing.on_view_changed(effect.name)
+        self._core.out.append(effect)
+
+    def _sync(self, effect: Sync) -> None:
+        core = self._core
+        core.out.append(effect)
+        if core.touched:
+            marks = [(session, session.given) for session in core.touched]
+            self._unsynced.append((effect.token, marks))
+            core.touched.clear()
+
+    def _on_synced(self, event: WritesSynced) -> None:
+        unsynced = self._unsynced
+        while unsynced and unsynced[0][0] <= event.token:
+            for session, number in unsynced.popleft()[1]:
+                session.on_synced(number)
+        self.broker.tell(event)
+
+    def _stop(self, effect: Stop) -> None:
+        """The broker is done, and so is the front: clients are told to go elsewhere."""
+        self._stopping = True
+        for client in list(self.clients.values()):
+            if client.v5 and client.state is State.OPEN:
+                client.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
+            self._shut.append(Shut(client.number, "the broker stops"))
+        self._core.out.append(effect)
+
+    # Time.
+
+    def _on_timer(self, event: TimerFired) -> None:
+        for due, about in self._timers.fired(self._core.now):
+            self._due[due](about)
+        self.broker.tell(event)
+
+    def _on_sys_due(self, _about: object) -> None:
+        self._timers.set(Due.SYS, None, self._core.now + self._core.settings.sys_every_s)
+        if len(self._subscribing.own):
+            for message in self._sys.changed():
+                self._publishing.say(message)
+
+    def _say_own(self, message: Publication) -> None:
+        self._publishing.say(message)
+
+    # Programs that are not MQTT clients.
+
+    def _on_stranger(self, event: SessionOpened) -> None:
+        self._strangers[event.session] = None
+        self.broker.tell(event)
+
+    def _on_stranger_gone(self, event: SessionEnded) -> None:
+        self._strangers.pop(event.session, None)
+        self.broker.tell(event)
+
+    # After a restart.
+
+    def _recover(self) -> None:
+        core, saved = self._core, self._saved
+        self._saved = {}
+        keys = sorted(saved)
+        decode = msgspec.msgpack.decode
+        for key in (it for it in keys if it.startswith("mqtt/session/")):
+            it = decode(saved[key], type=Saved)
+            session = self.sessions[it.client] = Session(core, it.client, durable=True)
+            session.expiry_s, session.user = it.expiry_s, it.user
+            session.left_at = it.left_at or core.now
+        for key in (it for it in keys if it.startswith("mqtt/subscription/")):
+            client_id, asked = decode(saved[key], type=tuple[str, Asked])
+            if client_id in self.sessions:
+                self._subscribing.recover(self.sessions[client_id], asked)
+        queues: dict[str, list[Delivery]] = {}
+        owners = {row("queue", client_id)[: -len("/")]: client_id for client_id in self.sessions}
+        for key in (it for it in keys if it.startswith("mqtt/queue/")):
+            owner = owners.get(key.rpartition("/")[0])
+            if owner is not None:
+                queues.setdefault(owner, []).append(decode(saved[key], type=Delivery))
+        for client_id, deliveries in queues.items():
+            self.sessions[client_id].recover(deliveries)
+        for key in (it for it in keys if it.startswith("mqtt/received/")):
+            client_id = saved[key].decode()
+            if client_id in self.sessions:
+                self.sessions[client_id].received[int(key.rpartition("/")[2])] = True
+        for key in (it for it in keys if it.startswith("mqtt/retained/")):
+            self.retained.keep(decode(saved[key], type=Publication))
+        for session in self.sessions.values():
+            self._timers.set(Due.EXPIRY, session.id, session.left_at + session.expiry_s)
+        for key in (it for it in keys if it.startswith("mqtt/will/")):
+            self._recover_will(decode(saved[key], type=SavedWill))
+
+    def _recover_will(self, saved: SavedWill) -> None:
+        """All connections ended with the broker, those of clients with a will too."""
+        session = self.sessions.get(saved.client)
+        if session is not None:
+            session.will = saved.will
+            self._await_will(session)
+        else:
+            self._core.erase(row("will", saved.client))
+            self._publishing.publish_will(saved.client, saved.will)
+
+    # Looking in.
+
+    def status(self, now: float) -> FrontStatus:
+        """What can be seen of clients and sessions."""
+        del now
+        core = self._core
+        sessions = self.sessions.values()
+        return FrontStatus(
+            sum(client.state is State.OPEN for client in self.clients.values()),
+            len(self.sessions),
+            sum(len(session.subscriptions) for session in sessions),
+            self.retained.messages,
+            self.retained.bytes,
+            sum(len(session.queue) + len(session.unsynced) for session in sessions),
+            core.queues_bytes,
+            sum(len(session.inflight) for session in sessions),
+            msgspec.to_builtins(core.counters),
+            self.broker.unreadable,
+            tuple(core.refusals),
+        )

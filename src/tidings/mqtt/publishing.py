@@ -1,0 +1,689 @@
+"""Publications: from a client to the broker, and from the broker to clients.
+
+There are two ways in. The long one takes a packet, makes an event of it and lets the broker decide. The short
+one takes a burst (`bursts`) that nobody but clients here may want (`Broker.straight`): who gets it was found
+out for the one before, so its bytes go to their connections as they are. Both give the same result, which a
+test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from tidings.mqtt.access import allowed
+from tidings.mqtt.bursts import Burst
+from tidings.mqtt.clients import Client, State
+from tidings.mqtt.codec import Malformed, encode, topic_of
+from tidings.mqtt.core import Core
+from tidings.mqtt.events import Access
+from tidings.mqtt.packets import (
+    NO_PROPERTIES,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Version,
+    Will,
+)
+from tidings.mqtt.properties import variable
+from tidings.mqtt.reasons import FAILURE, Reason
+from tidings.mqtt.retained import Retained
+from tidings.mqtt.sessions import QUICK, Asked, Delivery, Session, row
+from tidings.mqtt.subscribing import OWN, SHARE, VIEW, Subscribing
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
+from tidings.overlay.messages import Publication
+from tidings.overlay.publications import Route
+
+PLACES_MAX = 65_536
+"""Topics for which it is remembered who gets what."""
+
+MAY_PUBLISH_MAX = 1024
+"""Topics for which it is remembered whether one client may publish there."""
+
+BATCH = 64
+"""Payloads that are matched together."""
+
+NO_TOKEN = 0
+"""Of what has no answer: QoS 0 and wills."""
+
+_QOS_SHIFT = 16
+_GENERATION_SHIFT = 20
+
+REQUESTS = "$tidings/"
+"""Where the broker itself is asked for something."""
+
+
+class Place:
+    """A topic, and who gets what is published there."""
+
+    __slots__ = ("plans", "route", "short", "topic")
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.short = not topic.startswith(("$", VIEW))
+        """Whether nothing about it needs the long way."""
+        self.route: Route | None = None
+        self.plans: list[Plan | None] = [None, None]
+        """For QoS 0 and 1."""
+
+
+class Plan:
+    """How a burst goes to clients, as long as neither route nor connections change."""
+
+    __slots__ = ("acknowledged", "entries", "foreign", "others", "plain", "receivers", "version")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.plain: dict[tuple[bool, bytes], list[Client]] = {}
+        """By version and subscription identifiers: who gets it at QoS 0."""
+        self.acknowledged: list[tuple[Session, bytes]] = []
+        """Who gets it at QoS 1, with the identifiers, and need not have it kept."""
+        self.others: list[tuple[Session, tuple[str, ...]]] = []
+        """Who must be looked at one by one."""
+        self.receivers: tuple[str, ...] = ()
+        self.foreign = False
+        """Whether someone who is not a client of ours gets it."""
+        self.entries: dict[int, list[Client] | None] = {}
+        """By number of a subscription with a content filter: who gets what matches; None: see one by one."""
+
+
+class Publishing:
+    """All publications of clients here, and all for them."""
+
+    def __init__(
+        self,
+        core: Core,
+        broker: Broker,
+        sessions: dict[str, Session],
+        retained: Retained,
+        subscribing: Subscribing,
+        request: Callable[[Client, Publish], None],
+    ) -> None:
+        self._core = core
+        self._broker = broker
+        self._sessions = sessions
+        self._retained = retained
+        self._subscribing = subscribing
+        self._request = request
+        self.access = Access()
+        self._places: dict[bytes, Place] = {}
+        self._held = 0
+        """Bursts whose answer has waited for the disk."""
+        small = min(core.settings.packet_bytes_max, broker.core.settings.message_bytes_max)
+        self.bursts = (
+            small >= 16_384 and not core.settings.publish_rate and not core.settings.publish_bytes_rate
+        )
+        """Whether there is a short way at all."""
+
+    # In, the short way.
+
+    def on_burst(self, client: Client, burst: Burst) -> None:
+        key = burst.key
+        place = self._places.get(key)
+        if place is None:
+            place = self._place(key)
+        may = client.may_publish.get(key)
+        if may is None:
+            may = self._may_publish(client, key, place.topic)
+        route = place.route
+        broker = self._broker
+        if route is None or not broker.straight(route):
+            place.plans = [None, None]
+            route = place.route = broker.route(place.topic)
+            if not broker.straight(route):
+                place.route = None
+        plan = None
+        if may and place.short and place.route is not None:
+            plan = place.plans[burst.qos]
+            if plan is None or plan.version != self._core.plans:
+                plan = place.plans[burst.qos] = self._plan(route, burst.qos)
+            if plan.foreign or (burst.qos and (route.filtered or client.acks)):
+                plan = None
+        if plan is None:
+            for packet in burst.publishes(place.topic):
+                if client.state is State.OPEN:
+                    self.on_publish(client, packet)
+            return
+        counters = self._core.counters
+        count = burst.count
+        counters.packets_in += count
+        counters.published += count
+        counters.published_bytes += burst.end - burst.start
+        if route.filtered:
+            self._pass_filtered(client, burst, route, plan)
+        else:
+            self._pass(client, burst, route, plan)
+
+    def _place(self, key: bytes) -> Place:
+        if len(self._places) >= PLACES_MAX:
+            del self._places[next(iter(self._places))]
+        place = self._places[key] = Place(topic_of(key[2:]))
+        return place
+
+    def _may_publish(self, client: Client, key: bytes, topic: str) -> bool:
+        if len(client.may_publish) >= MAY_PUBLISH_MAX:
+            client.may_publish.clear()
+        may = allowed(self.access, client.user, client.id, "publish", topic)
+        client.may_publish[key] = may
+        return may
+
+    def _plan(self, route: Route, qos: int) -> Plan:
+        """Who gets what is published to a topic without a content filter being asked."""
+        plan = Plan(self._core.plans)
+        by_session: dict[str, list[str]] = {}
+        for session_id, name in route.plain:
+            by_session.setdefault(session_id, []).append(name)
+        plan.receivers = tuple(by_session)
+        for session_id, subscribed in by_session.items():
+            session = self._sessions.get(session_id)
+            if session is None:
+                plan.foreign = True
+                return plan
+            asked = [session.subscriptions[name] for name in subscribed]
+            client = session.client
+            highest = min(qos, max(it.qos for it in asked))
+            if not _simple(session, asked) or client is None or (highest and session.durable):
+                plan.others.append((session, tuple(subscribed)))
+                continue
+            identifiers = (
+                identifier_bytes(tuple(it.identifier for it in asked if it.identifier)) if client.v5 else b""
+            )
+            if highest:
+                plan.acknowledged.append((session, identifiers))
+            else:
+                plan.plain.setdefault((client.v5, identifiers), []).append(client)
+        return plan
+
+    def _pass(self, client: Client, burst: Burst, route: Route, plan: Plan) -> None:
+        """To everyone who subscribes to the topic."""
+        core = self._core
+        counters, dirty = core.counters, core.dirty
+        count = burst.count
+        for (v5, identifiers), clients in plan.plain.items():
+            data = burst.plain(v5, identifiers)
+            piece = data[0] if len(data) == 1 else b"".join(data)
+            for receiver in clients:
+                receiver.out.append(piece)
+                dirty[receiver] = None
+            counters.delivered += count * len(clients)
+            counters.delivered_bytes += len(piece) * len(clients)
+            counters.packets_out += count * len(clients)
+        involved: list[tuple[Session, tuple[str, ...]]] = list(plan.others)
+        for session, identifiers in plan.acknowledged:
+            if not self._pass_acknowledged(session, identifiers, burst):
+                asked = [name for who, name in route.plain if who == session.id]
+                involved.append((session, tuple(asked)))
+        sizes = burst.sizes
+        first = self._broker.note(route, client.id, sizes, count, (plan.receivers,))
+        if involved:
+            for publication in self._publications(client, burst, route, first):
+                for session, subscribed in involved:
+                    self.give(session, subscribed, publication)
+        if burst.qos:
+            self._acknowledge(client, burst, bool(plan.receivers))
+
+    def _pass_acknowledged(self, session: Session, identifiers: bytes, burst: Burst) -> bool:
+        """At QoS 1, if there is room for all of it."""
+        receiver, inflight = session.client, session.inflight
+        assert receiver is not None, "a plan is made of clients that are there"
+        count = burst.count
+        if session.queue or receiver.congested or len(inflight) + count > session.window:
+            return False
+        number = session.given
+        packet_ids = [(number + at) % 65_535 + 1 for at in range(count)]
+        if not inflight.keys().isdisjoint(packet_ids):
+            return False
+        session.given += count
+        heads, tails = burst.acknowledged(receiver.v5, identifiers)
+        pieces: list[bytes] = []
+        for head, packet_id, tail in zip(heads, packet_ids, tails, strict=True):
+            inflight[packet_id] = QUICK
+            pieces += (head, packet_id.to_bytes(2, "big"), tail)
+        receiver.put(b"".join(pieces))
+        counters = self._core.counters
+        counters.delivered += count
+        counters.packets_out += count
+        counters.delivered_bytes += burst.end - burst.start
+        return True
+
+    def _pass_filtered(self, client: Client, burst: Burst, route: Route, plan: Plan) -> None:
+        """To everyone whose content filter matches, and to those who have none."""
+        core = self._core
+        dirty = core.dirty
+        everyone = [receiver for clients in plan.plain.values() for receiver in clients]
+        v5 = burst.v5
+        quick = not plan.others and all(form == (v5, b"") for form in plan.plain)
+        texts, pieces = burst.payloads(), burst.packets()
+        contents = self._broker.contents(route.topic, texts)
+        receivers: list[tuple[str, ...]] = []
+        involved: list[tuple[int, dict[str, list[str]]]] = []
+        delivered = 0
+        for begin in range(0, len(texts), BATCH):
+            matched = self._broker.match_each(route.filtered, contents[begin : begin + BATCH])
+            for at, entries in enumerate(matched, begin):
+                clients: dict[Client, None] | None = dict.fromkeys(everyone) if quick else None
+                if clients is not None:
+                    for entry in entries:
+                        if entry.number not in plan.entries:
+                            plan.entries[entry.number] = self._entry(entry.targets, v5)
+                        some = plan.entries[entry.number]
+                        if some is None:
+                            clients = None
+                            break
+                        for receiver in some:
+                            clients[receiver] = None
+                if clients is None:
+                    by_session: dict[str, list[str]] = {}
+                    for session_id, name in sorted(
+                        [*route.plain, *(named for entry in entries for named in entry.targets)]
+                    ):
+                        by_session.setdefault(session_id, []).append(name)
+                    involved.append((at, by_session))
+                    receivers.append(tuple(by_session))
+                    continue
+                piece = pieces[at]
+                for receiver in clients:
+                    receiver.out.append(piece)
+                    dirty[receiver] = None
+                delivered += len(clients)
+                receivers.append(tuple([receiver.id for receiver in clients]))
+        counters = core.counters
+        counters.delivered += delivered
+        counters.packets_out += delivered
+        first = self._broker.note(route, client.id, burst.sizes, burst.count, receivers)
+        if involved:
+            publications = list(self._publications(client, burst, route, first))
+            for at, by_session in involved:
+                for session_id, subscribed in by_session.items():
+                    self.give(self._sessions[session_id], tuple(subscribed), publications[at])
+
+    def _entry(self, targets: dict[tuple[str, str], None], v5: bool) -> list[Client] | None:
+        """Who gets what one content filter matches, if that can be handed on as it is."""
+        found: list[Client] = []
+        for session_id, name in targets:
+            session = self._sessions[session_id]
+            asked = session.subscriptions[name]
+            client = session.client
+            if not _simple(session, [asked]) or client is None or client.v5 is not v5 or asked.identifier:
+                return None
+            found.append(client)
+        return found
+
+    def _publications(self, client: Client, burst: Burst, route: Route, first: int) -> Sequence[Publication]:
+        core = self._broker.core
+        at_us = core.at_us
+        return [
+            Publication(
+                core.id,
+                core.incarnation,
+                route.stream,
+                number,
+                route.topic,
+                payload,
+                burst.qos,
+                at_us,
+                client.id,
+            )
+            for number, payload in enumerate(burst.payloads(), first)
+        ]
+
+    def _acknowledge(self, client: Client, burst: Burst, wanted: bool) -> None:
+        """PUBACK for all of a burst, when what it led to is on disk."""
+        if wanted or not client.v5:
+            data = b"\x40\x02" + b"\x40\x02".join(burst.packet_ids)
+        else:
+            data = b"".join([b"\x40\x03" + packet_id + b"\x10" for packet_id in burst.packet_ids])
+        self._core.counters.packets_out += burst.count
+        if not self._core.touched:
+            client.put(data)
+            return
+        self._held += 1
+        token = -self._held
+        client.await_answer(token)
+        self._broker.core.after_sync(lambda: client.answer(token, data))
+
+    # In, the long way.
+
+    def on_publish(self, client: Client, packet: Publish) -> None:
+        session = client.session
+        assert session is not None, "a client that publishes has a session"
+        topic, properties, qos = packet.topic, packet.properties, packet.qos
+        if properties.topic_alias is not None:
+            topic = self._resolve(client, topic, properties.topic_alias)
+        if qos:
+            if qos == 2 and packet.packet_id in session.received:
+                # [MQTT-4.3.3-10]: it is here already, or under way.
+                if session.received[packet.packet_id]:
+                    client.send(Pubrec(packet.packet_id))
+                return
+            under_way = len(client.acks) + len(session.received)
+            if client.v5 and under_way >= self._core.settings.receive_maximum:
+                raise Malformed(
+                    Reason.RECEIVE_MAXIMUM_EXCEEDED,
+                    f"More than {self._core.settings.receive_maximum} publications are under way at once.",
+                )
+        counters = self._core.counters
+        counters.published += 1
+        counters.published_bytes += len(packet.payload)
+        token = NO_TOKEN
+        if qos:
+            token = client.generation << _GENERATION_SHIFT | qos << _QOS_SHIFT | packet.packet_id
+            client.await_answer(token)
+        if topic.startswith(REQUESTS):
+            self._request(client, msgspec.structs.replace(packet, topic=topic))
+            self._answer(client, token, Reason.SUCCESS, "")
+            return
+        reason, text = self._objection(client, topic, packet)
+        if reason is not None:
+            self._core.refuse(client.id, f"publish {topic[:200]}", text)
+            self._answer(client, token, reason, text)
+            return
+        if qos == 2:
+            session.received[packet.packet_id] = False
+            if session.durable:
+                self._core.write(row("received", session.id, str(packet.packet_id)), session.id.encode())
+        self._offer(client.id, token, topic, packet.payload, qos, packet.retain, properties)
+
+    def _resolve(self, client: Client, topic: str, alias: int) -> str:
+        """[MQTT-3.3.2-8], [MQTT-3.3.2-9]: the topic that an alias stands for."""
+        if not 0 < alias <= self._core.settings.topic_alias_maximum:
+            raise Malformed(
+                Reason.TOPIC_ALIAS_INVALID,
+                f"Topic alias {alias} is not within 1 to {self._core.settings.topic_alias_maximum}.",
+            )
+        if topic:
+            client.aliases_in[alias] = topic
+            return topic
+        known = client.aliases_in.get(alias)
+        if known is None:
+            raise Malformed(Reason.PROTOCOL_ERROR, f"Topic alias {alias} has not been given a topic.")
+        return known
+
+    def _objection(self, client: Client, topic: str, packet: Publish) -> tuple[Reason | None, str]:
+        if topic.startswith((*OWN, SHARE)) or topic == "$SYS":
+            return Reason.NOT_AUTHORIZED, "topics of the broker itself are not published to"
+        if topic.startswith(VIEW):
+            return (
+                Reason.TOPIC_NAME_INVALID,
+                "a view is only looked at; publish to the topics that it looks at",
+            )
+        if not allowed(self.access, client.user, client.id, "publish", topic):
+            return Reason.NOT_AUTHORIZED, "this client may not publish there"
+        if packet.properties.payload_format == 1:
+            try:
+                packet.payload.decode()
+            except UnicodeDecodeError as error:
+                return Reason.PAYLOAD_FORMAT_INVALID, f"the payload is not UTF-8, as it says: {error.reason}"
+        if packet.retain and packet.payload and not self._retained.fits(self._message("", topic, packet)):
+            return Reason.QUOTA_EXCEEDED, "there is no room for more retained messages"
+        return None, ""
+
+    def _offer(
+        self,
+        publisher: str,
+        token: int,
+        topic: str,
+        payload: bytes,
+        qos: int,
+        retain: bool,
+        properties: Properties,
+    ) -> None:
+        if retain:
+            self._retain(publisher, Publish(topic, payload, qos, retain, properties=properties))
+        self._broker.tell(
+            PublicationOffered(
+                publisher,
+                token,
+                topic,
+                payload,
+                qos,
+                properties.content_type or "",
+                properties.user,
+                retain,
+                properties.payload_format if properties.payload_format is not None else -1,
+                properties.message_expiry_s if properties.message_expiry_s is not None else -1,
+                properties.response_topic,
+                properties.correlation_data,
+            )
+        )
+
+    def publish_will(self, client_id: str, will: Will) -> None:
+        """The last word of a client that is gone."""
+        fits = not will.retain or self._retained.fits(
+            self._message(client_id, will.topic, Publish(will.topic, will.payload, will.qos, True))
+        )
+        properties = msgspec.structs.replace(will.properties, will_delay_s=None)
+        self._offer(client_id, NO_TOKEN, will.topic, will.payload, will.qos, will.retain and fits, properties)
+
+    # Retained messages.
+
+    def _message(self, publisher: str, topic: str, packet: Publish) -> Publication:
+        core, properties = self._broker.core, packet.properties
+        return Publication(
+            core.id,
+            core.incarnation,
+            "",
+            0,
+            topic,
+            packet.payload,
+            packet.qos,
+            core.at_us,
+            publisher,
+            properties.content_type or "",
+            properties.user,
+            True,
+            properties.payload_format if properties.payload_format is not None else -1,
+            properties.message_expiry_s if properties.message_expiry_s is not None else -1,
+            properties.response_topic,
+            properties.correlation_data,
+        )
+
+    def _retain(self, publisher: str, packet: Publish) -> None:
+        """[MQTT-3.3.1-5], [MQTT-3.3.1-6]: it takes the place of the one before; an empty one removes it."""
+        topic = packet.topic
+        key = row("retained", topic)
+        if not packet.payload:
+            if self._retained.remove(topic):
+                self._core.erase(key)
+            return
+        message = self._message(publisher, topic, packet)
+        self._retained.keep(message)
+        self._core.write(key, msgspec.msgpack.encode(message))
+
+    # Answers.
+
+    def on_accepted(self, effect: Accept) -> None:
+        session = self._sessions[effect.session]
+        if effect.token:
+            self._settle(session, effect.token, Reason.SUCCESS, "")
+
+    def on_rejected(self, effect: Reject) -> None:
+        session = self._sessions.get(effect.session)
+        self._core.refuse(effect.session, "publish", effect.reason)
+        if session is not None and effect.token:
+            self._settle(session, effect.token, Reason.PAYLOAD_FORMAT_INVALID, effect.reason)
+
+    def _settle(self, session: Session, token: int, reason: Reason, text: str) -> None:
+        packet_id = token & 0xFFFF
+        qos = token >> _QOS_SHIFT & 3
+        if qos == 2:
+            if reason >= FAILURE:
+                self._unreceive(session, packet_id)
+            elif packet_id in session.received:
+                session.received[packet_id] = True
+        client = session.client
+        if client is not None and client.generation == token >> _GENERATION_SHIFT:
+            self._answer(client, token, reason, text)
+
+    def _answer(self, client: Client, token: int, reason: Reason, text: str) -> None:
+        """PUBACK or PUBREC; 3.1.1 cannot say no, and who is not answered sends it for ever."""
+        if not token:
+            return
+        packet_id = token & 0xFFFF
+        if token >> _QOS_SHIFT & 3 == 1:
+            if not client.v5 or reason is Reason.SUCCESS:
+                client.answer(token, b"\x40\x02" + packet_id.to_bytes(2, "big"))
+                return
+            answer: Puback | Pubrec = Puback(packet_id, reason, _explained(client, text))
+        else:
+            if not client.v5 or reason is Reason.SUCCESS:
+                client.answer(token, b"\x50\x02" + packet_id.to_bytes(2, "big"))
+                return
+            answer = Pubrec(packet_id, reason, _explained(client, text))
+        data = encode(answer, Version.V5)
+        if client.packet_bytes_max and len(data) > client.packet_bytes_max:
+            data = encode(msgspec.structs.replace(answer, properties=NO_PROPERTIES), Version.V5)
+        client.answer(token, data)
+
+    def on_pubrel(self, client: Client, packet: Pubrel) -> None:
+        session = client.session
+        assert session is not None, "a client that releases has a session"
+        data = b"\x70\x02" + packet.packet_id.to_bytes(2, "big")
+        if packet.packet_id in session.received and session.durable:
+            # Else, after a restart, the next publication under this identifier would be taken for a repeat.
+            self._unreceive(session, packet.packet_id)
+            self._broker.core.after_sync(lambda: self._put(client, data))
+            return
+        self._unreceive(session, packet.packet_id)
+        self._put(client, data)
+
+    def _put(self, client: Client, data: bytes) -> None:
+        if client.state is State.OPEN:
+            self._core.counters.packets_out += 1
+            client.put(data)
+
+    def _unreceive(self, session: Session, packet_id: int) -> None:
+        if session.received.pop(packet_id, None) is not None and session.durable:
+            self._core.erase(row("received", session.id, str(packet_id)))
+
+    # What clients answer to what they were sent.
+
+    def on_pubacks(self, client: Client, packet_ids: Sequence[int]) -> None:
+        session = client.session
+        assert session is not None, "a client that acknowledges has a session"
+        inflight = session.inflight
+        for packet_id in packet_ids:
+            if packet_id not in inflight:
+                continue
+            delivery = inflight[packet_id]
+            if delivery is not None:
+                if delivery.qos != 1:
+                    raise Malformed(Reason.PROTOCOL_ERROR, "PUBACK for a publication of QoS 2.")
+                session.done(packet_id)
+            else:
+                del inflight[packet_id]
+        if session.queue:
+            session.pump()
+
+    def on_pubrec(self, client: Client, packet: Pubrec) -> None:
+        session = client.session
+        assert session is not None, "a client that acknowledges has a session"
+        packet_id = packet.packet_id
+        if packet_id not in session.inflight:
+            if packet.reason < FAILURE:
+                self._put(client, b"\x62\x02" + packet_id.to_bytes(2, "big"))
+            return
+        delivery = session.inflight[packet_id]
+        if delivery is None or delivery.qos != 2:
+            raise Malformed(Reason.PROTOCOL_ERROR, "PUBREC for a publication of QoS 1.")
+        if packet.reason >= FAILURE:
+            session.done(packet_id)
+            session.pump()
+            return
+        data = b"\x62\x02" + packet_id.to_bytes(2, "big")
+        if not delivery.released and session.durable:
+            session.release(delivery)
+            # Once released the client forgets it: it must not be sent again after a restart.
+            self._broker.core.after_sync(lambda: self._put(client, data))
+            return
+        session.release(delivery)
+        self._put(client, data)
+
+    def on_pubcomp(self, client: Client, packet: Pubcomp) -> None:
+        session = client.session
+        assert session is not None, "a client that acknowledges has a session"
+        if packet.packet_id not in session.inflight:
+            return
+        delivery = session.inflight[packet.packet_id]
+        if delivery is None or not delivery.released:
+            raise Malformed(Reason.PROTOCOL_ERROR, "PUBCOMP for a publication that was not released.")
+        session.done(packet.packet_id)
+        session.pump()
+
+    # Out, the long way.
+
+    def on_deliver(self, effect: Deliver) -> tuple[tuple[str, str], ...]:
+        """Give a publication to the clients among its receivers; those that are not clients of ours."""
+        matches = effect.subscriptions
+        strangers: list[tuple[str, str]] = []
+        at, count = 0, len(matches)
+        while at < count:
+            session_id = matches[at][0]
+            end = at + 1
+            while end < count and matches[end][0] == session_id:
+                end += 1
+            session = self._sessions.get(session_id)
+            if session is None:
+                strangers += matches[at:end]
+            else:
+                self.give(session, tuple([match[1] for match in matches[at:end]]), effect.publication)
+            at = end
+        return tuple(strangers)
+
+    def give(self, session: Session, subscribed: tuple[str, ...], publication: Publication) -> None:
+        """One message for each topic name under which the client asked for it."""
+        by_view: dict[str, list[Asked]] = {}
+        for name in subscribed:
+            asked = session.subscriptions.get(name)
+            if asked is None or (asked.no_local and publication.publisher == session.id):  # [MQTT-3.8.3-3]
+                continue
+            by_view.setdefault(asked.view, []).append(asked)
+        for view, some in by_view.items():
+            topic = f"{VIEW}{view}/{publication.topic}" if view else publication.topic
+            qos = min(publication.qos, max(it.qos for it in some))
+            identifiers = tuple(it.identifier for it in some if it.identifier)
+            # [MQTT-3.3.1-12], [MQTT-3.3.1-13]
+            retain = publication.retain and any(it.retain_as_published for it in some)
+            session.give(Delivery(0, publication, topic, qos, retain, identifiers))
+
+    def say(self, message: Publication) -> None:
+        """A message of this broker's own topics, to those who subscribe to them here."""
+        for session_id, name in sorted(self._subscribing.own.match(message.topic, _no_fields)):
+            session = self._sessions[session_id]
+            asked = session.subscriptions[name]
+            identifiers = (asked.identifier,) if asked.identifier else ()
+            session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
+
+
+def _no_fields() -> None:
+    return None
+
+
+def _simple(session: Session, asked: Sequence[Asked]) -> bool:
+    """Whether what is published can be handed to a client as it is."""
+    client = session.client
+    return (
+        client is not None
+        and not client.congested
+        and not session.queue
+        and not session.unsynced
+        and not client.aliases_out_max
+        and not client.packet_bytes_max
+        and not any(it.no_local or it.view for it in asked)
+    )
+
+
+@lru_cache(maxsize=4096)
+def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
+    """Subscription identifiers as properties."""
+    return b"".join(b"\x0b" + variable(identifier) for identifier in identifiers)
+
+
+def _explained(client: Client, text: str) -> Properties:
+    return Properties(reason_string=text) if text and client.problem_information else NO_PROPERTIES

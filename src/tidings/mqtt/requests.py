@@ -1,0 +1,190 @@
+"""Requests to the broker itself: what the network has declared, and its views.
+
+A request is a JSON object published to `$tidings/<what>/<do>` with a response topic below `$tidings/reply/`,
+to which the client has subscribed. The answer goes there, with the request's correlation data: an object with
+`ok`, and `reason` if that is false. To change something takes the right `declare` on the topics concerned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tidings.errors import DeclarationError, PayloadError
+from tidings.language import declarations, names, payloads, views
+from tidings.language.payloads import Encoding
+from tidings.mqtt.access import allowed
+from tidings.mqtt.clients import Client
+from tidings.mqtt.core import Core
+from tidings.mqtt.events import Access
+from tidings.mqtt.packets import Publish
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Decline, Enlist, EntryOffered
+from tidings.overlay.messages import Entry, Publication
+
+REPLY = "$tidings/reply/"
+
+WAITING_MAX = 1000
+"""Requests that wait for their answer, of all clients together."""
+
+Answer = dict[str, object]
+
+
+class Refused(Exception):
+    """A request that is not carried out; the reason is for the client."""
+
+
+class Requests:
+    """All requests of clients here."""
+
+    def __init__(self, core: Core, broker: Broker, say: Callable[[Publication], None]) -> None:
+        self._core = core
+        self._broker = broker
+        self._say = say
+        self.access = Access()
+        self._tokens = 0
+        self._waiting: dict[int, Publish] = {}
+        """What the broker has yet to decide."""
+        self._kinds: dict[str, Callable[[Client, Mapping[str, Any], Publish], Answer | None]] = {
+            "topic/declare": self._declare,
+            "topic/remove": self._remove,
+            "topic/list": lambda _, __, ___: {"topics": self._topics()},
+            "topic/show": self._show,
+            "view/add": self._add_view,
+            "view/remove": self._remove_view,
+            "view/list": lambda _, __, ___: {"views": self._views()},
+        }
+
+    def on_request(self, client: Client, packet: Publish) -> None:
+        """A PUBLISH to `$tidings/…`."""
+        topic = packet.properties.response_topic
+        if topic is None or not topic.startswith(REPLY):
+            self._core.refuse(client.id, f"request {packet.topic[:200]}", f"no response topic below {REPLY}")
+            return
+        try:
+            kind = self._kinds.get(packet.topic.removeprefix("$tidings/"))
+            if kind is None:
+                raise Refused(f"there is no request {packet.topic!r}; there are {', '.join(self._kinds)}")
+            answer = kind(client, payloads.decode(packet.payload, Encoding.JSON), packet)
+        except Refused as refused:
+            self._core.refuse(client.id, f"request {packet.topic[:200]}", str(refused))
+            answer = {"ok": False, "reason": str(refused)}
+        except PayloadError as error:
+            answer = {"ok": False, "reason": f"the request is not a JSON object: {error}"}
+        if answer is not None:
+            self._answer(packet, answer)
+
+    def _answer(self, packet: Publish, answer: Answer) -> None:
+        core, properties = self._broker.core, packet.properties
+        self._say(
+            Publication(
+                core.id,
+                core.incarnation,
+                "",
+                0,
+                properties.response_topic or "",
+                msgspec.json.encode({"ok": True} | answer),
+                1,
+                core.at_us,
+                content_type="application/json",
+                correlation=properties.correlation_data,
+            )
+        )
+
+    # What is declared.
+
+    def _topics(self) -> list[Answer]:
+        return [_topic(entry) for entry in self._broker.catalogue.entries("topic")]
+
+    def _show(self, _client: Client, body: Mapping[str, Any], _packet: Publish) -> Answer:
+        name = _text(body, "name")
+        entry = self._broker.catalogue.entry("topic", name)
+        if entry is None:
+            raise Refused(f"no topic {name!r} is declared; see them with: tidings topic list")
+        return {"topic": _topic(entry)}
+
+    def _declare(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
+        text = _text(body, "text")
+        try:
+            topic = declarations.parse_topic(text)
+        except DeclarationError as error:
+            raise Refused(str(error)) from None
+        self._check_right(client, topic.pattern.filter)
+        self._offer(client, packet, "topic", topic.name, text, bool(body.get("force")))
+
+    def _remove(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
+        name = _text(body, "name")
+        if self._broker.catalogue.topic(name) is None:
+            raise Refused(f"no topic {name!r} is declared; see them with: tidings topic list")
+        self._check_right(client, names.parse_pattern(name).filter)
+        self._offer(client, packet, "topic", name, "", bool(body.get("force")))
+
+    # Views.
+
+    def _views(self) -> list[Answer]:
+        found = []
+        for entry in self._broker.catalogue.entries("view"):
+            view = views.parse_view(entry.text)
+            found.append(view.to_mapping() | {"version": entry.version, "broker": entry.broker})
+        return found
+
+    def _add_view(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
+        try:
+            view = views.View.from_mapping({key: value for key, value in body.items() if key != "force"})
+        except DeclarationError as error:
+            raise Refused(str(error)) from None
+        self._check_right(client, view.topic_filter)
+        self._offer(client, packet, "view", view.name, view.text, bool(body.get("force")))
+
+    def _remove_view(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
+        name = _text(body, "name")
+        view = self._broker.catalogue.view(name)
+        if view is None:
+            raise Refused(f"there is no view {name!r}; see them with: tidings view list")
+        self._check_right(client, view.topic_filter)
+        self._offer(client, packet, "view", name, "", force=False)
+
+    def _check_right(self, client: Client, topic_filter: str) -> None:
+        if not allowed(self.access, client.user, client.id, "declare", topic_filter):
+            raise Refused(f"this client lacks the right to declare {topic_filter!r}; see access_file")
+
+    # What the broker decides.
+
+    def _offer(self, client: Client, packet: Publish, kind: str, name: str, text: str, force: bool) -> None:
+        if len(self._waiting) >= WAITING_MAX:
+            raise Refused("too many requests wait for their answer; try again")
+        self._tokens += 1
+        self._waiting[self._tokens] = packet
+        self._broker.tell(EntryOffered(client.id, self._tokens, kind, name, text, force))
+
+    def on_enlisted(self, effect: Enlist) -> None:
+        packet = self._waiting.pop(effect.token, None)
+        if packet is not None:
+            self._answer(packet, {})
+
+    def on_declined(self, effect: Decline) -> None:
+        packet = self._waiting.pop(effect.token, None)
+        if packet is not None:
+            self._core.refuse(effect.session, f"request {packet.topic[:200]}", effect.reason)
+            self._answer(packet, {"ok": False, "reason": effect.reason})
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str) or not value:
+        raise Refused(f"the request lacks {name!r}, a text")
+    return value
+
+
+def _topic(entry: Entry) -> Answer:
+    topic = declarations.parse_topic(entry.text)
+    return {
+        "name": entry.name,
+        "version": entry.version,
+        "broker": entry.broker,
+        "kind": topic.kind.value,
+        "fields": len(topic.fields),
+        "text": entry.text,
+    }

@@ -1,0 +1,107 @@
+"""Retained messages: the last one of each topic, for those who subscribe later.
+
+Kept in a trie of levels, so that a subscription finds its own without looking at all. They are those
+published at this broker. Bounded in number and bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidings.overlay.messages import Publication
+
+
+class Level:
+    """One level of topics."""
+
+    __slots__ = ("below", "message")
+
+    def __init__(self) -> None:
+        self.below: dict[str, Level] = {}
+        self.message: Publication | None = None
+
+
+class Retained:
+    """All retained messages of a broker."""
+
+    def __init__(self, messages_max: int, bytes_max: int) -> None:
+        self._root = Level()
+        self._messages_max = messages_max
+        self._bytes_max = bytes_max
+        self.messages = 0
+        self.bytes = 0
+
+    def fits(self, message: Publication) -> bool:
+        """Whether there is room for it, in the place of the one before."""
+        old = self.get(message.topic)
+        count = self.messages + (old is None)
+        size = self.bytes + message.size - (old.size if old is not None else 0)
+        return count <= self._messages_max and size <= self._bytes_max
+
+    def get(self, topic: str) -> Publication | None:
+        level: Level | None = self._root
+        for name in topic.split("/"):
+            level = level.below.get(name) if level is not None else None
+        return level.message if level is not None else None
+
+    def keep(self, message: Publication) -> None:
+        """The last one of its topic from now on."""
+        level = self._root
+        for name in message.topic.split("/"):
+            below = level.below.get(name)
+            if below is None:
+                below = level.below[name] = Level()
+            level = below
+        if level.message is None:
+            self.messages += 1
+        else:
+            self.bytes -= level.message.size
+        level.message = message
+        self.bytes += message.size
+
+    def remove(self, topic: str) -> bool:
+        """Whether there was one."""
+        path = [self._root]
+        names = topic.split("/")
+        for name in names:
+            below = path[-1].below.get(name)
+            if below is None:
+                return False
+            path.append(below)
+        message = path[-1].message
+        if message is None:
+            return False
+        path[-1].message = None
+        self.messages -= 1
+        self.bytes -= message.size
+        for above, name in zip(reversed(path[:-1]), reversed(names), strict=True):
+            below = above.below[name]
+            if below.below or below.message is not None:
+                break
+            del above.below[name]
+        return True
+
+    def matching(self, topic_filter: str) -> Iterator[Publication]:
+        """All whose topics match a topic filter, in the order in which their levels came."""
+        yield from _matching(self._root, topic_filter.split("/"), 0)
+
+
+def _matching(level: Level, names: list[str], at: int) -> Iterator[Publication]:
+    if at == len(names):
+        if level.message is not None:
+            yield level.message
+        return
+    name = names[at]
+    if name == "#":
+        if level.message is not None:
+            yield level.message
+        for below_name, below in level.below.items():
+            # [MQTT-4.7.2-1]
+            if at or not below_name.startswith("$"):
+                yield from _matching(below, names, at)
+    elif name == "+":
+        for below_name, below in level.below.items():
+            if at or not below_name.startswith("$"):
+                yield from _matching(below, names, at + 1)
+    elif name in level.below:
+        yield from _matching(level.below[name], names, at + 1)

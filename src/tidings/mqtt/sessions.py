@@ -1,0 +1,401 @@
+"""A session: what a client has asked for, what is on its way to it and from it. It may outlive connections.
+
+What is given to a session at QoS 1 or 2 has a number that counts up, and its packet identifier comes of that
+number, so it is the same before and after a restart. Its life in a session that outlives its connection:
+
+    given ──(on disk)──> queued ──(room in the window)──> in flight ──PUBACK──> gone
+                                                           │
+                                                           └─PUBREC──(on disk)──> released ──PUBCOMP──> gone
+
+and without the disk in one that does not. It is on disk before it is sent, so that a client that has it never
+gets it again as something new. Of QoS 0 nothing is kept for a client that is away.
+
+Queues are bounded (`settings`). What does not fit: QoS 0 is dropped and counted; QoS 1 and 2 for a session
+that is kept are dropped, counted and logged; a client whose session is not kept loses its connection, since
+it would not know what it missed. Why something is given is not known here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from urllib.parse import quote
+
+import msgspec
+
+from tidings.language.regions import Unknown
+from tidings.mqtt.clients import Client
+from tidings.mqtt.core import Core
+from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
+from tidings.overlay.messages import Publication
+
+PACKET_IDS = 65_535
+
+QUICK = None
+"""In flight, and kept nowhere else: what a session that ends with its connection need not remember."""
+
+
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription, as its client asked for it."""
+
+    topic_filter: str
+    """As in SUBSCRIBE, `$share/…` and `view/…` included: its name."""
+
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    retain_handling: int = 0
+    identifier: int = 0
+    where: str = ""
+    unknown: Unknown = Unknown.WAIT
+
+    view: str = ""
+    """The view that it looks through."""
+
+    own: bool = False
+    """Whether it is about topics of this broker alone, `$SYS/…`."""
+
+
+class Delivery(msgspec.Struct, array_like=True):
+    """A publication on its way to one client."""
+
+    number: int
+    """Counts up in its session; 0 for QoS 0."""
+
+    publication: Publication
+    topic: str
+    """That of the publication, or one of a view."""
+
+    qos: int
+    retain: bool = False
+    identifiers: tuple[int, ...] = ()
+
+    dup: bool = False
+    """Whether it may have been sent before."""
+
+    released: bool = False
+    """Whether the client has it, and only PUBCOMP is waited for."""
+
+    @property
+    def packet_id(self) -> int:
+        return (self.number - 1) % PACKET_IDS + 1
+
+    @property
+    def size(self) -> int:
+        return self.publication.size
+
+
+class Saved(msgspec.Struct, frozen=True, array_like=True):
+    """A session on disk."""
+
+    client: str
+    expiry_s: int
+    left_at: float = 0.0
+    """When its client left; 0 while it is there."""
+
+    user: str = ""
+
+
+class SavedWill(msgspec.Struct, frozen=True, array_like=True):
+    client: str
+    will: Will
+
+
+def row(kind: str, client: str, what: str = "") -> str:
+    """The key of something on disk."""
+    return f"mqtt/{kind}/{quote(client, safe='')}/{quote(what, safe='')}"
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+
+
+class Session:
+    """One client's session."""
+
+    def __init__(self, core: Core, client_id: str, durable: bool) -> None:
+        self.core = core
+        self.id = client_id
+        self.durable = durable
+        """Whether it is on disk."""
+        self.expiry_s = 0
+        self.left_at = 0.0
+        self.user = ""
+        self.client: Client | None = None
+        self.generation = 0
+        """How many connections it has had."""
+        self.subscriptions: dict[str, Asked] = {}
+        self.will: Will | None = None
+        self.received: dict[int, bool] = {}
+        """Packet identifiers of QoS 2 from the client that it has not released; whether it knows."""
+        self.given = 0
+        self.queue: deque[Delivery] = deque()
+        """What waits to be sent, in order."""
+        self.queue_bytes = 0
+        """Of all that is QoS 1 or 2 and not in flight, and of QoS 0 that waits."""
+        self.unsynced: deque[Delivery] = deque()
+        """What is not known to be on disk yet, and what came behind it."""
+        self.inflight: dict[int, Delivery | None] = {}
+        """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
+
+    # Giving.
+
+    def give(self, delivery: Delivery) -> None:
+        """Something for the client. QoS 1 and 2 are numbered here."""
+        core = self.core
+        if not delivery.qos:
+            client = self.client
+            if client is None:
+                core.drop("client is away")
+            elif self.unsynced:
+                self._wait(delivery, self.unsynced)
+            elif self.queue or client.congested:
+                self._wait(delivery, self.queue)
+            else:
+                self.transmit(client, delivery)
+            return
+        if not self.durable and self.client is None:
+            return
+        settings = core.settings
+        size = delivery.size
+        if (
+            len(self.queue) + len(self.unsynced) + len(self.inflight) >= settings.queue_messages
+            or self.queue_bytes + size > settings.queue_bytes
+            or core.queues_bytes + size > settings.queues_bytes
+        ):
+            self.overflow()
+            return
+        self.given += 1
+        delivery.number = self.given
+        if self.durable:
+            core.write(row("queue", self.id, f"{self.given:016x}"), _ENCODE(delivery))
+            core.touched[self] = None
+            self._keep(delivery, self.unsynced)
+        elif not self.queue and self.has_room:
+            self._launch(delivery)
+        else:
+            self._keep(delivery, self.queue)
+
+    def overflow(self) -> None:
+        core = self.core
+        if self.durable:
+            core.drop("queue is full")
+            if core.counters.dropped["queue is full"] % 1000 == 1:
+                core.log("warning", "a session's queue is full: publications are dropped", client=self.id)
+        elif self.client is not None:
+            core.drop("client is too slow")
+            self.core.slow[self.client] = None
+
+    def _wait(self, delivery: Delivery, queue: deque[Delivery]) -> None:
+        """QoS 0 that cannot be sent at once."""
+        if self.queue_bytes + delivery.size > self.core.settings.slow_bytes:
+            self.core.drop("client is slow")
+            return
+        self._keep(delivery, queue)
+
+    def _keep(self, delivery: Delivery, queue: deque[Delivery]) -> None:
+        if not self.queue:
+            self.core.plans += 1
+        queue.append(delivery)
+        size = delivery.size
+        self.queue_bytes += size
+        self.core.queues_bytes += size
+
+    def _unkeep(self, delivery: Delivery) -> None:
+        size = delivery.size
+        self.queue_bytes -= size
+        self.core.queues_bytes -= size
+
+    def on_synced(self, number: int) -> None:
+        """All that was given up to this number is on disk."""
+        unsynced = self.unsynced
+        while unsynced and unsynced[0].number <= number:
+            self.queue.append(unsynced.popleft())
+        self.pump()
+
+    # Sending.
+
+    @property
+    def window(self) -> int:
+        """How many may be in flight."""
+        assert self.client is not None, "only what is sent is in flight"
+        return min(self.client.receive_maximum, self.core.settings.inflight_max)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more QoS 1 or 2 may be sent now."""
+        client = self.client
+        return client is not None and not client.congested and len(self.inflight) < self.window
+
+    def pump(self) -> None:
+        """Send what can be sent."""
+        client, queue = self.client, self.queue
+        if client is None or not queue:
+            return
+        window, inflight = self.window, self.inflight
+        while queue and not client.congested:
+            delivery = queue[0]
+            if delivery.qos and (len(inflight) >= window or delivery.packet_id in inflight):
+                break
+            queue.popleft()
+            self._unkeep(delivery)
+            if delivery.qos:
+                self._launch(delivery)
+            else:
+                self.transmit(client, delivery)
+        if not queue:
+            self.core.plans += 1
+
+    def _launch(self, delivery: Delivery) -> None:
+        """Send QoS 1 or 2, unless its time is over or it is too large; both count as done."""
+        assert self.client is not None, "only to a client that is there"
+        packet_id = delivery.packet_id
+        if packet_id in self.inflight:
+            self._keep(delivery, self.queue)
+            return
+        self.inflight[packet_id] = delivery
+        if not self.transmit(self.client, delivery):
+            self.done(packet_id)
+
+    def transmit(self, client: Client, delivery: Delivery) -> bool:
+        """Have it sent; False if it must not be."""
+        publication = delivery.publication
+        core = self.core
+        expiry_s: int | None = None
+        if publication.expiry_s >= 0:
+            # [MQTT-3.3.2-5], [MQTT-3.3.2-6]
+            expiry_s = publication.expiry_s - max(0, int(core.now - publication.at_us / 1_000_000))
+            if expiry_s < 0 or (expiry_s == 0 and publication.expiry_s > 0):
+                core.counters.expired += 1
+                return False
+        topic, properties, alias = delivery.topic, NO_PROPERTIES, None
+        if client.v5:
+            if client.aliases_out_max:
+                topic, alias = client.alias_for(topic)
+            if (
+                alias is not None
+                or delivery.identifiers
+                or publication.properties
+                or publication.content_type
+                or expiry_s is not None
+                or publication.payload_format >= 0
+                or publication.response_topic is not None
+                or publication.correlation is not None
+            ):
+                properties = Properties(
+                    payload_format=publication.payload_format if publication.payload_format >= 0 else None,
+                    message_expiry_s=expiry_s,
+                    content_type=publication.content_type or None,
+                    response_topic=publication.response_topic,
+                    correlation_data=publication.correlation,
+                    subscription_identifiers=delivery.identifiers,
+                    topic_alias=alias,
+                    user=publication.properties,
+                )
+        sent = client.send(
+            Publish(
+                topic,
+                publication.payload,
+                delivery.qos,
+                delivery.retain,
+                delivery.dup,
+                delivery.packet_id if delivery.qos else 0,
+                properties,
+            )
+        )
+        if not sent:  # [MQTT-3.1.2-25]
+            if topic and alias is not None:
+                del client.aliases_out[topic]
+            core.drop("larger than the client takes")
+            return False
+        core.counters.delivered += 1
+        core.counters.delivered_bytes += len(publication.payload)
+        delivery.dup = True
+        return True
+
+    # What the client answers.
+
+    def done(self, packet_id: int) -> None:
+        """The client has it, or shall not have it: it is gone."""
+        delivery = self.inflight.pop(packet_id)
+        if delivery is not None and self.durable:
+            self.core.erase(row("queue", self.id, f"{delivery.number:016x}"))
+
+    def release(self, delivery: Delivery) -> None:
+        """The client has it for good: from now on only that it has is remembered."""
+        delivery.released = True
+        if self.durable:
+            self.core.write(row("queue", self.id, f"{delivery.number:016x}"), _ENCODE(_husk(delivery)))
+
+    # Coming and going.
+
+    def attach(self, client: Client) -> None:
+        """The client is there: what was in flight is sent again, in order, then what waits."""
+        assert self.client is None, "the connection before was let go"
+        self.client = client
+        client.session = self
+        self.generation += 1
+        client.generation = self.generation
+        again = list(self.inflight.items())
+        self.inflight = {}
+        for packet_id, delivery in again:
+            assert delivery is not None, "a session that is taken up again has remembered all"
+            self.inflight[packet_id] = delivery
+            if delivery.released:
+                client.send(Pubrel(packet_id))
+            elif not self.transmit(client, delivery):
+                self.done(packet_id)
+        self.pump()
+
+    def detach(self) -> None:
+        """The client is away. What is QoS 0 is not kept for it."""
+        self.client = None
+        for queue in (self.queue, self.unsynced):
+            kept = [delivery for delivery in queue if delivery.qos]
+            for delivery in queue:
+                if not delivery.qos:
+                    self._unkeep(delivery)
+            queue.clear()
+            queue.extend(kept)
+
+    def forget(self) -> None:
+        """Nothing of it is wanted any more, on disk either."""
+        self.core.queues_bytes -= self.queue_bytes
+        self.core.touched.pop(self, None)
+        if not self.durable:
+            return
+        for delivery in (*self.inflight.values(), *self.queue, *self.unsynced):
+            if delivery is not None and delivery.qos:
+                self.core.erase(row("queue", self.id, f"{delivery.number:016x}"))
+        for name in self.subscriptions:
+            self.core.erase(row("subscription", self.id, name))
+        for packet_id in self.received:
+            self.core.erase(row("received", self.id, str(packet_id)))
+        self.core.erase(row("session", self.id))
+
+    # On disk.
+
+    def save(self) -> None:
+        if self.durable:
+            saved = Saved(self.id, self.expiry_s, self.left_at, self.user)
+            self.core.write(row("session", self.id), _ENCODE(saved))
+
+    def save_subscription(self, asked: Asked) -> None:
+        if self.durable:
+            value = _ENCODE((self.id, asked))
+            self.core.write(row("subscription", self.id, asked.topic_filter), value)
+
+    def recover(self, deliveries: list[Delivery]) -> None:
+        """What was kept for it before a restart, in order."""
+        for at, delivery in enumerate(deliveries):
+            self.given = max(self.given, delivery.number)
+            if delivery.released:
+                self.inflight[delivery.packet_id] = delivery
+                continue
+            # At most a window of them can have been sent.
+            delivery.dup = at < self.core.settings.inflight_max
+            self._keep(delivery, self.queue)
+
+
+def _husk(delivery: Delivery) -> Delivery:
+    """What must be remembered of a delivery that the client has."""
+    bare = Publication("", 0, "", 0, "", b"")
+    return Delivery(delivery.number, bare, "", delivery.qos, dup=True, released=True)

@@ -1,0 +1,432 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what a client asks for becomes what the broker is asked for.
+
+A topic filter is one of four things: topics of the network, a share group's (`$share/<group>/<filter>`), what
+a view lets through (`view/<name>/<filter>`), or topics of this broker alone (`$SYS/…`). User properties of
+SUBSCRIBE say what of the events there is wanted; they hold for all its topic filters. SUBACK goes out when
+all have been granted or denied, and retained messages follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tidings.errors import FilterError
+from tidings.language import filters, names, views
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Subscription
+from tidings.mqtt import packets
+from tidings.mqtt.access import allowed
+from tidings.mqtt.clients import Client, State
+from tidings.mqtt.codec import Malformed
+from tidings.mqtt.core import Core
+from tidings.mqtt.events import Access
+from tidings.mqtt.packets import NO_PROPERTIES, Properties, Suback, Unsuback, Unsubscribe, UserProperties
+from tidings.mqtt.reasons import FAILURE, Reason
+from tidings.mqtt.retained import Retained
+from tidings.mqtt.sessions import Asked, Delivery, Session, row
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import SubscriptionAsked, SubscriptionDropped
+from tidings.overlay.messages import Publication
+from tidings.overlay.tables import Table
+
+SHARE = "$share/"
+VIEW = f"{views.PREFIX}/"
+OWN = ("$SYS/", "$tidings/reply/")
+"""Topics of this broker alone."""
+
+PLANNED = ("every", "max_delay", "max_extra", "since", "until")
+"""Properties whose mechanism is yet to come: refused by name, never ignored."""
+
+EXCERPT = 40
+"""Characters of a filter that are shown around a mistake."""
+
+
+class Pending:
+    """A SUBSCRIBE that is not answered yet."""
+
+    def __init__(self, client: Client, packet_id: int) -> None:
+        self.client = client
+        self.packet_id = packet_id
+        self.reasons: dict[int, int] = {}
+        """By position in the packet."""
+        self.open = 0
+        self.count = 0
+        self.explained: list[str] = []
+        self.understood = False
+        """Whether properties of ours were in it."""
+        self.retained: list[Asked] = []
+
+
+class Wanted:
+    """What the user properties of a SUBSCRIBE ask for."""
+
+    def __init__(self, user: UserProperties) -> None:
+        self.where = ""
+        self.unknown = Unknown.WAIT
+        self.fault = ""
+        self.code = int(Reason.TOPIC_FILTER_INVALID)
+        self.given = False
+        texts: list[str] = []
+        unknowns: list[str] = []
+        for name, value in user:
+            name = name.removeprefix("$")
+            if name == "where":
+                texts.append(value)
+            elif name == "unknown":
+                unknowns.append(value)
+            elif name in PLANNED:
+                self.fault = f"{name!r} is planned and does not work yet; leave it out"
+                self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+                return
+        self.given = bool(texts or unknowns)
+        if len(set(unknowns)) > 1:
+            self.fault = f"'unknown' is given as {unknowns[0]!r} and as {unknowns[1]!r}; give one of them"
+        elif unknowns and unknowns[0] not in list(Unknown):
+            self.fault = f"unknown = {_line(unknowns[0])!r} is not 'wait' or 'assume'"
+        elif unknowns:
+            self.unknown = Unknown(unknowns[0])
+        for text in texts:
+            if not self.fault:
+                self.fault = where_fault(text)
+        if not self.fault and texts:
+            different = list(dict.fromkeys(texts))
+            self.where = (
+                different[0] if len(different) == 1 else " OR ".join(f"({text})" for text in different)
+            )
+            if len(different) > 1:
+                self.fault = where_fault(self.where)
+
+
+def where_fault(text: str) -> str:
+    """What is wrong with a content filter, in one line that points at the place; empty if it is right."""
+    if not text.strip():
+        return "'where' is empty; leave it out to get everything"
+    try:
+        filters.parse(text)
+    except FilterError as error:
+        return explained(error)
+    return ""
+
+
+def explained(error: FilterError) -> str:
+    """A filter's mistake in one line: what is wrong, and the text around it."""
+    if not error.text:
+        return _line(error.reason)
+    begin = max(0, error.start - EXCERPT)
+    end = min(len(error.text), error.end + EXCERPT)
+    shown = ("…" if begin else "") + error.text[begin:end] + ("…" if end < len(error.text) else "")
+    return _line(f"{error.reason}: {shown}")
+
+
+def _line(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+class Subscribing:
+    """All subscriptions of clients here."""
+
+    def __init__(self, core: Core, broker: Broker, sessions: dict[str, Session], retained: Retained) -> None:
+        self._core = core
+        self._broker = broker
+        self._sessions = sessions
+        self._retained = retained
+        self.access = Access()
+        self._waiting: dict[tuple[str, str], list[tuple[Pending, int]]] = {}
+        """By session and topic filter: the SUBSCRIBEs that wait for it, and the position there."""
+        self._before: dict[tuple[str, str], Asked | None] = {}
+        """What one that waits takes the place of."""
+        self.own: Table[tuple[str, str]] = Table(1024)
+        """Subscriptions to topics of this broker alone."""
+        self.sys: Callable[[], list[Publication]] = list
+        """What `$SYS` says now."""
+
+    # Asking.
+
+    def on_subscribe(self, client: Client, packet: packets.Subscribe) -> None:
+        session = client.session
+        assert session is not None, "a client that subscribes has a session"
+        for item in packet.asked:
+            check_filter(item.topic_filter)
+        wanted = Wanted(packet.properties.user)
+        identifiers = packet.properties.subscription_identifiers
+        pending = Pending(client, packet.packet_id)
+        pending.count = len(packet.asked)
+        pending.understood = wanted.given
+        for at, item in enumerate(packet.asked):
+            asked = Asked(
+                item.topic_filter,
+                item.qos,
+                item.no_local,
+                item.retain_as_published,
+                item.retain_handling,
+                identifiers[0] if identifiers else 0,
+                wanted.where,
+                wanted.unknown,
+            )
+            code, reason = (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client)
+            if code is None:
+                pending.open += 1
+                self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at))
+                continue
+            pending.reasons[at] = code
+            if code >= FAILURE:
+                self._refuse(pending, client.id, asked.topic_filter, reason)
+            elif item.retain_handling != 2:
+                pending.retained.append(session.subscriptions[item.topic_filter])
+        self._answer_if_complete(pending)
+
+    def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
+        if reason not in pending.explained:
+            pending.explained.append(reason)
+        self._core.refuse(client, f"subscribe {_line(topic_filter)[:200]}", reason)
+
+    def _ask(self, session: Session, asked: Asked, client: Client) -> tuple[int | None, str]:
+        """Ask for one topic filter: None if the answer is to come, else the code and why."""
+        name = asked.topic_filter
+        group, inner = "", name
+        if name.startswith(SHARE):
+            _, group, inner = name.split("/", 2)
+        if not allowed(self.access, client.user, client.id, "subscribe", inner):
+            return Reason.NOT_AUTHORIZED, "this client may not subscribe there"
+        if (
+            name not in session.subscriptions
+            and len(session.subscriptions) >= self._core.settings.subscriptions_max
+        ):
+            limit = self._core.settings.subscriptions_max
+            return Reason.QUOTA_EXCEEDED, f"a session has {limit} subscriptions at most; drop one first"
+        if inner.startswith(OWN):
+            return self._ask_own(session, asked, group)
+        subscription = Subscription(inner, asked.where, asked.unknown, asked.qos)
+        if inner.startswith(VIEW):
+            view_name = inner.split("/")[1]
+            seen, reason = self._through(subscription, view_name)
+            if seen is None:
+                return Reason.TOPIC_FILTER_INVALID, reason
+            subscription = seen
+            asked = msgspec.structs.replace(asked, view=view_name)
+        elif inner == views.PREFIX:
+            return Reason.TOPIC_FILTER_INVALID, "a view has a name: subscribe to view/<name>/#"
+        before = session.subscriptions.get(name)
+        if before is not None and before.own:
+            self.own.remove(Subscription(inner), (session.id, name))
+        self._before[session.id, name] = before
+        session.subscriptions[name] = asked
+        self._core.plans += 1
+        group = f"{group}/{inner}" if group else ""
+        self._broker.tell(SubscriptionAsked(session.id, name, subscription, group))
+        return None, ""
+
+    def _ask_own(self, session: Session, asked: Asked, group: str) -> tuple[int, str]:
+        if group or asked.where:
+            return (
+                Reason.TOPIC_FILTER_INVALID,
+                "topics of the broker itself have no shares and no content filter",
+            )
+        if asked.topic_filter not in session.subscriptions:
+            self.own.add(Subscription(asked.topic_filter), (session.id, asked.topic_filter))
+        asked = msgspec.structs.replace(asked, own=True)
+        session.subscriptions[asked.topic_filter] = asked
+        session.save_subscription(asked)
+        return asked.qos, ""
+
+    def _through(self, subscription: Subscription, name: str) -> tuple[Subscription | None, str]:
+        """A subscription as it is through a view; None and why if it cannot be."""
+        rest = subscription.topic_filter.split("/", 2)
+        if name in ("+", "#") or len(rest) < 3:
+            return None, "the name of a view cannot be a wildcard; subscribe to view/<name>/#"
+        view = self._broker.catalogue.view(name)
+        if view is None:
+            return None, f"there is no view {name!r}; make it with: tidings view add"
+        topic_filter = views.asked(view, rest[2])
+        if topic_filter is None:
+            return None, f"the view {name!r} looks at {view.topic_filter!r}, of which {rest[2]!r} has nothing"
+        where, unknown = view.where, view.unknown
+        if subscription.where and where and subscription.unknown is not unknown:
+            return None, f"the view {name!r} has unknown = {unknown.value!r}; ask for the same beside 'where'"
+        if subscription.where:
+            unknown = subscription.unknown
+            try:
+                where = views.both(where, subscription.where) if where else subscription.where
+            except FilterError as error:
+                return None, explained(error)
+        return Subscription(topic_filter, where, unknown, subscription.qos), ""
+
+    # Answers of the broker.
+
+    def on_granted(self, session_id: str, name: str, reason: str) -> None:
+        session = self._sessions[session_id]
+        before = self._before.pop((session_id, name), None)
+        asked = session.subscriptions.get(name)
+        if asked is None:
+            return
+        session.save_subscription(asked)
+        new = before is None
+        wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
+        for pending, at in self._waiting.pop((session_id, name), ()):
+            pending.reasons[at] = asked.qos
+            if reason and reason not in pending.explained:
+                pending.explained.append(reason)
+            if wants_retained and not name.startswith(SHARE):
+                pending.retained.append(asked)
+            pending.open -= 1
+            self._answer_if_complete(pending)
+
+    def on_denied(self, session_id: str, name: str, reason: str) -> None:
+        session = self._sessions[session_id]
+        before = self._before.pop((session_id, name), None)
+        if before is not None:
+            session.subscriptions[name] = before
+        else:
+            session.subscriptions.pop(name, None)
+        self._core.plans += 1
+        for pending, at in self._waiting.pop((session_id, name), ()):
+            pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
+            self._refuse(pending, session_id, name, _line(reason))
+            pending.open -= 1
+            self._answer_if_complete(pending)
+
+    def _answer_if_complete(self, pending: Pending) -> None:
+        client = pending.client
+        if pending.open or client.state is not State.OPEN:
+            return
+        reasons = tuple(pending.reasons[at] for at in range(pending.count))
+        properties = NO_PROPERTIES
+        if client.v5 and (pending.explained or pending.understood):
+            properties = Properties(
+                reason_string="; ".join(pending.explained) or None,
+                user=UNDERSTOOD if pending.understood else (),
+            )
+        if not client.v5:
+            reasons = tuple(min(code, FAILURE) for code in reasons)
+        client.send(Suback(pending.packet_id, reasons, properties))
+        session = client.session
+        if session is None:
+            return
+        for asked in pending.retained:
+            if session.subscriptions.get(asked.topic_filter) == asked:
+                send = self._send_own if asked.own else self._send_retained
+                send(session, asked)
+
+    # Retained messages.
+
+    def _send_retained(self, session: Session, asked: Asked) -> None:
+        """[MQTT-3.3.1-9], [MQTT-3.3.1-10]: what is retained, if its content is wanted."""
+        name = asked.topic_filter
+        subscription = self._broker.subscription(session.id, name)
+        if subscription is None:
+            return
+        identifiers = (asked.identifier,) if asked.identifier else ()
+        for message in self._retained.matching(subscription.topic_filter):
+            if not self._broker.wants(subscription, message):
+                continue
+            if asked.no_local and message.publisher == session.id:
+                continue
+            topic = f"{VIEW}{asked.view}/{message.topic}" if asked.view else message.topic
+            qos = min(message.qos, asked.qos)
+            session.give(Delivery(0, message, topic, qos, True, identifiers))
+
+    def _send_own(self, session: Session, asked: Asked) -> None:
+        """What `$SYS` says now."""
+        for message in self.sys():
+            if names.match(asked.topic_filter, message.topic):
+                session.give(Delivery(0, message, message.topic, 0, True))
+
+    # Dropping.
+
+    def on_unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        session = client.session
+        assert session is not None, "a client that unsubscribes has a session"
+        for name in packet.topic_filters:
+            check_filter(name)
+        reasons = [self.drop(session, name) for name in packet.topic_filters]
+        answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
+        if session.durable:
+            # What is dropped must not be back after a restart.
+            self._broker.core.after_sync(lambda: self._send(client, answer))
+        else:
+            client.send(answer)
+
+    def _send(self, client: Client, answer: Unsuback) -> None:
+        if client.state is State.OPEN:
+            client.send(answer)
+
+    def drop(self, session: Session, name: str) -> int:
+        """Drop a subscription; the reason code for UNSUBACK."""
+        asked = session.subscriptions.pop(name, None)
+        if asked is None:
+            return Reason.NO_SUBSCRIPTION_EXISTED
+        self._core.plans += 1
+        self._before.pop((session.id, name), None)
+        for pending, at in self._waiting.pop((session.id, name), ()):
+            pending.reasons[at] = asked.qos
+            pending.open -= 1
+            self._answer_if_complete(pending)
+        if asked.own:
+            self.own.remove(Subscription(name), (session.id, name))
+        else:
+            self._broker.tell(SubscriptionDropped(session.id, name))
+        if session.durable:
+            self._core.erase(row("subscription", session.id, name))
+        return Reason.SUCCESS
+
+    def forget(self, session: Session) -> None:
+        """A session has ended."""
+        for name, asked in session.subscriptions.items():
+            self._waiting.pop((session.id, name), None)
+            self._before.pop((session.id, name), None)
+            if asked.own:
+                self.own.remove(Subscription(name), (session.id, name))
+
+    def recover(self, session: Session, asked: Asked) -> None:
+        """A subscription from before a restart; the broker has its own part of it."""
+        session.subscriptions[asked.topic_filter] = asked
+        if asked.own:
+            self.own.add(Subscription(asked.topic_filter), (session.id, asked.topic_filter))
+
+    # Views that change.
+
+    def on_view_changed(self, name: str) -> None:
+        """Subscriptions through a view follow it; without it they are nothing."""
+        for session in list(self._sessions.values()):
+            for asked in [it for it in session.subscriptions.values() if it.view == name]:
+                inner = asked.topic_filter
+                group = ""
+                if inner.startswith(SHARE):
+                    _, group, inner = inner.split("/", 2)
+                subscription = Subscription(inner, asked.where, asked.unknown, asked.qos)
+                seen, reason = self._through(subscription, name)
+                if seen is None:
+                    self._core.log(
+                        "warning",
+                        "a subscription is dropped with its view",
+                        client=session.id,
+                        filter=asked.topic_filter,
+                        reason=reason,
+                    )
+                    self.drop(session, asked.topic_filter)
+                    continue
+                self._broker.tell(
+                    SubscriptionAsked(
+                        session.id, asked.topic_filter, seen, f"{group}/{inner}" if group else ""
+                    )
+                )
+
+
+UNDERSTOOD: UserProperties = (("tidings", "filter"),)
+"""In SUBACK: that properties of ours were understood. Other brokers pass over them in silence."""
+
+
+def check_filter(text: str) -> None:
+    """Malformed where a topic filter is not one; it then ends the connection [MQTT-4.7.1-1] and following."""
+    if fault := names.filter_fault(text):
+        raise Malformed(Reason.MALFORMED_PACKET, fault)
+    if text == "$share" or text.startswith(SHARE):
+        # [MQTT-4.8.2-1], [MQTT-4.8.2-2]
+        parts = text.split("/", 2)
+        if len(parts) < 3 or not parts[1] or not parts[2] or "+" in parts[1] or "#" in parts[1]:
+            raise Malformed(
+                Reason.PROTOCOL_ERROR,
+                f"{text!r} is not a share group's topic filter; write $share/<group>/<topic filter>",
+            )
