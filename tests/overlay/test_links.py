@@ -34,6 +34,7 @@ from tidings.overlay.events import (
 from tidings.overlay.links import ACK_MESSAGES, ALREADY_LINKED
 from tidings.overlay.messages import (
     Bye,
+    Catalogue,
     Distance,
     Frame,
     Greet,
@@ -113,7 +114,7 @@ def test_nothing_is_said_on_a_link_before_both_sides_are_welcome() -> None:
     peer = Peer(started("m"), "z", 1)
     before = [*peer.connect(), *peer.greet()]
     assert all(effect.frame.first == 0 for effect in before if isinstance(effect, Send))
-    assert [type(message) for message in peer.heard(peer.welcome())] == [Distance]
+    assert [type(message) for message in peer.heard(peer.welcome())] == [Catalogue, Distance]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The broker: events in, effects out.
 
 It puts the parts together and knows nothing that they do not: `links` make messages reliable, `trees` say
-where they go, `routing` who wants what, `publications` carry. Each message and each event has one handler,
-found in a table. There is no socket, clock, file or randomness of its own here: a driver brings events in and
-carries effects out (`events`).
+where they go, `routing` who wants what, `publications` carry, `catalogue` has what all brokers know. Each
+message and each event has one handler, found in a table. There is no socket, clock, file or randomness of its
+own here: a driver brings events in and carries effects out (`events`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
+from tidings.language.views import View
 from tidings.overlay.absence import Absences
+from tidings.overlay.catalogue import Catalogue
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
     AdvertisementAsked,
@@ -22,6 +25,7 @@ from tidings.overlay.events import (
     ConnectionMade,
     DialFailed,
     Effect,
+    EntryOffered,
     Event,
     FrameReceived,
     NeighbourAdded,
@@ -44,6 +48,7 @@ from tidings.overlay.messages import (
     Advertise,
     Distance,
     Done,
+    Enter,
     Forget,
     Grow,
     Installed,
@@ -51,6 +56,7 @@ from tidings.overlay.messages import (
     Keep,
     Kept,
     Message,
+    Publication,
     Publish,
     Regrow,
     Roll,
@@ -60,6 +66,7 @@ from tidings.overlay.messages import (
     Unadvertise,
     Unsubscribe,
 )
+from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.publications import Publications
 from tidings.overlay.routing import Routing
 from tidings.overlay.settings import DEFAULT, Settings
@@ -88,6 +95,7 @@ class Broker:
         random: random.Random,
         settings: Settings = DEFAULT,
         topics: Sequence[Topic] = (),
+        views: Sequence[View] = (),
         saved: Mapping[str, bytes] | None = None,
     ) -> None:
         assert boot >= incarnation, "an incarnation begins with a boot"
@@ -97,17 +105,18 @@ class Broker:
         self._saved = dict(saved or {})
         self._stopping: StopAsked | None = None
         self._stopped = False
-        declared = frozenset(topic.root for topic in topics if topic.root is not None)
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
-        trees = self._trees = Trees(core, links, declared, self._on_joined, self._on_dropped, self._on_share)
+        trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
         absences = self._absences = Absences(core, links)
-        known = Topics(core, trees, list(topics))
+        known = self._topics = Topics(core, trees)
+        catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
         self.route = publications.route
         self.straight = publications.straight
         self.note = publications.note
         self.match_each = routing.local.match_each
+        self.contents = known.contents
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
@@ -126,6 +135,7 @@ class Broker:
             SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
             AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
             AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
+            EntryOffered: catalogue.offer,
         }
         self._messages: dict[type, Callable[[Link, Any], None]] = {
             Publish: publications.on_publish,
@@ -145,6 +155,8 @@ class Broker:
             Keep: publications.holding.on_keep,
             Kept: publications.holding.on_kept,
             Forget: publications.holding.on_forget,
+            CatalogueMessage: catalogue.on_catalogue,
+            Enter: catalogue.on_enter,
         }
         self._due: dict[Timer, Callable[[Any], None]] = {
             Timer.TICK: self._on_tick,
@@ -155,6 +167,7 @@ class Broker:
             Timer.REGROW: trees.on_regrow_due,
             Timer.SETTLE: routing.on_settle_late,
             Timer.ABSENT: publications.on_absent_late,
+            Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.DRAIN: self._on_drain_late,
         }
 
@@ -164,6 +177,7 @@ class Broker:
         """The first effects; what was saved is taken up again."""
         core = self.core
         core.now = now
+        self.catalogue.recover(self._saved)
         self._routing.recover(self._saved)
         self._publications.recover(self._saved)
         self._saved = {}
@@ -197,6 +211,24 @@ class Broker:
         """The quality of service of a client's subscription."""
         return self._routing.sessions[session].subscriptions[name].qos
 
+    def subscription(self, session: str, name: str) -> Subscription | None:
+        """What a client here has asked for under a name, as it is understood."""
+        known = self._routing.sessions.get(session)
+        return known.subscriptions.get(name) if known is not None else None
+
+    def wants(self, subscription: Subscription, publication: Publication) -> bool:
+        """Whether the content of a publication is what a subscription asks for; of topics it is not asked."""
+        read = subscription.filter
+        if read is None:
+            return True
+        content = self._topics.content(publication)
+        return content is not None and read.matches(content, subscription.unknown)
+
+    @property
+    def unreadable(self) -> int:
+        """Payloads that met a content filter and are nothing that it could be asked about."""
+        return self._topics.unreadable
+
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
         return self.core.timers.next()
@@ -226,6 +258,7 @@ class Broker:
     def _on_neighbour_added(self, event: NeighbourAdded) -> None:
         self._links.add_address(event.address)
         self._absences.on_neighbour_added(event.address)
+        self.catalogue.on_neighbour_added()
 
     def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
         self._links.remove_address(event.address)
@@ -240,6 +273,8 @@ class Broker:
 
     def _on_link_up(self, link: Link, new: bool) -> None:
         if new:
+            # First of all, so that what follows on the link is understood in its light.
+            self.catalogue.on_link_up(link)
             self._routing.left.pop(link.peer, None)
             self._publications.on_link_up(link)
             self._trees.on_link_up(link)
@@ -274,6 +309,7 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._trees.tick()
+        self.catalogue.tick()
         self._links.tick()
 
     # Stopping.

@@ -193,10 +193,14 @@ class Holding:
     # Brokers that are out of reach.
 
     def _wanted_by_absent(self, held: Held) -> list[str]:
-        root = held.epoch[0] if held.epoch is not None else self._topics.root_of(held.publication.topic)
+        publication = held.publication
+        root = (
+            held.epoch[0]
+            if held.epoch is not None
+            else self._topics.root_of(publication.topic, publication.stream)
+        )
         if root is None:
             return []
-        publication = held.publication
         return self._absences.wanting(root, publication.topic, self._topics.fields(publication))
 
     def back(self, root: str, member: str) -> None:
@@ -338,7 +342,7 @@ class Holding:
 
     def stands_in(self, copy: Held) -> bool:
         """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""
-        root = self._topics.root_of(copy.publication.topic)
+        root = self._topics.root_of(copy.publication.topic, copy.publication.stream)
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False

@@ -25,6 +25,8 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
 from tidings.overlay.messages import (
     Bye,
+    Catalogue,
+    Enter,
     Frame,
     Greet,
     Keep,
@@ -700,7 +702,8 @@ ALREADY_LINKED = "already linked by another connection"
 
 
 FRAME_WEIGHT = 2000
-"""Control messages in one frame, tables counted by what is in them: a frame stays below a few MiB."""
+"""Control messages in one frame, those with tables or texts counted by what is in them: a frame stays below a
+few MiB."""
 
 
 def _weight(message: Message) -> int:
@@ -708,6 +711,10 @@ def _weight(message: Message) -> int:
         return 1 + len(message.subscriptions)
     if type(message) is Roll:
         return 1 + len(message.members) + len(message.advertisements)
+    if type(message) is Catalogue:
+        return sum(1 + len(entry.text) // 1024 for entry in message.entries) + 1
+    if type(message) is Enter:
+        return 1 + len(message.entry.text) // 1024
     return 1
 
 

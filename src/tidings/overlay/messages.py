@@ -221,6 +221,10 @@ class Roll(Message, frozen=True, tag=15):
     absent: tuple[tuple[str, float], ...] = ()
     """Brokers that are out of reach of those behind the sender, and for how many seconds more they count."""
 
+    declared: int = -1
+    """A digest of the topic filters whose declarations name this root; -1 if those behind the sender do not
+    all know of the same ones."""
+
 
 # Subscriptions.
 
@@ -341,13 +345,17 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Counts up; of two with one version the larger broker id wins."""
 
     broker: str
-    """Where it was made."""
+    """Where it was made; empty if it is from a configuration file."""
 
     text: str
     """A declaration as TOML, a view as JSON; empty if it was removed."""
 
     removed_at_us: int = 0
     """When it was removed; 0 while it holds."""
+
+    after: tuple[int, ...] = ()
+    """Digests of the latest that it took the place of, the last one first: those have not lost, they are
+    the past."""
 
 
 class Catalogue(Message, frozen=True, tag=40):

@@ -162,8 +162,8 @@ class Publications:
             # The publisher was told to pause; what it sends all the same is beyond the bound.
             core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
             return
-        root = self._topics.root_of(offered.topic)
         stream = self._topics.stream_of(offered.topic)
+        root = self._topics.root_of(offered.topic, stream)
         number = self._numbers.get(stream)
         number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = number
@@ -207,9 +207,10 @@ class Publications:
 
     def route(self, topic: str) -> Route:
         """Who gets what is published to a topic; good for as long as `straight` says so."""
-        root = self._topics.root_of(topic)
+        stream = self._topics.stream_of(topic)
+        root = self._topics.root_of(topic, stream)
         tree = self._trees.serving(root) if root is not None else None
-        return Route(topic, self._topics.stream_of(topic), tree, self._core, self._routing, self._topics)
+        return Route(topic, stream, tree, self._core, self._routing, self._topics)
 
     def straight(self, route: Route) -> bool:
         """Whether what is published there goes to sessions here and nowhere else, with nothing to be held.
@@ -314,7 +315,7 @@ class Publications:
         return self._topics.fault(offered.topic, offered.payload, offered.content_type)
 
     def _enqueue(self, held: Held) -> None:
-        root = self._topics.root_of(held.publication.topic)
+        root = self._topics.root_of(held.publication.topic, held.publication.stream)
         if root is None or self._backlogs.get(NO_TREE):
             root = NO_TREE
         self._backlogs.setdefault(root, deque()).append(held)
@@ -626,12 +627,12 @@ class Publications:
 
     def _moved(self, held: Held) -> bool:
         """Whether its topic uses another tree than the one on which it was sent."""
-        root = self._topics.root_of(held.publication.topic)
+        root = self._topics.root_of(held.publication.topic, held.publication.stream)
         return root is not None and held.epoch is not None and held.epoch[0] != root
 
     def _under_way(self, held: Held) -> bool:
         """Whether it was sent in the epoch that its topic uses now."""
-        root = self._topics.root_of(held.publication.topic)
+        root = self._topics.root_of(held.publication.topic, held.publication.stream)
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False

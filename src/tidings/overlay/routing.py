@@ -48,7 +48,7 @@ from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Edge, Grown, Tree, Trees, pick
+from tidings.overlay.trees import UNLIKE, Edge, Grown, Tree, Trees, digest, pick
 from tidings.records.record import Kind, Record
 
 Named = tuple[str, str]
@@ -317,7 +317,7 @@ class Routing:
             return
         for tree in self._trees.trees.values():
             for grown in _epochs(tree):
-                if self._lives_on(subscription.topic_filter, tree.root, grown.share):
+                if _lives_on(subscription.topic_filter, grown):
                     self._spread(tree, grown, None, subscription)
 
     def _uncount_local(self, subscriptions: list[Subscription]) -> None:
@@ -333,18 +333,8 @@ class Routing:
                     tree,
                     grown,
                     None,
-                    [it for it in gone if self._lives_on(it.topic_filter, tree.root, grown.share)],
+                    [it for it in gone if _lives_on(it.topic_filter, grown)],
                 )
-
-    def _lives_on(self, topic_filter: str, root: str, share: tuple[str, ...]) -> bool:
-        """Whether a topic filter may match topics that use the tree of this root."""
-        first = topic_filter.partition("/")[0]
-        if root in share and (first in WILD_FIRST or pick(first, share) == root):
-            return True
-        return any(
-            rooted_at == root and filters_meet(rooted, topic_filter)
-            for rooted, rooted_at in self._topics.rooted
-        )
 
     # Advertisements.
 
@@ -415,7 +405,7 @@ class Routing:
             return
         for tree in self._trees.trees.values():
             for grown in _epochs(tree):
-                if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
+                if _lives_on(advertisement.topic_filter, grown):
                     self._spread_advertisement(tree, grown, None, advertisement, change)
                     grown.announced.clear()
                     if change > 0:
@@ -462,7 +452,7 @@ class Routing:
         absent = self._absences.deadlines()
         advertised = edge.advertised = summaries.of_advertisements(core.settings.cover_effort)
         for advertisement in self._advertised:
-            if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
+            if _lives_on(advertisement.topic_filter, grown):
                 advertised.add(advertisement)
         for other in others:
             members |= other.members or {}
@@ -476,11 +466,14 @@ class Routing:
         away = tuple(
             (member, absent[member] - core.now) for member in sorted(absent) if member not in members
         )
-        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told(), away)
+        declared = digest(grown.rooted)
+        if any(other.declared != declared for other in others):
+            declared = UNLIKE
+        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told(), away, declared)
         self._links.send(edge.link, message)
 
     def _send_table(self, tree: Tree, grown: Grown, edge: Edge) -> None:
-        edge.summary = self._summarised(tree, grown, edge)
+        edge.summary = self._summarised(grown, edge)
         edge.table_sent = True
         edge.changes_out += 1  # advertisements may have gone before it
         told = edge.summary.told()
@@ -489,12 +482,10 @@ class Routing:
             more = first + TABLE_PART < len(told)
             self._links.send(edge.link, TableMessage(tree.root, grown.epoch, part, more))
 
-    def _summarised(self, tree: Tree, grown: Grown, edge: Edge) -> Summary[Subscription]:
+    def _summarised(self, grown: Grown, edge: Edge) -> Summary[Subscription]:
         summary = summaries.of_subscriptions(self._core.settings.cover_effort)
         for subscription in self._asked:
-            if self._lives_on(subscription.topic_filter, tree.root, grown.share) and self._wanted(
-                edge, subscription
-            ):
+            if _lives_on(subscription.topic_filter, grown) and self._wanted(edge, subscription):
                 summary.add(subscription)
         for other in grown.edges.values():
             if other is not edge:
@@ -520,10 +511,11 @@ class Routing:
             if core.id in edge.members:
                 others.append(edge.members[core.id][0])
             grown.members |= edge.members
+        grown.agreed = all(edge.declared == digest(grown.rooted) for edge in grown.edges.values())
         self._meet_oneself(tree, others)
         tree.current, tree.growing = grown, None
         for advertisement in self._advertised:
-            if self._lives_on(advertisement.topic_filter, tree.root, grown.share):
+            if _lives_on(advertisement.topic_filter, grown):
                 grown.advertised.setdefault(advertisement, {})  # it was in the rolls
         for waiting in self._queues.get(tree.root, ()):
             if tree.root in waiting.trees:
@@ -553,6 +545,7 @@ class Routing:
         tree, grown, edge = found
         edge.members = {member: (boot, incarnation) for member, boot, incarnation in message.members}
         edge.left = message.left
+        edge.declared = message.declared
         # Clocks differ, so it travels as a remaining time.
         edge.absent = {
             member: self._core.now + min(remaining_s, self._core.settings.absent_hold_s)
@@ -646,7 +639,7 @@ class Routing:
             edge.advertisements.pop(advertisement, None)
         if edge.summary is not None:
             before = dict.fromkeys(edge.summary.told())
-            edge.summary = self._summarised(tree, grown, edge)
+            edge.summary = self._summarised(grown, edge)
             after = dict.fromkeys(edge.summary.told())
             self._tell(
                 tree,
@@ -768,7 +761,7 @@ class Routing:
         """What must be confirmed on a tree for all that was told on it by now to be known everywhere."""
         if tree is None or tree.current is None:
             return NEXT_EPOCH
-        if not self._lives_on(asked.topic_filter, tree.root, tree.current.share):
+        if not _lives_on(asked.topic_filter, tree.current):
             return NEXT_EPOCH  # topics were divided otherwise when it began
         return _all_changes(tree.current)
 
@@ -777,7 +770,7 @@ class Routing:
         roots = dict.fromkeys(self._roots_of(topic_filter))
         for root, tree in sorted(self._trees.trees.items()):
             # Others may still divide the topics as that epoch does.
-            if tree.current is not None and self._lives_on(topic_filter, root, tree.current.share):
+            if tree.current is not None and _lives_on(topic_filter, tree.current):
                 roots[root] = None
         for root in roots:
             waiting.trees[root] = self._needs(self._trees.trees.get(root), waiting.asked)
@@ -817,10 +810,10 @@ class Routing:
         share = self._trees.share
         first = topic_filter.partition("/")[0]
         roots = set(share) if first in WILD_FIRST else {pick(first, share)}
-        for rooted, root in self._topics.rooted:
+        for root, rooted in self._trees.declared.items():
             tree = self._trees.trees.get(root)
             known = tree is not None and (tree.hops >= 0 or tree.current is not None)
-            if known and filters_meet(rooted, topic_filter):
+            if known and any(filters_meet(one, topic_filter) for one in rooted):
                 roots.add(root)
         return sorted(roots)
 
@@ -835,6 +828,15 @@ class Routing:
                 if edge is not None and edge.alive:
                     return tree, grown, edge
         return None
+
+
+def _lives_on(topic_filter: str, grown: Grown) -> bool:
+    """Whether a topic filter may match topics that use a tree in this epoch."""
+    root, share = grown.root, grown.share
+    first = topic_filter.partition("/")[0]
+    if root in share and (first in WILD_FIRST or pick(first, share) == root):
+        return True
+    return any(filters_meet(rooted, topic_filter) for rooted in grown.rooted)
 
 
 def _epochs(tree: Tree) -> Iterator[Grown]:

@@ -35,6 +35,9 @@ class Timer(Enum):
     ABSENT = auto()
     """Nothing more is held for a broker that is out of reach."""
 
+    SYNCHRONISE = auto()
+    """A broker that has just started waits no longer for the catalogues of its neighbours."""
+
     DRAIN = auto()
     """A stopping broker waits no longer."""
 

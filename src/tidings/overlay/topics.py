@@ -1,11 +1,12 @@
 """Topics, as a broker sees them: their declaration, their stream, their tree, the fields of a payload.
 
-What is remembered per topic is bounded: a million undeclared topics cost what a hundred cost.
+Declarations come and go while the broker runs; where they come from is not known here (`catalogue`). What is
+remembered per topic is bounded: a million undeclared topics cost what a hundred cost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
@@ -40,36 +41,72 @@ class Content:
 class Topics:
     """All topics, declared or not."""
 
-    def __init__(self, core: Core, trees: Trees, declared: list[Topic]) -> None:
+    def __init__(self, core: Core, trees: Trees) -> None:
         self._core = core
         self._trees = trees
-        self._topics = declared
-        self._shapes = {topic.name: Shape(topic) for topic in declared}
+        self._shapes: dict[str, Shape] = {}
+        self._patterns = Patterns()
         self._declared: dict[str, Topic | None] = {}
+        self._rooted: dict[str, tuple[str, str]] = {}
+        """By how their streams are called: roots that declarations name, with the topic filter."""
         self.version = 0
         """Counts the changes of what is declared."""
         self.unreadable = 0
         """Payloads that met a content filter and are nothing that it could be asked about."""
-        self.rooted = [(topic.pattern.filter, topic.root) for topic in declared if topic.root is not None]
-        """Topic filters of declarations that name a root, with that root."""
+
+    # What is declared.
+
+    def declare(self, topic: Topic) -> None:
+        """From now on a declaration holds, in the place of an older one of its name."""
+        old = self._shapes.get(topic.name)
+        if old is not None:
+            self._patterns.remove(old.topic)
+        self._shapes[topic.name] = Shape(topic)
+        self._patterns.add(topic)
+        self._changed(old.topic if old is not None else None, topic)
+
+    def remove(self, name: str) -> None:
+        """A name is declared no more."""
+        old = self._shapes.pop(name, None)
+        if old is not None:
+            self._patterns.remove(old.topic)
+            self._changed(old.topic, None)
+
+    def _changed(self, old: Topic | None, new: Topic | None) -> None:
+        self.version += 1
+        self._declared.clear()
+        before, after = (topic.root if topic is not None else None for topic in (old, new))
+        if before == after:
+            return
+        rooted = [shape.topic for shape in self._shapes.values() if shape.topic.root is not None]
+        self._rooted = {_rooted_stream(topic): (str(topic.root), topic.pattern.filter) for topic in rooted}
+        for root in dict.fromkeys(root for root in (before, after) if root is not None):
+            # Two that differ only in the names of their levels have one topic filter.
+            named = {topic.pattern.filter for topic in rooted if topic.root == root}
+            self._trees.declare(root, tuple(sorted(named)))
 
     def declaration(self, name: str) -> Topic | None:
         """The most specific declaration of a topic."""
-        if not self._topics:
+        if not self._shapes:
             return None
         if name not in self._declared:
             if len(self._declared) >= self._core.settings.topic_cache:
                 del self._declared[next(iter(self._declared))]
-            found = [topic for topic in self._topics if names.match(topic.pattern.filter, name)]
-            self._declared[name] = min(found, key=lambda topic: topic.pattern.rank) if found else None
+            self._declared[name] = self._patterns.find(name)
         return self._declared[name]
 
     def declaration_of_all(self, topic_filter: str) -> Topic | None:
         """The declaration to which every topic that a filter matches belongs, if there is one."""
-        meeting = [topic for topic in self._topics if filters_meet(topic.pattern.filter, topic_filter)]
+        meeting = [
+            shape.topic
+            for shape in self._shapes.values()
+            if filters_meet(shape.topic.pattern.filter, topic_filter)
+        ]
         if len(meeting) == 1 and names.filter_covers(meeting[0].pattern.filter, topic_filter):
             return meeting[0]
         return None
+
+    # Reading.
 
     def fault(self, name: str, payload: bytes, content_type: str) -> str:
         """Why a payload is not one of a declared topic; empty if it is, or if the topic is not declared."""
@@ -86,20 +123,25 @@ class Topics:
     def stream_of(self, topic: str) -> str:
         """The group of topics within which publications are numbered.
 
-        Topics of one group always use the same tree. Which one that is changes with the roots in reach; the
-        numbers of a stream must go on all the same, or what is sent again could not be told from what is new.
+        Topics of one group always use the same tree. Which one that is changes with the roots in reach and
+        with what is declared; the numbers of a stream must go on all the same, or what is sent again could
+        not be told from what is new.
         """
         lane = str(lane_of(topic.partition("/")[0])) if self._core.settings.trees > 1 else "0"
         declared = self.declaration(topic)
         if declared is not None and declared.root is not None:
-            return f"{lane}@{declared.root}"
+            return f"{lane}@{_rooted_stream(declared)}"
         return lane
 
-    def root_of(self, topic: str) -> str | None:
-        """The root whose tree a topic uses now; None while there is no tree."""
-        declared = self.declaration(topic)
-        if declared is not None and declared.root is not None and self._trees.serving(declared.root):
-            return declared.root
+    def root_of(self, topic: str, stream: str) -> str | None:
+        """The root whose tree a topic uses now in a stream; None while there is no tree.
+
+        It is the stream that counts, not what is declared by now: publications of one stream that went by
+        different trees would overtake each other.
+        """
+        rooted = self._rooted.get(stream.partition("@")[2])
+        if rooted is not None and self._trees.agreed(*rooted):
+            return rooted[0]
         first = topic.partition("/")[0]
         for root in self._trees.share:
             tree = self._trees.serving(root)
@@ -131,3 +173,79 @@ class Topics:
         except PayloadError:
             self.unreadable += 1
             return None
+
+    def contents(self, name: str, texts: Sequence[bytes]) -> list[Mapping[str, object] | None]:
+        """The same for JSON payloads of one topic that is not declared, without properties."""
+        found: list[Mapping[str, object] | None] = []
+        for text in texts:
+            try:
+                fields = payloads.decode(text, Encoding.JSON)
+            except PayloadError:
+                self.unreadable += 1
+                found.append(None)
+                continue
+            fields[TOPIC] = name
+            fields[USER] = None
+            found.append(fields)
+        return found
+
+
+class Patterns:
+    """Declarations by the levels of their names, to find the most specific one of a topic.
+
+    A literal level is tried before a wildcard, and that before "#", which is the order of `Pattern.rank`: the
+    first that is found is the one.
+    """
+
+    def __init__(self) -> None:
+        self._root = _Node()
+
+    def add(self, topic: Topic) -> None:
+        node = self._root
+        for level in _levels(topic):
+            node = node.below.setdefault(level, _Node())
+        node.topics[topic.name] = topic
+
+    def remove(self, topic: Topic) -> None:
+        path = [self._root]
+        levels = _levels(topic)
+        for level in levels:
+            path.append(path[-1].below[level])
+        del path[-1].topics[topic.name]
+        for node, level, below in zip(path[-2::-1], levels[::-1], path[:0:-1], strict=True):
+            if not below.topics and not below.below:
+                del node.below[level]
+
+    def find(self, name: str) -> Topic | None:
+        levels = name.split("/")
+        ways: list[tuple[_Node | None, int]] = [(self._root, 0)]
+        while ways:
+            node, at = ways.pop()
+            if node is None:
+                continue
+            if at > len(levels) or (at == len(levels) and node.topics):
+                return node.topics[min(node.topics)]
+            if at > 0 or not levels[0].startswith("$"):  # [MQTT-4.7.2-1]
+                ways.append((node.below.get("#"), len(levels) + 1))
+                if at < len(levels):
+                    ways.append((node.below.get("+"), at + 1))
+            if at < len(levels):
+                ways.append((node.below.get(levels[at]), at + 1))
+        return None
+
+
+class _Node:
+    __slots__ = ("below", "topics")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.topics: dict[str, Topic] = {}
+
+
+def _levels(topic: Topic) -> list[str]:
+    return topic.pattern.filter.split("/")
+
+
+def _rooted_stream(topic: Topic) -> str:
+    """What tells the streams of one declaration that names a root from those of others."""
+    return f"{topic.root}/{topic.pattern.filter}"

@@ -58,6 +58,8 @@ class Edge:
         self.absent: dict[str, float] = {}
         """Brokers out of reach of those behind it, and until when they count."""
         self.advertisements: dict[Advertisement, None] = {}
+        self.declared = UNLIKE
+        """See `Roll.declared`."""
         self.subscriptions: dict[Subscription, None] | None = None
         self.table_parts: list[Subscription] | None = None
         """Of a table that comes in several messages."""
@@ -84,12 +86,22 @@ class Grown:
     """A tree in one epoch, as one broker knows it."""
 
     def __init__(
-        self, root: str, epoch: Epoch, share: tuple[str, ...], parent: str | None, cache: int
+        self,
+        root: str,
+        epoch: Epoch,
+        share: tuple[str, ...],
+        parent: str | None,
+        rooted: tuple[str, ...],
+        cache: int,
     ) -> None:
         self.root = root
         self.epoch = epoch
         self.share = share
         self.parent = parent
+        self.rooted = rooted
+        """Topic filters of declarations that name this root, as this broker knew them when it joined."""
+        self.agreed = False
+        """Whether all members knew of the same ones."""
         self.awaited: dict[str, int] = {}
         """Neighbours that have not answered yet, and the generation of their link."""
         self.told: dict[str, int] = {}
@@ -152,25 +164,53 @@ class Trees:
         self,
         core: Core,
         links: Links,
-        declared: frozenset[str],
         on_joined: Callable[[Tree, Grown], None],
         on_dropped: Callable[[Tree], None],
         on_share: Callable[[], None],
     ) -> None:
         self._core = core
         self._links = links
-        self._declared = declared
         self._on_joined = on_joined
         self._on_dropped = on_dropped
         self._on_share = on_share
         self.trees: dict[str, Tree] = {}
         self.share: tuple[str, ...] = ()
         """The smallest reachable ids, whose trees undeclared topics use."""
+        self.declared: dict[str, tuple[str, ...]] = {}
+        """By root: the topic filters of declarations that name it, sorted."""
 
     def start(self) -> None:
         self._choose_share()
-        if self._core.id in self._declared:
+        if self._core.id in self.declared:
             self._be_root()
+
+    def declare(self, root: str, rooted: tuple[str, ...]) -> None:
+        """The topic filters of declarations that name a root have changed.
+
+        An epoch knows of those that its members knew when they joined it, so there must be another.
+        """
+        before = root in self.declared
+        if rooted:
+            self.declared[root] = rooted
+        else:
+            self.declared.pop(root, None)
+        if not self.share:
+            return  # not started
+        tree = self.trees.get(root)
+        if root == self._core.id:
+            if rooted:
+                self._be_root()
+            elif before and root not in self.share and tree is not None:
+                self._drop(tree)
+        elif tree is not None:
+            self._tell_distance(tree)
+            if root not in self.share and not rooted:
+                self._drop_epochs(tree)
+            elif tree.hops < 0:
+                self._seek(tree)
+        if tree is not None:
+            self._look_after(tree)
+        self._on_share()
 
     # Distances.
 
@@ -254,7 +294,7 @@ class Trees:
 
     def _tell_distance(self, tree: Tree) -> None:
         """Tell all neighbours, if it is a root that anybody needs and the distance is new."""
-        needed = tree.root in self.share or tree.root in self._declared
+        needed = tree.root in self.share or tree.root in self.declared
         say = (tree.series, tree.hops if needed else -1)
         if say == tree.said or (tree.said is None and say[1] < 0):
             return
@@ -319,14 +359,14 @@ class Trees:
         before, self.share = self.share, share
         if core.id in share:
             self._be_root()
-        elif core.id in before and core.id not in self._declared:
+        elif core.id in before and core.id not in self.declared:
             self._drop(self.trees[core.id])
         for root in sorted({*before, *share}):
             tree = self.trees.get(root)
             if tree is None or root == core.id:
                 continue
             self._tell_distance(tree)
-            if root not in share and root not in self._declared:
+            if root not in share and root not in self.declared:
                 self._drop_epochs(tree)
         own = self.trees.get(core.id)
         if own is not None:
@@ -342,7 +382,7 @@ class Trees:
         self._look_after_all()
 
     def _would_need(self, root: str) -> bool:
-        if root in self._declared or root in self.share:
+        if root in self.declared or root in self.share:
             return True
         return len(self.share) < self._core.settings.trees or root < self.share[-1]
 
@@ -379,7 +419,7 @@ class Trees:
     def _look_after(self, tree: Tree) -> None:
         """Ask for a new epoch, if the newest is not what it should be."""
         core = self._core
-        if tree.hops < 0 or not (tree.root in self.share or tree.root in self._declared):
+        if tree.hops < 0 or not (tree.root in self.share or tree.root in self.declared):
             return
         grown = tree.newest
         if grown is not None and self._sound(tree, grown):
@@ -400,7 +440,7 @@ class Trees:
             self._links.send(via, Regrow(tree.root, epoch))
 
     def _sound(self, tree: Tree, grown: Grown) -> bool:
-        if grown.parent != tree.via:
+        if grown.parent != tree.via or grown.rooted != self.declared.get(tree.root, ()):
             return False
         if any(not edge.alive for edge in grown.edges.values()):
             return False
@@ -480,7 +520,8 @@ class Trees:
 
     def _join(self, tree: Tree, epoch: Epoch, share: tuple[str, ...], parent: str | None) -> None:
         """Be in a new epoch, and offer it to all other neighbours."""
-        grown = Grown(tree.root, epoch, share, parent, self._core.settings.topic_cache)
+        rooted = self.declared.get(tree.root, ())
+        grown = Grown(tree.root, epoch, share, parent, rooted, self._core.settings.topic_cache)
         tree.growing = grown
         tree.joined = epoch
         tree.asked = None
@@ -565,6 +606,32 @@ class Trees:
         """The tree of a root, if publications can travel it."""
         tree = self.trees.get(root)
         return tree if tree is not None and tree.current is not None else None
+
+    def agreed(self, root: str, topic_filter: str) -> bool:
+        """Whether the topics of a declaration can travel the tree of the root that it names.
+
+        They can where all members know of it: they have then asked on this tree for what they want of them.
+        """
+        tree = self.trees.get(root)
+        grown = tree.current if tree is not None else None
+        return (
+            grown is not None
+            and grown.agreed
+            and topic_filter in grown.rooted
+            and topic_filter in self.declared.get(root, ())
+        )
+
+
+UNLIKE = -1
+"""In place of a digest: those who should know the same do not, or have not said."""
+
+
+def digest(rooted: tuple[str, ...]) -> int:
+    """What tells lists of topic filters apart; 0 for none."""
+    if not rooted:
+        return 0
+    told = hashlib.blake2b("\0".join(rooted).encode(), digest_size=6).digest()
+    return 1 + int.from_bytes(told, "big")
 
 
 ROOTS_REMEMBERED_MAX = 1024

@@ -1,0 +1,518 @@
+"""The catalogue: what every broker of the network has, declarations of topics and views.
+
+There is no master. An entry carries a version; of two with one name the higher (version, broker id) holds,
+wherever they meet, so all brokers come to the same whatever the order in which they hear. A new or newer
+entry goes to all neighbours but the one that it came from; a new link session begins with all entries of
+both sides. Removal is an entry, too, without a text: kept for a day, so that no broker that was away for
+less brings back what was removed.
+
+Entries that met an older one of which they know (`Entry.after`) are its future. One that loses against an
+entry that does not know of it was made by somebody who could not see that one, beyond a partition say: that
+is logged with both, where it is seen.
+
+What is in configuration files is an entry as well, made by nobody (the empty broker id): brokers with the
+same file make the same entry and need not tell each other. A file counts when it is new or has changed since
+this broker last read it, and not again at each start.
+
+What a declaration means is known to `topics`, what a view is for to those in front of the broker. Everything
+is bounded; see the constants.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from tidings.errors import DeclarationError
+from tidings.language import changes
+from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, topic_text
+from tidings.language.names import NAME_BYTES_MAX
+from tidings.language.topics import Topic
+from tidings.language.views import View, parse_view
+from tidings.overlay.core import Core
+from tidings.overlay.events import (
+    CatalogueChanged,
+    Decline,
+    Enlist,
+    EntryOffered,
+    Erase,
+    Synchronised,
+    Write,
+)
+from tidings.overlay.links import Link, Links, State
+from tidings.overlay.messages import Catalogue as CatalogueMessage
+from tidings.overlay.messages import Enter, Entry
+from tidings.overlay.timers import Timer
+from tidings.overlay.topics import Topics
+
+VERSION = 2
+"""The first protocol version in which neighbours tell each other of entries."""
+
+ENTRIES_MAX = 10_000
+"""Entries that hold. Beyond, what clients here offer is declined. Two sides of a partition may each have that
+many, so that from neighbours twice as many are taken; beyond that they are not, which is logged."""
+
+CATALOGUE_BYTES_MAX = 64 * 1024 * 1024
+"""The same for the characters of their texts."""
+
+TEXT_LENGTH_MAX = DECLARATION_BYTES_MAX
+"""Characters of one entry's text."""
+
+TOMBSTONES_MAX = 10_000
+"""Removed entries that are remembered. Beyond, the one removed longest ago is forgotten, and a broker that
+was away since before may bring it back."""
+
+TOMBSTONE_US = 86_400_000_000
+"""How long a removed entry is remembered: a day."""
+
+AFTER_MAX = 16
+"""Versions back that an entry knows of. A broker that missed more reports a conflict where there is none."""
+
+PART_LENGTH, PART_ENTRIES = 65_536, 256
+"""Characters and entries after which a catalogue goes on in the next message."""
+
+ALONE_AFTER_S = 0.05
+"""A broker that has been told of no neighbour by then is taken to have none."""
+
+REACH_WITHIN_S = 3.0
+"""A broker that has reached no neighbour by then lets clients in with what it has on disk."""
+
+SYNCHRONISE_WITHIN_S = 10.0
+"""And so does one that has reached a neighbour and has not heard all by then."""
+
+Key = tuple[str, str]
+"""Kind and name of an entry."""
+
+Meaning = Topic | View
+
+
+class Catalogue:
+    """All entries that this broker has."""
+
+    def __init__(
+        self, core: Core, links: Links, topics: Topics, files: Sequence[Topic], views: Sequence[View]
+    ) -> None:
+        self._core = core
+        self._links = links
+        self._topics = topics
+        self._files: list[Meaning] = [*files, *views]
+        self._entries: dict[Key, Entry] = {}
+        self._removed: dict[Key, Entry] = {}
+        self._forget_at_us = math.inf
+        """When the first of them need not be remembered any longer."""
+        self._length = 0
+        """Characters of all texts."""
+        self._meanings: dict[Key, Meaning] = {}
+        """Of entries that hold and can be read here."""
+        self._pending: dict[Key, Entry] = {}
+        """Offered by clients here, and not on disk yet."""
+        self._full = False
+        self._began = 0.0
+        self._neighbours = False
+        self._synchronised = False
+
+    # Looking in.
+
+    def entries(self, kind: str) -> list[Entry]:
+        """Entries of a kind that hold, by name."""
+        return [self._entries[key] for key in sorted(self._entries) if key[0] == kind]
+
+    def entry(self, kind: str, name: str) -> Entry | None:
+        """The entry that holds under a name."""
+        return self._entries.get((kind, name))
+
+    def topic(self, name: str) -> Topic | None:
+        """The declaration of this name; what declares a topic is known to `Topics.declaration`."""
+        found = self._meanings.get(("topic", name))
+        return found if isinstance(found, Topic) else None
+
+    def view(self, name: str) -> View | None:
+        found = self._meanings.get(("view", name))
+        return found if isinstance(found, View) else None
+
+    # From before, and from files.
+
+    def recover(self, saved: Mapping[str, bytes]) -> None:
+        """What was there before a restart, and what files say that they did not say then."""
+        self._began = self._core.now
+        for key in sorted(saved):
+            if key.startswith("catalogue/"):
+                self._hold(msgspec.msgpack.decode(saved[key], type=Entry))
+        seen = {key: value for key, value in saved.items() if key.startswith("catalogue-file/")}
+        for meaning in self._files:
+            self._take_file(meaning, seen)
+        for key in sorted(seen):  # no longer in a file; what it declared stays until it is removed
+            self._core.out.append(Erase(key))
+            self._core.ask_sync()
+        self._core.timers.set(Timer.SYNCHRONISE, None, self._core.now + ALONE_AFTER_S)
+
+    def _take_file(self, meaning: Meaning, seen: dict[str, bytes]) -> None:
+        core = self._core
+        kind, name = _key(meaning)
+        text = topic_text(meaning) if isinstance(meaning, Topic) else meaning.text
+        version = meaning.version if isinstance(meaning, Topic) else 1
+        row = f"catalogue-file/{kind}/{quote(name, safe='')}"
+        mark = _digest(text).to_bytes(8, "big")
+        if seen.pop(row, None) == mark:
+            return  # as when it was last read; what has happened to it since is newer
+        held = self._entries.get((kind, name))
+        old = self._meanings.get((kind, name))
+        if len(text) > TEXT_LENGTH_MAX or (held is None and self._too_much(text, 1)):
+            core.log("error", "a file is not taken: the catalogue is full", kind=kind, name=name)
+            return
+        if held is not None and old is not None and not _same(old, meaning):
+            if broken := _breaks(old, meaning):
+                core.log("error", REFUSED_FILE, kind=kind, name=name, breaks="; ".join(broken))
+                return
+        if held is None or old is None or not _same(old, meaning):
+            before = held or self._removed.get((kind, name))
+            entry = _follow(before, kind, name, text, "", least=version)
+            self._hold(entry)
+            self._store(entry)
+        core.out.append(Write(row, mark))
+        core.ask_sync()
+
+    # From clients here.
+
+    def offer(self, offered: EntryOffered) -> None:
+        """A client wants an entry made, changed or removed; answered when it is on disk."""
+        core = self._core
+        session, token = offered.session, offered.token
+        try:
+            entry = self._made(offered)
+        except DeclarationError as error:
+            core.out.append(Decline(session, token, str(error)))
+            return
+        if isinstance(entry, str):
+            core.out.append(Decline(session, token, entry))
+            return
+        if entry is self._latest((entry.kind, entry.name)):
+            core.after_sync(lambda: core.out.append(Enlist(session, token)))
+            return
+        self._pending[entry.kind, entry.name] = entry
+        self._store(entry)
+        core.after_sync(lambda: self._settle(entry, session, token))
+
+    def _made(self, offered: EntryOffered) -> Entry | str:
+        """The entry that a client asks for, or why there is none."""
+        core = self._core
+        kind, name, text = offered.kind, offered.name, offered.text
+        if kind not in READ:
+            return f"there is no kind {kind[:80]!r} of entries; there are {' and '.join(READ)}"
+        if not text:
+            return self._made_removal(kind, name, offered.force)
+        if len(text) > TEXT_LENGTH_MAX:
+            return f"the text has {len(text)} characters; the limit is {TEXT_LENGTH_MAX}"
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "the text has half of a surrogate pair, which is not Unicode text"
+        new = READ[kind](text)
+        if name and name != new.name:
+            return f"the text declares {new.name[:80]!r}, not {name[:80]!r}; say one name"
+        latest = self._latest((kind, new.name))
+        if latest is not None and latest.text == text:
+            return latest
+        holds = latest is not None and latest.text
+        if self._too_much(text, 0 if holds else 1):
+            return (
+                f"the catalogue is full: {len(self._entries)} entries of {ENTRIES_MAX}, {self._length} "
+                f"characters of {CATALOGUE_BYTES_MAX}; remove what is not needed"
+            )
+        if latest is not None and latest.text and not offered.force:
+            if broken := _breaks(READ[kind](latest.text), new):
+                return _objection(f"{kind} {new.name!r} is in use, and this would break it", broken)
+        least = new.version if isinstance(new, Topic) else 1
+        return _follow(latest, kind, new.name, text, core.id, least=least)
+
+    def _made_removal(self, kind: str, name: str, force: bool) -> Entry | str:
+        latest = self._latest((kind, name))
+        if latest is None or not latest.text:
+            return f"there is no {kind} {name[:80]!r}; `tidings {kind} list` shows those that there are"
+        old = self._meanings.get((kind, name))
+        if isinstance(old, Topic) and not force and (broken := changes.removal_breaks(old)):
+            return _objection(f"topic {name!r} is in use, and this would break it", broken)
+        removed_at_us = max(1, self._core.at_us)
+        return _follow(latest, kind, name, "", self._core.id, removed_at_us=removed_at_us)
+
+    def _settle(self, entry: Entry, session: str, token: int) -> None:
+        """An offered entry is on disk: now it holds, and all are told."""
+        key = entry.kind, entry.name
+        if self._pending.get(key) is entry:
+            del self._pending[key]
+        held = self._known(key)
+        if self._take(entry, None):
+            self._core.out.append(Enlist(session, token))
+        else:
+            assert held is not None, "an entry loses only against another"
+            reason = f"meanwhile {_shown(held)} has come and holds; look at it, and declare again"
+            self._core.out.append(Decline(session, token, reason))
+
+    # From neighbours.
+
+    def on_link_up(self, link: Link) -> None:
+        """A new session: tell all that is known here."""
+        if link.version < VERSION:
+            self._synchronise()  # it knows of no catalogue
+            return
+        everything = iter([*self._entries.values(), *self._removed.values()])
+        part = _part(everything)
+        while True:
+            following = _part(everything)
+            self._links.send(link, CatalogueMessage(tuple(part), bool(following)))
+            if not following:
+                return
+            part = following
+
+    def on_catalogue(self, link: Link, message: CatalogueMessage) -> None:
+        for entry in message.entries:
+            if not self._hear(link, entry):
+                return
+        if not message.more:
+            self._synchronise()
+
+    def on_enter(self, link: Link, message: Enter) -> None:
+        self._hear(link, message.entry)
+
+    def _hear(self, link: Link, entry: Entry) -> bool:
+        """A neighbour has told of an entry; False if that has cost it its session."""
+        if fault := _fault(entry):
+            self._links.renounce(link, f"no entry of a catalogue {fault}")
+            return False
+        key = entry.kind, entry.name
+        held = self._known(key)
+        if held is None:
+            if entry.removed_at_us and self._core.at_us - entry.removed_at_us >= TOMBSTONE_US:
+                return True  # forgotten here, and soon there
+            if entry.text and self._too_much(entry.text, 1, times=2):
+                if not self._full:
+                    self._full = True
+                    self._core.log("error", "a neighbour's entry is not taken: the catalogue is full")
+                return True
+        self._take(entry, link)
+        return True
+
+    def _take(self, entry: Entry, source: Link | None) -> bool:
+        """Let an entry hold if it is newer than what does, and tell the others; whether it does hold."""
+        key = entry.kind, entry.name
+        held = self._known(key)
+        if held is not None and _rank(entry) <= _rank(held):
+            self._report(held, entry)
+            return _rank(entry) == _rank(held)
+        if held is not None:
+            self._report(entry, held)
+        self._hold(entry)
+        pending = self._pending.get(key)
+        if source is not None and (pending is None or _rank(pending) < _rank(entry)):
+            self._store(entry)
+        for link in self._links.up():
+            if link is not source and link.version >= VERSION:
+                self._links.send(link, Enter(entry))
+        return True
+
+    def _report(self, holds: Entry, lost: Entry) -> None:
+        """Two entries of one name have met: say so if neither knew of the other."""
+        if holds.text != lost.text and _digest_of(lost) not in holds.after:
+            self._core.log(
+                "warning",
+                "two have changed one entry without knowing of each other; the newer holds",
+                kind=holds.kind,
+                name=holds.name,
+                holds=_shown(holds),
+                lost=_shown(lost),
+                lost_text=lost.text[:1000],
+            )
+
+    # What holds.
+
+    def _known(self, key: Key) -> Entry | None:
+        """What is known under a name, removed or not."""
+        return self._entries.get(key) or self._removed.get(key)
+
+    def _latest(self, key: Key) -> Entry | None:
+        return self._pending.get(key) or self._known(key)
+
+    def _too_much(self, text: str, more: int, *, times: int = 1) -> bool:
+        return (
+            len(self._entries) + len(self._pending) + more > times * ENTRIES_MAX
+            or self._length + len(text) > times * CATALOGUE_BYTES_MAX
+        )
+
+    def _hold(self, entry: Entry) -> None:
+        """Put an entry in the place of the one before it."""
+        key = entry.kind, entry.name
+        before = self._entries.pop(key, None)
+        self._length += len(entry.text) - (len(before.text) if before is not None else 0)
+        self._removed.pop(key, None)
+        if entry.text:
+            self._entries[key] = entry
+        else:
+            self._removed[key] = entry
+            self._forget_at_us = min(self._forget_at_us, entry.removed_at_us + TOMBSTONE_US)
+            if len(self._removed) > TOMBSTONES_MAX:
+                self._forget(min(self._removed, key=lambda it: (self._removed[it].removed_at_us, it)))
+        self._full = False
+        self._mean(entry)
+        self._core.out.append(CatalogueChanged(*key))
+
+    def _mean(self, entry: Entry) -> None:
+        """Let what an entry says be known to those who use it."""
+        key = entry.kind, entry.name
+        self._meanings.pop(key, None)
+        if entry.text and entry.kind in READ:
+            try:
+                meaning = READ[entry.kind](entry.text)
+                if meaning.name == entry.name:
+                    self._meanings[key] = meaning
+                    if isinstance(meaning, Topic):
+                        self._topics.declare(meaning)
+                    return
+                reason = f"it declares {meaning.name!r}"
+            except DeclarationError as error:
+                reason = str(error)
+            # Of another release, perhaps. Others may understand it, so it is kept and passed on.
+            self._core.log(
+                "warning", "an entry is not understood", kind=entry.kind, name=entry.name, reason=reason
+            )
+        if entry.kind == "topic":
+            self._topics.remove(entry.name)
+
+    def _store(self, entry: Entry) -> None:
+        self._core.out.append(Write(_row(entry.kind, entry.name), msgspec.msgpack.encode(entry)))
+        self._core.ask_sync()
+
+    def _forget(self, key: Key) -> None:
+        """A removed entry need not be remembered any longer."""
+        del self._removed[key]
+        if key not in self._pending:
+            self._core.out.append(Erase(_row(*key)))
+            self._core.ask_sync()
+
+    def tick(self) -> None:
+        """Forget what was removed long ago."""
+        if self._core.at_us < self._forget_at_us:
+            return
+        for key, entry in list(self._removed.items()):
+            if entry.removed_at_us + TOMBSTONE_US <= self._core.at_us:
+                self._forget(key)
+        oldest_us = min((entry.removed_at_us for entry in self._removed.values()), default=None)
+        self._forget_at_us = math.inf if oldest_us is None else oldest_us + TOMBSTONE_US
+
+    # Until clients may come in.
+
+    def on_neighbour_added(self) -> None:
+        if not self._neighbours and not self._synchronised:
+            self._neighbours = True
+            self._core.timers.set(Timer.SYNCHRONISE, None, self._began + REACH_WITHIN_S)
+
+    def on_synchronise_late(self, _about: object) -> None:
+        core = self._core
+        if any(link.state is State.UP for link in self._links.up()):
+            last = self._began + SYNCHRONISE_WITHIN_S
+            if core.now < last:
+                core.timers.set(Timer.SYNCHRONISE, None, last)
+                return
+        if self._neighbours:
+            core.log("warning", "clients come in although no neighbour has told its catalogue yet")
+        self._synchronise()
+
+    def _synchronise(self) -> None:
+        if not self._synchronised:
+            self._synchronised = True
+            self._core.timers.cancel(Timer.SYNCHRONISE, None)
+            self._core.out.append(Synchronised())
+
+
+READ: dict[str, Callable[[str], Meaning]] = {"topic": parse_topic, "view": parse_view}
+"""How the text of each kind is read; DeclarationError where it cannot be."""
+
+REFUSED_FILE = "a file is not taken: it breaks what holds; declare it with --force, or put the file right"
+
+
+def _key(meaning: Meaning) -> Key:
+    return ("topic" if isinstance(meaning, Topic) else "view", meaning.name)
+
+
+def _same(old: Meaning, new: Meaning) -> bool:
+    if isinstance(old, Topic) and isinstance(new, Topic):
+        return changes.same(old, new)
+    return old == new
+
+
+def _breaks(old: Meaning, new: Meaning) -> list[str]:
+    """What a new meaning breaks; a view may be changed at will."""
+    return changes.breaks(old, new) if isinstance(old, Topic) and isinstance(new, Topic) else []
+
+
+def _objection(what: str, broken: list[str]) -> str:
+    return "\n".join([f"{what}; with force it is done all the same:", *(f"  {one}" for one in broken)])
+
+
+def _follow(
+    before: Entry | None,
+    kind: str,
+    name: str,
+    text: str,
+    broker: str,
+    *,
+    least: int = 1,
+    removed_at_us: int = 0,
+) -> Entry:
+    """The entry that takes the place of another."""
+    if before is None:
+        return Entry(kind, name, least, broker, text, removed_at_us)
+    after = (_digest_of(before), *before.after)[:AFTER_MAX]
+    return Entry(kind, name, max(least, before.version + 1), broker, text, removed_at_us, after)
+
+
+def _rank(entry: Entry) -> tuple[int, str, str, int]:
+    """Of two entries of one name the one with the larger rank holds."""
+    return entry.version, entry.broker, entry.text, entry.removed_at_us
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=6).digest(), "big")
+
+
+def _digest_of(entry: Entry) -> int:
+    return _digest(f"{entry.version}\0{entry.broker}\0{entry.text}")
+
+
+def _fault(entry: Entry) -> str:
+    """What no broker would say; empty if all is well."""
+    if not 0 < entry.version < 2**53:
+        return f"has version {entry.version}"
+    if not 0 < len(entry.kind) <= 32 or not entry.kind.isidentifier():
+        return f"is of kind {entry.kind[:32]!r}"
+    if not 0 < len(entry.name) <= NAME_BYTES_MAX or len(entry.broker) > 255 or len(entry.after) > AFTER_MAX:
+        return "has such a name, broker or past"
+    if len(entry.text) > TEXT_LENGTH_MAX:
+        return f"has {len(entry.text)} characters"
+    if bool(entry.text) == bool(entry.removed_at_us) or entry.removed_at_us < 0:
+        return "holds and is removed"
+    return ""
+
+
+def _shown(entry: Entry) -> str:
+    made = f"of broker {entry.broker!r}" if entry.broker else "of a file"
+    return f"version {entry.version} {made}" + ("" if entry.text else " (removed)")
+
+
+def _row(kind: str, name: str) -> str:
+    return f"catalogue/{kind}/{quote(name, safe='')}"
+
+
+def _part(entries: Iterable[Entry]) -> list[Entry]:
+    """The next entries that fit into one message."""
+    found: list[Entry] = []
+    length = 0
+    for entry in entries:
+        found.append(entry)
+        length += len(entry.text) + len(entry.name)
+        if length >= PART_LENGTH or len(found) >= PART_ENTRIES:
+            break
+    return found
