@@ -198,6 +198,8 @@ class Decoder:
             if at == size:
                 self.data = b""
                 self.at = 0
+            else:
+                self._check_head(data[at])
             return None
         first = data[at]
         length = data[at + 1]
@@ -216,7 +218,11 @@ class Decoder:
                     break
                 shift += 7
                 if shift == 28:
-                    raise Malformed(Reason.MALFORMED_PACKET, "The remaining length has more than four bytes.")
+                    self._check_head(first)
+                    # Where this packet ends, and others begin, is not known any more.
+                    raise Malformed(
+                        Reason.MALFORMED_PACKET, "The remaining length has more than four bytes.", silent=True
+                    )
         end = start + length
         if end - at > self.packet_bytes_max:
             raise Malformed(
@@ -278,8 +284,6 @@ class Decoder:
         flags = first & 0x0F
         if kind == 0 or (kind == AUTH and self.version is V311):
             raise Malformed(Reason.PROTOCOL_ERROR, f"Packets of type {kind} are reserved.")
-        if kind not in (FROM_SERVER if self.client else FROM_CLIENT):
-            raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} is not for this side to send.")
         if kind == PUBLISH:
             if flags & 6 == 6:  # [MQTT-3.3.1-4]
                 raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH has QoS 3.")
@@ -287,6 +291,8 @@ class Decoder:
                 raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH of QoS 0 has the DUP flag.")
         elif flags != (2 if kind in FLAGGED else 0):  # [MQTT-2.1.3-1]
             raise Malformed(Reason.MALFORMED_PACKET, f"The flags of {NAMES[kind]} are not as reserved.")
+        if kind not in (FROM_SERVER if self.client else FROM_CLIENT):
+            raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} is not for this side to send.")
         if (kind == CONNECT) != (self.version is None) and not self.client:
             raise Malformed(  # [MQTT-3.1.0-1], [MQTT-3.1.0-2]
                 Reason.PROTOCOL_ERROR,
@@ -298,9 +304,7 @@ class Decoder:
     def _check_publish(self, properties: Properties) -> None:
         if properties.subscription_identifiers and not self.client:  # [MQTT-3.3.4-6]
             raise Malformed(Reason.PROTOCOL_ERROR, "A client's PUBLISH has a subscription identifier.")
-        response_topic = properties.response_topic
-        if response_topic is not None:
-            _check_topic(response_topic)  # [MQTT-3.3.2-14]
+        _check_response_topic(properties)
 
     def _read(self, kind: int, reader: Reader) -> AnyPacket:
         v5 = self.version is V5
@@ -320,7 +324,8 @@ class Decoder:
             return self._disconnect(reader, v5)
         if kind == AUTH:
             return self._auth(reader)
-        reader.finish()
+        if reader.at < reader.end:
+            raise Malformed(Reason.MALFORMED_PACKET, f"{NAMES[kind]} has a body.", silent=True)
         return Pingreq() if kind == PINGREQ else Pingresp()
 
     def _connect(self, reader: Reader) -> Connect:
@@ -352,8 +357,7 @@ class Decoder:
             if will_qos == 3:  # [MQTT-3.1.2-12]
                 raise Malformed(Reason.MALFORMED_PACKET, "The will has QoS 3.")
             will_properties = reader.properties(WILL) if v5 else NO_PROPERTIES
-            if will_properties.response_topic is not None:
-                _check_topic(will_properties.response_topic)
+            _check_response_topic(will_properties)
             topic = reader.text()
             _check_topic(topic)
             will = Will(topic, reader.binary(), will_qos, flags & 0x20 != 0, will_properties)
@@ -376,7 +380,7 @@ class Decoder:
         if v5 and reader.at < reader.end:
             reason = reader.byte()
             if reason not in (EXPEL_REASONS if self.client else LEAVE_REASONS):  # [MQTT-3.14.2-1]
-                raise _bad_reason(DISCONNECT, reason)
+                raise _bad_reason(DISCONNECT, reason, silent=True)
             if reader.at < reader.end:
                 properties = reader.properties(DISCONNECT)
                 if self.client and properties.session_expiry_s is not None:  # [MQTT-3.14.2-2]
@@ -398,14 +402,16 @@ class Decoder:
 
 
 def topic_of(raw: bytes) -> str:
-    """The topic of a PUBLISH that is not known yet; empty where an alias stands for it."""
-    topic = text(raw)
-    if topic:
-        _check_topic(topic)
-        if len(raw) <= TOPIC_BYTES_MAX:
-            if len(_topics) >= TOPICS_MAX:
-                _topics.clear()
-            _topics[raw] = topic
+    """The topic of a PUBLISH, checked; empty where an alias stands for it."""
+    topic = _topics.get(raw)
+    if topic is None:
+        topic = text(raw)
+        if topic:
+            _check_topic(topic)
+            if len(raw) <= TOPIC_BYTES_MAX:
+                if len(_topics) >= TOPICS_MAX:
+                    _topics.clear()
+                _topics[raw] = topic
     return topic
 
 
@@ -418,8 +424,15 @@ def _check_topic(topic: str) -> None:
         raise Malformed(Reason.TOPIC_NAME_INVALID, "A topic to publish to has a wildcard.")
 
 
-def _bad_reason(kind: int, reason: int) -> Malformed:
-    return Malformed(Reason.PROTOCOL_ERROR, f"Reason code 0x{reason:02X} does not belong in {NAMES[kind]}.")
+def _check_response_topic(properties: Properties) -> None:
+    topic = properties.response_topic
+    if topic is not None and (not topic or "+" in topic or "#" in topic):  # [MQTT-3.3.2-14]
+        raise Malformed(Reason.PROTOCOL_ERROR, "A response topic is empty or has a wildcard.")
+
+
+def _bad_reason(kind: int, reason: int, *, silent: bool = False) -> Malformed:
+    text = f"Reason code 0x{reason:02X} does not belong in {NAMES[kind]}."
+    return Malformed(Reason.PROTOCOL_ERROR, text, silent=silent)
 
 
 def _connack(reader: Reader, v5: bool) -> Connack:

@@ -60,7 +60,7 @@ from tidings.mqtt.packets import (
 )
 from tidings.mqtt.publishing import Publishing
 from tidings.mqtt.reasons import Reason
-from tidings.mqtt.requests import Requests
+from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained
 from tidings.mqtt.sessions import Asked, Delivery, Saved, SavedWill, Session, row
 from tidings.mqtt.settings import DEFAULT, Settings
@@ -90,8 +90,8 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import Publication
 from tidings.overlay.timers import Timers
 
-CLIENT_ID_CHARACTERS_MAX = 1024
-"""The standard lets a server refuse more than 23; names of sessions are in records and on disk."""
+CLIENT_ID_CHARACTERS_MAX = 256
+"""The standard lets a server refuse more than 23. Client ids are in records, in logs and on disk."""
 
 KEEP_ALIVE_GRACE = 1.5
 """Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
@@ -560,6 +560,7 @@ class Front:
             receive_maximum=settings.receive_maximum,
             topic_alias_maximum=settings.topic_alias_maximum,
             maximum_packet_bytes=settings.packet_bytes_max,
+            response_information=REPLY if connect.properties.request_response_information else None,
         )
 
     def _session_for(self, client: Client, connect: Connect) -> tuple[Session, bool]:

@@ -72,9 +72,9 @@ class Malformed(PeerError):
         self.reason = reason
         """The code for CONNACK or DISCONNECT, where the version has them."""
         self.text = text
-        """One sentence, for the reason string and for logs."""
+        """One sentence, for logs."""
         self.silent = silent
-        """Whether the connection is closed without a word."""
+        """Whether the connection is closed without a word: its other side leaves, or would not follow."""
 
 
 class Property(NamedTuple):
@@ -284,6 +284,8 @@ def _read(reader: Reader, place: int) -> Properties:
     found: dict[str, Any] = {}
     identifiers: list[int] = []
     user: list[tuple[str, str]] = []
+    # What cannot be read is told first, wherever it is among the properties.
+    fault: Malformed | None = None
     while reader.at < reader.end:
         identifier = reader.variable()
         row = BY_IDENTIFIER.get(identifier)
@@ -294,22 +296,24 @@ def _read(reader: Reader, place: int) -> Properties:
         if place not in row.places:
             # Section 2.2.2.2 calls it malformed. The brokers that people know say so in these two packets,
             # and call it a protocol error in all others; so do we.
-            raise Malformed(
+            fault = fault or Malformed(
                 Reason.MALFORMED_PACKET if place in (SUBSCRIBE, UNSUBSCRIBE) else Reason.PROTOCOL_ERROR,
                 f"Property 0x{identifier:02X} does not belong in {NAMES[place]}.",
             )
-        if form <= VARIABLE and not row.low <= value <= row.high:
-            raise Malformed(row.fault, f"Property 0x{identifier:02X} must not be {value}.")
-        if form == PAIR:
+        elif form <= VARIABLE and not row.low <= value <= row.high:
+            fault = fault or Malformed(row.fault, f"Property 0x{identifier:02X} must not be {value}.")
+        elif form == PAIR:
             user.append(value)
         elif form == VARIABLE and place == PUBLISH:
             identifiers.append(value)
         elif row.field in found:
-            raise Malformed(
+            fault = fault or Malformed(
                 Reason.PROTOCOL_ERROR, f"Property 0x{identifier:02X} is in {NAMES[place]} more than once."
             )
         else:
             found[row.field] = (value,) if form == VARIABLE else value
+    if fault is not None:
+        raise fault
     if "authentication_data" in found and "authentication_method" not in found:
         raise Malformed(Reason.PROTOCOL_ERROR, "There is authentication data, but no authentication method.")
     if identifiers:

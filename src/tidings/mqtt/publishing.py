@@ -53,6 +53,8 @@ NO_TOKEN = 0
 """Of what has no answer: QoS 0 and wills."""
 
 _QOS_SHIFT = 16
+_NOBODY = 1 << 18
+"""In a token: that nobody subscribes to the topic."""
 _GENERATION_SHIFT = 20
 
 REQUESTS = "$tidings/"
@@ -384,11 +386,18 @@ class Publishing:
             self._core.refuse(client.id, f"publish {topic[:200]}", text)
             self._answer(client, token, reason, text)
             return
+        if qos == 1 and self._broker.nobody(topic):
+            token = self._retoken(client, token, token | _NOBODY)
         if qos == 2:
             session.received[packet.packet_id] = False
             if session.durable:
                 self._core.write(row("received", session.id, str(packet.packet_id)), session.id.encode())
         self._offer(client.id, token, topic, packet.payload, qos, packet.retain, properties)
+
+    def _retoken(self, client: Client, old: int, new: int) -> int:
+        del client.acks[old]
+        client.await_answer(new)
+        return new
 
     def _resolve(self, client: Client, topic: str, alias: int) -> str:
         """[MQTT-3.3.2-8], [MQTT-3.3.2-9]: the topic that an alias stands for."""
@@ -527,6 +536,8 @@ class Publishing:
             return
         packet_id = token & 0xFFFF
         if token >> _QOS_SHIFT & 3 == 1:
+            if reason is Reason.SUCCESS and token & _NOBODY:
+                reason = Reason.NO_MATCHING_SUBSCRIBERS
             if not client.v5 or reason is Reason.SUCCESS:
                 client.answer(token, b"\x40\x02" + packet_id.to_bytes(2, "big"))
                 return
