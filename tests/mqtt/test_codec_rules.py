@@ -273,8 +273,8 @@ def test_control_characters_in_properties_are_taken() -> None:
     ("+", "30 04 00 01 2b 00", TOPIC),
     ("#", "30 06 00 03 61 2f 23 00", TOPIC),
     ("within a level", "30 05 00 02 61 2b 00", TOPIC),
-    ("response topic", "30 08 00 01 61 04 08 00 01 23", TOPIC),
-    ("empty response topic", "30 07 00 01 61 03 08 00 00", TOPIC),
+    ("response topic", "30 08 00 01 61 04 08 00 01 23", PROTOCOL),
+    ("empty response topic", "30 07 00 01 61 03 08 00 00", PROTOCOL),
 )
 def test_mqtt_3_3_2_2_topics_to_publish_to_have_no_wildcards(text: str, reason: Reason) -> None:
     """[MQTT-3.3.2-2], [MQTT-3.3.2-14]."""
@@ -439,3 +439,32 @@ def test_connect_flags_of_3_1_1(text: str, reason: Reason) -> None:
     decoder = server(None)
     assert refusal(connect(text, 4), decoder) == reason
     assert decoder.version is V311
+
+
+@pytest.mark.parametrize(
+    ("text", "silent"),
+    [
+        pytest.param("30 ff ff ff ff 7f", True, id="the end of the packet is not known"),
+        pytest.param("c0 01 00", True, id="PINGREQ with a body"),
+        pytest.param("e0 01 01", True, id="DISCONNECT, whatever its reason"),
+        pytest.param("e0 03 00 01 01", False, id="DISCONNECT with a property that is cut off"),
+        pytest.param("36 04 00 01 61 00", False, id="PUBLISH"),
+        pytest.param("00 ff ff ff ff 7f", False, id="type 0, which is seen first"),
+    ],
+)
+def test_who_leaves_or_cannot_be_followed_is_told_nothing(text: str, silent: bool) -> None:
+    decoder = server(V5)
+    decoder.feed(bytes.fromhex(text))
+    with pytest.raises(Malformed) as told:
+        decoder.next()
+    assert told.value.silent is silent
+
+
+@pytest.mark.parametrize(
+    ("version", "first"), [(V5, b"\x0a"), (V5, b"\x36"), (None, b"\x30"), (V5, b"\xd0"), (V311, b"\xf0")]
+)
+def test_what_the_first_byte_says_is_enough(version: Version | None, first: bytes) -> None:
+    decoder = server(version)
+    decoder.feed(first)
+    with pytest.raises(Malformed):
+        decoder.next()

@@ -203,3 +203,11 @@ def test_what_is_remembered_is_bounded() -> None:
     read(b"\x09\x01\x00" + bytes(256), PUBLISH)
     assert len(properties._kept) <= properties.KEPT_MAX
     assert all(len(body) <= properties.KEPT_BYTES_MAX for _, body in properties._kept)
+
+
+def test_what_cannot_be_read_is_told_before_what_is_not_allowed() -> None:
+    foreign, twice, unknown = b"\x24\x00", b"\x01\x01\x01\x01", b"\x04\x00"
+    assert refusal(foreign, PUBLISH) == PROTOCOL
+    assert refusal(foreign + unknown, PUBLISH) == MALFORMED
+    assert refusal(twice + unknown, PUBLISH) == MALFORMED
+    assert refusal(foreign + b"\x01", PUBLISH) == MALFORMED
