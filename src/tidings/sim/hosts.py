@@ -6,10 +6,10 @@ It outlives its broker: a crash takes the broker away and leaves the host, with 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.language.topics import Topic
 from tidings.overlay.events import Effect, Event, PublicationOffered
@@ -20,6 +20,7 @@ from tidings.sim.disks import Disk
 from tidings.sim.network import End
 
 if TYPE_CHECKING:
+    from tidings.mqtt.events import ClientEvent
     from tidings.sim.clients import Client
 
 
@@ -47,6 +48,20 @@ class MachineMaker(Protocol):
     ) -> Machine: ...
 
 
+class Door(Protocol):
+    """What stands before a broker where there are MQTT clients: `tidings.mqtt.front.Front`."""
+
+    def start(self, now: float) -> list[Any]: ...
+    def handle(self, event: Any, now: float) -> list[Any]: ...
+    def handle_all(self, events: Iterable[Any], now: float) -> list[Any]: ...
+
+
+class DoorMaker(Protocol):
+    """Makes one, as the class `Front` does."""
+
+    def __call__(self, broker: Any, *, saved: Mapping[str, bytes], random: Random) -> Door: ...
+
+
 class Host:
     """A broker's place in the simulation."""
 
@@ -60,8 +75,10 @@ class Host:
         "clock",
         "connections",
         "disk",
+        "door",
         "ends",
         "id",
+        "inbox",
         "incarnation",
         "latest",
         "neighbours",
@@ -87,6 +104,10 @@ class Host:
         """Whom it is told to dial."""
         self.broker: Machine | None = None
         """None while it is down."""
+        self.door: Door | None = None
+        """What stands before it and is driven in its place, if there are MQTT clients."""
+        self.inbox: list[ClientEvent] = []
+        """What has come from MQTT clients since it was last looked at."""
         self.boot = 0
         self.incarnation = 0
         self.disk = Disk()
@@ -123,3 +144,8 @@ class Host:
     @property
     def up(self) -> bool:
         return self.broker is not None
+
+    @property
+    def welcoming(self) -> bool:
+        """Whether MQTT clients may connect."""
+        return self.door is not None and not self.stopping

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.overlay.events import Effect, Event
+from tidings.mqtt.settings import DEFAULT as DOORS
+from tidings.mqtt.settings import Settings as MqttSettings
+from tidings.overlay.events import Effect
 from tidings.overlay.settings import Settings
+from tidings.overlay.status import Status
 from tidings.records.record import Record
 from tidings.sim import checkers, faults, topologies, workload
 from tidings.sim.checkers import Breach
 from tidings.sim.clients import Client
 from tidings.sim.faults import Fault
-from tidings.sim.hosts import Host, MachineMaker
+from tidings.sim.hosts import DoorMaker, Host, MachineMaker
 from tidings.sim.measures import Measures, RecordCounts, measure
 from tidings.sim.topologies import Topology
 from tidings.sim.workload import Planned, Workload
@@ -59,7 +62,9 @@ class Plan:
     """How often something does."""
 
     churn: int = 0
-    """How often clients change their minds, leave or come back while things go wrong."""
+    """How often clients change their minds, leave or come back while things go wrong.
+
+    MQTT clients also lose their connections, die, sleep and are slow."""
 
     settings: Settings = DEFAULTS
 
@@ -77,6 +82,12 @@ class Plan:
 
     sync_s: float = SYNC_S
     jitter_s: float = 0.0
+
+    mqtt: bool = False
+    """Whether clients speak MQTT to the brokers' front doors; then `device_runs` runs it."""
+
+    doors: MqttSettings = DOORS
+    """What is set about the front doors."""
 
     command: str = ""
     """The line that replays it."""
@@ -176,6 +187,7 @@ class Run:
         plan: Plan,
         *,
         machine: MachineMaker | None = None,
+        door: DoorMaker | None = None,
         record: Callable[[Record], object] | None = None,
         trace: Callable[[str], object] | None = None,
         progress: Progress = lambda _text, _share: None,
@@ -195,6 +207,7 @@ class Run:
             plan.topology,
             plan.seed,
             machine=machine,
+            door=door,
             settings={name: older if name in plan.older else plan.settings for name in plan.topology.ids},
             topics=_declared(plan.roots),
             sync_s=plan.sync_s,
@@ -229,13 +242,19 @@ class Run:
         self._subscribe()
         self._settle("subscribing")
         happened = self._publish()
+        self._heal()
         self._settle("healing")
         self._probe()
         self._settle("probing")
         self._progress("checking", 0.0)
         self._check()
-        found = measure(world, self._counts)
-        return Outcome(plan, self._breaches, found, happened)
+        return Outcome(plan, self._breaches, self._measure(), happened)
+
+    def _measure(self) -> Measures:
+        return measure(self.world, self._counts)
+
+    def _heal(self) -> None:
+        """Undo what does not end by itself."""
 
     def _settle(self, what: str) -> None:
         self._progress(f"settling after {what}", 0.0)
@@ -287,10 +306,13 @@ class Run:
 
     def _publish_next(self, planned: Planned | None, _: object) -> None:
         if planned is not None:
-            self._publishers[planned.broker].publish(planned.topic, planned.payload, planned.qos)
+            self._publish_one(planned)
         self._next = next(self._planned, None)
         if self._next is not None:
             self.world.at(self._began + self._next.after, self._publish_next, self._next)
+
+    def _publish_one(self, planned: Planned) -> None:
+        self._publishers[planned.broker].publish(planned.topic, planned.payload, planned.qos)
 
     def _join(self, name: str, _: object) -> None:
         self.world.ledger.turn += 1
@@ -340,24 +362,30 @@ class Run:
     def _check(self) -> None:
         plan, world = self.plan, self.world
         found = self._breaches
-        every = self._every
-        deliveries = checkers.Deliveries(
-            world.ledger, self._settled, neighbours_keep=plan.settings.acks == "neighbour"
-        )
-        found += deliveries.check(lambda offer: offer.number % every == 0)
+        found += self._judge()
         found += self._forwarding.breaches()
         if self._ways is not None:
             found += self._ways.breaches()
         if not found and len(plan.topology.ids) <= LOOKED_INTO_MAX:
             statuses = world.statuses()
             found += checkers.check_trees(statuses, plan.topology, plan.settings.trees, plan.roots)
-            samples = [(offer.topic, offer.payload) for offer in world.ledger.offers[-SAMPLES:]]
-            found += checkers.check_tables(statuses, world.ledger, samples, plan.roots)
+            found += self._judge_tables(statuses)
         found += [
             Breach("keeps running", f"{host.address} stopped itself: {reason}")
             for host in world.hosts.values()
             for reason in host.refusals
         ]
+
+    def _judge(self) -> list[Breach]:
+        """What was promised to clients."""
+        every, keep = self._every, self.plan.settings.acks == "neighbour"
+        deliveries = checkers.Deliveries(self.world.ledger, self._settled, neighbours_keep=keep)
+        return deliveries.check(lambda offer: offer.number % every == 0)
+
+    def _judge_tables(self, statuses: Mapping[str, Status]) -> list[Breach]:
+        ledger = self.world.ledger
+        samples = [(offer.topic, offer.payload) for offer in ledger.offers[-SAMPLES:]]
+        return checkers.check_tables(statuses, ledger, samples, self.plan.roots)
 
     def _record(self, record: Record) -> None:
         self._counts(record)
@@ -367,7 +395,7 @@ class Run:
         if self._record_too is not None:
             self._record_too(record)
 
-    def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:
+    def _watch(self, host: Host, event: object, effects: list[Effect]) -> None:
         assert self._trace is not None
         self._trace(f"{self.world.now!r} {host.address} {event!r} {effects!r}")
 
