@@ -270,8 +270,10 @@ class Front:
 
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
-        known = [at for at in (self.broker.next_deadline(), self._timers.next()) if at is not None]
-        return min(known, default=None)
+        own, other = self._timers.next(), self.broker.next_deadline()
+        if own is None or other is None:
+            return own if other is None else other
+        return own if own < other else other
 
     def owns(self, session: str) -> bool:
         """Whether a session is that of an MQTT client."""

@@ -39,6 +39,7 @@ from tidings.overlay.broker import Broker
 from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
 from tidings.overlay.messages import Publication
 from tidings.overlay.publications import Route
+from tidings.overlay.tables import Entry
 
 PLACES_MAX = 65_536
 """Topics for which it is remembered who gets what."""
@@ -91,8 +92,8 @@ class Plan:
         self.receivers: tuple[str, ...] = ()
         self.foreign = False
         """Whether someone who is not a client of ours gets it."""
-        self.entries: dict[int, list[Client] | None] = {}
-        """By number of a subscription with a content filter: who gets what matches; None: see one by one."""
+        self.entries: dict[Entry[tuple[str, str]], list[Client] | None] = {}
+        """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
 
 
 class Publishing:
@@ -272,9 +273,9 @@ class Publishing:
                 clients: dict[Client, None] | None = dict.fromkeys(everyone) if quick else None
                 if clients is not None:
                     for entry in entries:
-                        if entry.number not in plan.entries:
-                            plan.entries[entry.number] = self._entry(entry.targets, v5)
-                        some = plan.entries[entry.number]
+                        if entry not in plan.entries:
+                            plan.entries[entry] = self._entry(entry.targets, v5)
+                        some = plan.entries[entry]
                         if some is None:
                             clients = None
                             break

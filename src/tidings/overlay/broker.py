@@ -224,6 +224,10 @@ class Broker:
         content = self._topics.content(publication)
         return content is not None and read.matches(content, subscription.unknown)
 
+    def nobody(self, topic: str) -> bool:
+        """Whether no subscription, here or behind a link, is about a topic."""
+        return self._publications.nobody(topic)
+
     @property
     def unreadable(self) -> int:
         """Payloads that met a content filter and are nothing that it could be asked about."""

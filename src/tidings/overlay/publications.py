@@ -212,6 +212,14 @@ class Publications:
         tree = self._trees.serving(root) if root is not None else None
         return Route(topic, stream, tree, self._core, self._routing, self._topics)
 
+    def nobody(self, topic: str) -> bool:
+        """Whether no subscription, here or behind a link, is about a topic."""
+        if self._routing.local.nodes(topic) or self._absences:
+            return False
+        root = self._topics.root_of(topic, self._topics.stream_of(topic))
+        tree = self._trees.serving(root) if root is not None else None
+        return tree is not None and tree.current is not None and not tree.current.routes.nodes(topic)
+
     def straight(self, route: Route) -> bool:
         """Whether what is published there goes to sessions here and nowhere else, with nothing to be held.
 

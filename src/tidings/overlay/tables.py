@@ -21,6 +21,15 @@ INDEX_FROM = 96
 """Content filters on one topic filter from which an index pays; below, each is asked in turn. An empty index
 takes 320 kB and 9 us to ask, a filter 1 to 2 us."""
 
+HOT = 20_000
+"""Times that filters of one topic filter were asked in turn from which an index pays for fewer of them."""
+
+HOT_TERMS = 24
+"""And how many terms they have in all, at least: an index takes as long as some twenty."""
+
+HOT_MAX = 256
+"""Indexes that are made for this reason, so that their memory stays within 80 MB."""
+
 T = TypeVar("T")
 
 
@@ -42,9 +51,15 @@ class Entry(Generic[T]):
 class Node(Generic[T]):
     """One level of topic filters."""
 
-    __slots__ = ("below", "entries", "filtered", "index", "plain")
+    __slots__ = ("asked", "below", "entries", "filtered", "free", "hot", "index", "next", "plain")
 
     def __init__(self) -> None:
+        self.asked = 0
+        """How many filters were asked in turn."""
+        self.hot = False
+        self.next = 0
+        self.free: list[int] = []
+        """Numbers of subscriptions that are gone."""
         self.below: dict[str, Node[T]] = {}
         self.entries: dict[Subscription, Entry[T]] = {}
         self.plain: dict[int, Entry[T]] = {}
@@ -59,7 +74,7 @@ class Table(Generic[T]):
         self._root: Node[T] = Node()
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[T], ...]] = {}
-        self._count = 0
+        self._hot = 0
         self._size = 0
         self.version = 0
         """Counts the changes."""
@@ -83,8 +98,12 @@ class Table(Generic[T]):
             node = below
         entry = node.entries.get(subscription)
         if entry is None:
-            entry = Entry(subscription, self._count)
-            self._count += 1
+            if node.free:
+                number = node.free.pop()
+            else:
+                number = node.next
+                node.next += 1
+            entry = Entry(subscription, number)
             self._size += 1
             if not node.entries:
                 self._nodes.clear()
@@ -96,10 +115,7 @@ class Table(Generic[T]):
                 if node.index is not None:
                     node.index.add(entry.number, entry.filter, subscription.unknown)
                 elif len(node.filtered) >= INDEX_FROM:
-                    node.index = Index()
-                    for other in node.filtered.values():
-                        assert other.filter is not None, "filtered entries have filters"
-                        node.index.add(other.number, other.filter, other.subscription.unknown)
+                    _index(node)
         entry.targets[target] = None
 
     def remove(self, subscription: Subscription, target: T) -> None:
@@ -114,6 +130,7 @@ class Table(Generic[T]):
         if entry.targets:
             return
         del node.entries[subscription]
+        node.free.append(entry.number)
         self._size -= 1
         if entry.filter is None:
             del node.plain[entry.number]
@@ -123,6 +140,9 @@ class Table(Generic[T]):
                 node.index.remove(entry.number)
         if not node.entries:
             self._nodes.clear()
+            if node.hot:
+                self._hot -= 1
+                node.hot, node.index, node.asked = False, None, 0
             for above, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
                 below = above.below[level]
                 if below.entries or below.below:
@@ -158,6 +178,7 @@ class Table(Generic[T]):
                         assert entry.matches is not None, "filtered entries have filters"
                         if entry.matches(content):
                             _take(found, entry)
+                    self._count(node, 1)
         return found
 
     def match_each(self, nodes: Sequence[Node[T]], contents: Sequence[Fields | None]) -> list[list[Entry[T]]]:
@@ -177,7 +198,19 @@ class Table(Generic[T]):
                 for at, content in zip(readable, some, strict=True):
                     if matches(content):
                         found[at].append(entry)
+            self._count(node, len(some))
         return found
+
+    def _count(self, node: Node[T], times: int) -> None:
+        """Filters were asked in turn; where that happens often, an index is better."""
+        node.asked += times * len(node.filtered)
+        if node.asked < HOT or self._hot >= HOT_MAX:
+            return
+        node.asked = 0
+        if sum(entry.filter.cost.terms for entry in node.filtered.values() if entry.filter) >= HOT_TERMS:
+            self._hot += 1
+            node.hot = True
+            _index(node)
 
     def _find(self, topic: str) -> tuple[Node[T], ...]:
         """The nodes whose topic filters match, remembered."""
@@ -206,6 +239,14 @@ class Table(Generic[T]):
             del self._nodes[next(iter(self._nodes))]
         self._nodes[topic] = answer
         return answer
+
+
+def _index(node: Node[T]) -> None:
+    """From now on the content filters of a topic filter are found by an index."""
+    node.index = Index()
+    for entry in node.filtered.values():
+        assert entry.filter is not None, "filtered entries have filters"
+        node.index.add(entry.number, entry.filter, entry.subscription.unknown)
 
 
 def _levels(topic_filter: str) -> list[str]:

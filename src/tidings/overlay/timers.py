@@ -52,11 +52,15 @@ class Timers(Generic[Name]):
         self._due: dict[tuple[Name, object], float] = {}
         self._heap: list[tuple[float, int, tuple[Name, object]]] = []
         self._count = 0
+        self._earliest: float | None = None
+        self._changed = False
+        """Whether the earliest must be looked for anew: it is asked for after every event."""
 
     def set(self, timer: Name, about: object, at: float) -> None:
         """Ask for a wake-up, in the place of the one asked for before."""
         key = (timer, about)
         self._due[key] = at
+        self._changed = True
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, key))
 
@@ -68,21 +72,22 @@ class Timers(Generic[Name]):
         return self._due.get((timer, about))
 
     def cancel(self, timer: Name, about: object) -> None:
-        self._due.pop((timer, about), None)
+        self._changed = self._due.pop((timer, about), None) is not None or self._changed
 
     def next(self) -> float | None:
         """The earliest deadline."""
-        heap = self._heap
-        while heap:
-            at, _, key = heap[0]
-            if self._due.get(key) == at:
-                return at
-            heapq.heappop(heap)
-        return None
+        if self._changed:
+            self._changed = False
+            heap = self._heap
+            while heap and self._due.get(heap[0][2]) != heap[0][0]:
+                heapq.heappop(heap)
+            self._earliest = heap[0][0] if heap else None
+        return self._earliest
 
     def fired(self, now: float) -> Iterator[tuple[Name, object]]:
         """What is due by now, each once, earliest first."""
         while (at := self.next()) is not None and at <= now:
             key = heapq.heappop(self._heap)[2]
             del self._due[key]
+            self._changed = True
             yield key
