@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -21,6 +22,7 @@ from tidings.overlay.events import (
     Accept,
     AdvertisementAsked,
     Deliver,
+    EntryOffered,
     Grant,
     PublicationOffered,
     SessionOpened,
@@ -56,6 +58,8 @@ class Story:
     accepted: set[int] = field(default_factory=set)
     got: dict[tuple[str, str], list[int]] = field(default_factory=dict)
     read: int = 0
+    ordered: bool = True
+    """Whether order is promised: not while the trees of topics are declared anew."""
 
     def read_on(self, bench: Bench) -> None:
         for broker, effect in bench.seen[self.read :]:
@@ -82,7 +86,7 @@ class Story:
                 offer = self.offers[number]
                 if not wants(subscription, offer):
                     found.append(f"{who} got {number}, which it does not ask for")
-                if latest.get((offer.broker, offer.topic), 0) > number:
+                if self.ordered and latest.get((offer.broker, offer.topic), 0) > number:
                     found.append(f"{who} got {number} too late")
                 latest[offer.broker, offer.topic] = number
             found += [
@@ -134,14 +138,21 @@ def some_bench(source: random.Random, seed: int) -> tuple[Bench, list[str], list
     return bench, ids, links
 
 
-def run(seed: int, steps: int = 250) -> tuple[list[str], Story]:
-    """One schedule, and what it broke. Subscribers are at brokers that live, the others may be killed."""
+def run(
+    seed: int, steps: int = 250, also: Callable[[Bench, random.Random], None] | None = None
+) -> tuple[list[str], Story]:
+    """One schedule, and what it broke. Subscribers are at brokers that live, the others may be killed.
+
+    With `also` something else is done now and then.
+    """
     source = random.Random(seed)
     bench, ids, links = some_bench(source, seed)
     lasting = source.sample(ids, max(1, len(ids) // 2))
     mortal = [id_ for id_ in ids if id_ not in lasting]
-    story = Story()
+    story = Story(ordered=also is None)
     for _ in range(steps):
+        if also is not None and source.random() < 0.1:
+            also(bench, source)
         draw = source.random()
         if draw < 0.45:
             for _ in range(source.randint(1, 12)):
@@ -218,6 +229,27 @@ def test_promises_are_kept_whatever_the_order_of_steps(first: int) -> None:
         assert broken == [], f"replay: run({seed})"
         confirmed += len(story.confirmed)
     assert confirmed, "something was promised"
+
+
+def declare(bench: Bench, source: random.Random) -> None:
+    """Somebody gives a topic a root of its own, or another, or none."""
+    name = source.choice(["t/a", "t/+", "u/#", "t/b"])
+    root = source.choice(sorted(bench.hosts))
+    text = f'name = "{name}"\nkind = "plain"\nroot = "{root}"' if source.random() < 0.7 else ""
+    bench.tell(source.choice(bench.running()), EntryOffered("d", 0, "topic", name, text, force=True))
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_promises_are_kept_while_topics_move_to_trees_that_are_declared(first: int) -> None:
+    for seed in range(first, first + 10):
+        assert run(seed, also=declare)[0] == [], f"replay: run({seed}, also=declare)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(5000, 7000, 100))
+def test_promises_are_kept_while_topics_move_in_many_more_orders(first: int) -> None:
+    for seed in range(first, first + 100):
+        assert run(seed, also=declare)[0] == [], f"replay: run({seed}, also=declare)"
 
 
 @pytest.mark.slow
