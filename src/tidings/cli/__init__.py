@@ -18,8 +18,10 @@ from tidings.cli import filter as filter_command
 from tidings.cli import join as join_command
 from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
+from tidings.cli import pub as pub_command
 from tidings.cli import simulate as simulate_command
 from tidings.cli import status as status_command
+from tidings.cli import sub as sub_command
 from tidings.cli import topic as topic_command
 from tidings.cli import up as up_command
 from tidings.errors import TidingsError
@@ -38,6 +40,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up", epilog=EPILOG)(up_command.up)
+app.command("pub", epilog=EPILOG)(pub_command.pub)
+app.command("sub", epilog=EPILOG)(sub_command.sub)
 app.command("status", epilog=EPILOG)(status_command.status)
 app.command("join", epilog=EPILOG)(join_command.join)
 app.command("leave", epilog=EPILOG)(leave_command.leave)
