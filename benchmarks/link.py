@@ -188,6 +188,13 @@ class LinkOnly:
         self.pool = [(message, data_bytes(message)) for message in POOL if isinstance(message, Publish)]
         self.link: Link | None = None
 
+    @property
+    def broker(self) -> LinkOnly:
+        return self
+
+    def owns(self, _session: str) -> bool:
+        return False
+
     def on_up(self, link: Link, _new: bool) -> None:
         self.link = link
 
@@ -249,7 +256,7 @@ async def link(role: str, address: str, meter: Meter, told: Callable[[str], None
     sends = role == "send"
     node = Node(
         NodeOptions("a" if sends else "b", neighbours=(address,) if sends else ()),
-        broker=lambda options, store: LinkOnly(options, store, meter, sends),
+        front=lambda options, store: LinkOnly(options, store, meter, sends),
     )
     await node.start()
     told(node.address)
@@ -260,7 +267,7 @@ async def link(role: str, address: str, meter: Meter, told: Callable[[str], None
 
 
 class Counting:
-    """A broker whose deliveries are counted, and whose accepted publications are."""
+    """A front without clients, behind which deliveries are counted, and accepted publications."""
 
     def __init__(self, options: NodeOptions, store: Store, meter: Meter) -> None:
         self.broker = make_broker(options, store)
@@ -269,8 +276,8 @@ class Counting:
         self.status = self.broker.status
         self.granted = False
 
-    def qos_asked(self, session: str, name: str) -> int:
-        return self.broker.qos_asked(session, name)
+    def owns(self, _session: str) -> bool:
+        return False
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         effects = self.broker.handle_all(events, now)
@@ -291,7 +298,7 @@ async def path(
     sends = role == "send"
     options = NodeOptions("a" if sends else "b", neighbours=(address,) if sends else (), folder=folder)
     node = Node(
-        options, broker=lambda options, store: Counting(options, store, Meter(0, 0) if sends else meter)
+        options, front=lambda options, store: Counting(options, store, Meter(0, 0) if sends else meter)
     )
     await node.start()
     if not sends:

@@ -118,9 +118,17 @@ class LocalBroker:
     def told(self, kind: type[T]) -> list[T]:
         return [event for event in self.heard if isinstance(event, kind)]
 
+    @property
+    def broker(self) -> LocalBroker:
+        """It is its own front, at which no client ever is."""
+        return self
+
+    def owns(self, session: str) -> bool:
+        return False
+
 
 def local_node(folder: Path | None = None, **options: Any) -> Node:
-    return Node(NodeOptions("a", folder=folder, **options), broker=LocalBroker)
+    return Node(NodeOptions("a", folder=folder, **options), front=LocalBroker)
 
 
 def local_broker(node: Node) -> LocalBroker:

@@ -18,7 +18,7 @@ from tidings.live import addresses, tls
 from tidings.live.attachment import Attachment, attach
 from tidings.live.node import Node, NodeOptions
 from tidings.overlay.settings import Settings
-from tidings.records.record import Kind, Record
+from tidings.records.record import Kind, Record, Run
 
 QUICK = Settings(redial_max_s=0.5)
 
@@ -29,8 +29,8 @@ class Listed:
     def __init__(self) -> None:
         self.records: list[Record] = []
 
-    def add(self, record: Record) -> None:
-        self.records.append(record)
+    def add(self, record: Record | Run) -> None:
+        self.records += record.records() if isinstance(record, Run) else [record]
 
     def tick(self, now: float) -> None: ...
 

@@ -18,7 +18,7 @@ from tidings.live.store import DiskStore
 from tidings.overlay import events as e
 from tidings.overlay.messages import Bye, Frame, Refuse
 from tidings.overlay.settings import Settings
-from tidings.records.record import Kind, Record
+from tidings.records.record import Kind, Record, Run
 from tidings.wire import attachment as a
 from tidings.wire.framing import Decoder, Encoder
 
@@ -323,7 +323,7 @@ def test_a_bug_in_the_broker_stops_the_node_and_writes_nothing_more(tmp_path: Pa
             return super().handle(event, now)
 
     async def story() -> None:
-        node = Node(NodeOptions("a", folder=tmp_path), broker=Buggy)
+        node = Node(NodeOptions("a", folder=tmp_path), front=Buggy)
         await node.start()
         client = await attach(node.address, "c")
         await client.subscribe("s", Subscription("t"))
@@ -372,7 +372,7 @@ def test_a_broker_that_does_not_stop_is_stopped(monkeypatch: pytest.MonkeyPatch)
             return [] if isinstance(event, e.StopAsked) else super().handle(event, now)
 
     async def story() -> None:
-        node = Node(NodeOptions("a", settings=Settings(drain_within_s=0.0)), broker=Stubborn)
+        node = Node(NodeOptions("a", settings=Settings(drain_within_s=0.0)), front=Stubborn)
         await node.start()
         assert await node.stop() == "not drained in time"
 
@@ -386,8 +386,8 @@ class Sink:
         self.closed = False
         self.ticks = 0
 
-    def add(self, record: Record) -> None:
-        self.records.append(record)
+    def add(self, record: Record | Run) -> None:
+        self.records += record.records() if isinstance(record, Run) else [record]
 
     def tick(self, now: float) -> None:
         self.ticks += 1
@@ -405,7 +405,7 @@ def test_records_go_to_their_sink_which_is_closed_in_the_end(monkeypatch: pytest
             made.append((broker, boot))
             return sink
 
-        node = Node(NodeOptions("a"), records=make, broker=LocalBroker)
+        node = Node(NodeOptions("a"), records=make, front=LocalBroker)
         await node.start()
         assert made == [("a", node.boot)]
         record = Record("a", node.boot, 1, 0, Kind.LINK_UP, link="b")
@@ -436,7 +436,7 @@ def test_a_start_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
             await local_node(tmp_path, host="no.such.host.invalid").start()
         with pytest.raises(SetupError, match="no room for records"):
             await Node(
-                NodeOptions("a", folder=tmp_path, port=port), records=broken, broker=LocalBroker
+                NodeOptions("a", folder=tmp_path, port=port), records=broken, front=LocalBroker
             ).start()
         node = local_node(tmp_path, port=port)
         await node.start()
@@ -460,6 +460,7 @@ def test_status_is_plain_values() -> None:
             "clients": 0,
             "queue_bytes": 0,
             "store_pending": 0,
+            "mqtt_connections": 0,
         }
         assert isinstance(status["counters"], dict)
         assert status["counters"]["messages_in"] == {}

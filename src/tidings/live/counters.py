@@ -55,6 +55,9 @@ class Counters:
     connections_refused: int = 0
     """There were too many, or the handshake failed."""
 
+    checks_refused: int = 0
+    """MQTT clients sent away because too many passwords were being checked."""
+
     dials_failed: int = 0
 
     links_up: int = 0

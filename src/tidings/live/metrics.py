@@ -65,6 +65,9 @@ COUNTS = (
     _plain("connections_made", "connections_made", "Connections made, in either direction."),
     _plain("connections_lost", "connections_lost", "Connections lost."),
     _plain("connections_refused", "connections_refused", "Connections refused for a limit."),
+    _plain(
+        "checks_refused", "checks_refused", "Clients refused because too many passwords were being checked."
+    ),
     _plain("dials_failed", "dials_failed", "Neighbours that could not be reached."),
     _plain("link_ups", "links_up", "Times that a link came up."),
     _plain("malformed", "faults", "Connections closed for bytes that are not the protocol."),
@@ -78,9 +81,10 @@ GAUGES = {
     "connections": "Open connections.",
     "sessions": "Sessions, connected or kept.",
     "ungreeted": "Connections that have not said yet what they are.",
-    "clients": "Connected clients.",
-    "queue_bytes": "Waiting in memory for clients.",
+    "clients": "Attached programs.",
+    "queue_bytes": "Waiting in memory for attached programs.",
     "store_pending": "Rows not yet on disk.",
+    "mqtt_connections": "Open connections of MQTT clients, those being made or closed included.",
 }
 """What goes up and down, by its name in the node; others are shown without a sentence."""
 

@@ -1,4 +1,4 @@
-"""A node: one broker with its sockets, its clock, its files and the programs attached to it.
+"""A node: one broker and its front door, with sockets, a clock, files, and programs attached to it.
 
 It brings events in, carries effects out, keeps the clock and owns the folder. Effects are carried out by a
 table, in their order, and none of them is waited for: whatever comes of one is a new event.
@@ -27,10 +27,16 @@ import msgspec
 from tidings.errors import SetupError
 from tidings.language.topics import Topic
 from tidings.live import addresses, tls
+from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
+from tidings.live.listeners import Admission, Listeners, Listening, bind
 from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
+from tidings.live.tls import ClientTls
+from tidings.live.users import Users
+from tidings.mqtt import events as m
+from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
 from tidings.overlay.messages import Frame, Subscribe, Unsubscribe
@@ -113,11 +119,35 @@ class NodeOptions:
     session_store_bytes: int = 256 * MIB
     """Waiting on disk for one program; as much as is held for absent brokers."""
 
+    mqtt: MqttSettings = MqttSettings()  # noqa: RUF009
+    """Of the front door."""
+
+    listening: tuple[Listening, ...] = ()
+    """Where MQTT clients connect."""
+
+    client_tls: ClientTls | None = None
+    """For those of the listeners that have TLS."""
+
+    users: Users | None = None
+    """Who has a password; None if nobody has, and names say nothing."""
+
+    access: m.Access = m.ALL_ALLOWED
+    """What clients may do."""
+
+    clients_max: int = 50_000
+    """MQTT connections at once."""
+
+    clients_per_host_max: int = 0
+    """From one address; 0 for any."""
+
+    origins: tuple[str, ...] = ()
+    """Web pages that may connect by WebSocket; any, if there are none."""
+
 
 class RecordSink(Protocol):
     """Where records go. Called on the thread of the event loop, but for `close`, which may take its time."""
 
-    def add(self, record: Record) -> None: ...
+    def add(self, record: Record | Run) -> None: ...
 
     def tick(self, now: float) -> None:
         """About once a second; seconds since 1970."""
@@ -140,19 +170,38 @@ def _is_dear(frame: Frame) -> bool:
     return frame.first > 0 and not DEAR.isdisjoint(map(type, frame.messages))
 
 
+Event = e.Event | m.ClientEvent
+Effect = e.Effect | m.ClientEffect
+
+
 class BrokerLike(Protocol):
-    """What a node asks of a broker."""
-
-    def start(self, now: float) -> list[e.Effect]: ...
-
-    def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]: ...
+    """What a node asks of a broker, beside what its front asks."""
 
     def qos_asked(self, session: str, name: str) -> int: ...
 
     def status(self, now: float, *, tables: bool = False) -> Any: ...
 
 
-def make_broker(options: NodeOptions, store: Store) -> BrokerLike:
+class FrontLike(Protocol):
+    """What a node asks of a front, behind which is the broker."""
+
+    @property
+    def broker(self) -> BrokerLike: ...
+
+    def start(self, now: float) -> Sequence[Effect]: ...
+
+    def handle_all(self, events: Sequence[Any], now: float) -> Sequence[Effect]: ...
+
+    def owns(self, session: str) -> bool: ...
+
+    def status(self, now: float) -> Any: ...
+
+
+MQTT_ROWS = "mqtt/"
+"""How the keys of the front's rows in the store begin; the others are the broker's."""
+
+
+def make_broker(options: NodeOptions, store: Store) -> Broker:
     """The broker of a node, as its store remembers it."""
     return Broker(
         options.id,
@@ -161,8 +210,30 @@ def make_broker(options: NodeOptions, store: Store) -> BrokerLike:
         random=random.Random(),
         settings=options.settings,
         topics=options.topics,
-        saved=store.saved,
+        saved={key: value for key, value in store.saved.items() if not key.startswith(MQTT_ROWS)},
     )
+
+
+def make_front(
+    options: NodeOptions, store: Store, make: Callable[[NodeOptions, Store], Broker] = make_broker
+) -> FrontLike:
+    """The front of a node and the broker behind it, as the store remembers them."""
+    return _Passage(make(options, store))
+
+
+class _Passage:
+    """Passes on: in the place of the front until that is built."""
+
+    def __init__(self, broker: Any) -> None:
+        self.broker = broker
+        self.start = broker.start
+        self.handle_all = broker.handle_all
+
+    def owns(self, _session: str) -> bool:
+        return False
+
+    def status(self, _now: float) -> Any:
+        return {}
 
 
 class Node:
@@ -173,7 +244,7 @@ class Node:
         options: NodeOptions,
         *,
         records: Callable[[str, int], RecordSink] | None = None,
-        broker: Callable[[NodeOptions, Store], BrokerLike] = make_broker,
+        front: Callable[[NodeOptions, Store], FrontLike] = make_front,
     ) -> None:
         """`records` makes the sink for a broker's id and boot."""
         self.options = options
@@ -181,9 +252,9 @@ class Node:
         self.stopping = False
         """Whether it was asked to stop, or has."""
         self.address = ""
-        """Where it listens."""
+        """Where it listens for brokers and programs."""
         self._records = records
-        self._make_broker = broker
+        self._make_front = front
         self._started = False
         self._finished = False
         self._connections: dict[int, Connection] = {}
@@ -220,8 +291,12 @@ class Node:
             e.SetTimer: self._set_timer,
             e.Log: self._log,
             e.Stop: self._stop,
+            e.Synchronised: self._synchronised,
+            e.Enlist: _nothing,
+            e.Decline: _nothing,
+            e.CatalogueChanged: _nothing,
             Record: self._record,
-            Run: self._record_run,
+            Run: self._record,
         }
         self._events: dict[type, Callable[[str, Any], e.Event]] = {
             a.Offer: self._offered,
@@ -242,6 +317,21 @@ class Node:
         return self._store.identity.boot
 
     @property
+    def broker(self) -> BrokerLike:
+        """Behind the front."""
+        return self.front.broker
+
+    @property
+    def mqtt_addresses(self) -> dict[str, str]:
+        """Where MQTT clients connect, by the kind of listener; they may not be let in yet."""
+        return self._listeners.addresses
+
+    @property
+    def synchronising(self) -> bool:
+        """Whether MQTT clients are not let in yet, since the network's declarations have not been heard."""
+        return bool(self.options.listening) and not self._listeners.is_open
+
+    @property
     def ready(self) -> bool:
         """Whether it listens, and is not about to stop. Whether its trees are settled, the status tells."""
         return self._started and not self.stopping
@@ -257,14 +347,35 @@ class Node:
         self._dialling: ssl.SSLContext | None = None
         if options.tls is not None:
             self._accepting, self._dialling = tls.contexts(options.tls)
+        self._listeners = Listeners(
+            options.listening,
+            Admission(
+                options.clients_max,
+                options.clients_per_host_max,
+                options.mqtt.connect_within_s,
+                options.mqtt.packet_bytes_max,
+                options.origins,
+            ),
+            None if options.client_tls is None else tls.client_context(options.client_tls),
+            options.id,
+        )
+        try:
+            await self._open()
+        except BaseException:
+            self._listeners.close()
+            raise
+
+    async def _open(self) -> None:
+        options = self.options
         self._store: Store = (
             MemoryStore(options.id)
             if options.folder is None
             else DiskStore(options.folder, options.id, self._on_store_failed)
         )
         try:
-            self._listener = _listen(options.host, options.port)
+            self._listener = bind(options.host, options.port)
             try:
+                self._listener.listen(BACKLOG)
                 self._begin()
             except BaseException:
                 self._listener.close()
@@ -279,11 +390,13 @@ class Node:
         self._sessions = Sessions(
             self._store, Limits(options.session_queue_bytes, options.session_store_bytes), self.counters
         )
-        self.broker = self._make_broker(options, self._store)
+        self._clients = Clients(self, users=options.users, anonymous=options.access.anonymous)
+        self._carry |= self._clients.carry
+        self.front = self._make_front(options, self._store)
         if self._records is not None:
             self._sink = self._records(options.id, self.boot)
             self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
-        self._carry_out(self.broker.start(self.now()))
+        self._carry_out(self.front.start(self.now()))
         self._started = True
         self._accepting_task = self._background(self._accept_all())
         # Not sooner: a loop must not watch a socket that is closed already.
@@ -297,6 +410,7 @@ class Node:
         if not self.stopping:
             self.stopping = True
             self._accepting_task.cancel()
+            self._listeners.close()
             self.tell(e.StopAsked(for_good))
         within = self.options.settings.drain_within_s + STOP_BEYOND_DRAIN_S
         with contextlib.suppress(TimeoutError):
@@ -324,6 +438,11 @@ class Node:
         addresses.read(address)
         self.tell(e.NeighbourRemoved(address))
 
+    def change_access(self, users: Users | None, access: m.Access) -> None:
+        """Other users, other rules, from now on."""
+        self._clients.users, self._clients.anonymous = users, access.anonymous
+        self.tell(m.AccessChanged(access))
+
     def status(self) -> dict[str, object]:
         """Plain values, fit for JSON: what the broker tells, and what the node does."""
         counters = asdict(self._counted())
@@ -334,6 +453,12 @@ class Node:
         assert isinstance(broker, dict), "a broker's status is a struct"
         return broker | {
             "address": self.address,
+            "mqtt": {
+                **msgspec.to_builtins(self.front.status(self.now())),
+                "addresses": self.mqtt_addresses,
+                "connections": self._clients.connections,
+                "synchronising": self.synchronising,
+            },
             "stopping": self.stopping,
             "durable": self.options.folder is not None,
             "counters": counters,
@@ -349,22 +474,23 @@ class Node:
             "clients": self._sessions.attached,
             "queue_bytes": self._sessions.queue_bytes,
             "store_pending": self._store.pending(),
+            "mqtt_connections": self._clients.connections,
         }
 
     def now(self) -> float:
         """Seconds since 1970; never goes back."""
         return time.monotonic() + self._clock_offset
 
-    def tell(self, event: e.Event) -> None:
+    def tell(self, event: Event) -> None:
         """Tell the broker what happened, and do what it wants."""
         self.tell_all((event,))
 
-    def tell_all(self, events: Sequence[e.Event]) -> None:
+    def tell_all(self, events: Sequence[Event]) -> None:
         """The same for what happened at once: what comes of it goes out together."""
         if self._finished or not events:
             return
         try:
-            self._carry_out(self.broker.handle_all(events, self.now()))
+            self._carry_out(self.front.handle_all(events, self.now()))
             if (told := self._sessions.mark()) is not None:
                 # Delivered to a durable session, and the broker does not wait for it: the session does.
                 self._store.sync(told)
@@ -441,9 +567,12 @@ class Node:
 
     # Connecting.
 
-    def _connection(self, address: str | None) -> Connection:
+    def _number(self) -> int:
         self._numbers += 1
-        return Connection(self, self._numbers, address, self.options.settings.message_bytes_max + MIB)
+        return self._numbers
+
+    def _connection(self, address: str | None) -> Connection:
+        return Connection(self, self._number(), address, self.options.settings.message_bytes_max + MIB)
 
     async def _accept_all(self) -> None:
         while True:
@@ -524,7 +653,7 @@ class Node:
 
     # What the broker wants.
 
-    def _carry_out(self, effects: Sequence[e.Effect]) -> None:
+    def _carry_out(self, effects: Sequence[Effect]) -> None:
         carry = self._carry
         for effect in effects:
             carry[type(effect)](effect)
@@ -566,11 +695,24 @@ class Node:
         self._paused = True
         for number in self._by_connection:
             self._connections[number].silence("broker")
+        self._clients.pause()
 
     def _resume(self, _: e.Resume) -> None:
         self._paused = False
         for number in self._by_connection:
             self._connections[number].listen("broker")
+        self._clients.resume()
+
+    def _synchronised(self, _: e.Synchronised) -> None:
+        if self.stopping or not self.options.listening:
+            return
+        try:
+            self._listeners.open(self._clients, self._number)
+        except SetupError as error:
+            self._say(logging.ERROR, "the broker must not run", reason=str(error))
+            self._loop.call_soon(self._finish, str(error))
+            return
+        self._say(logging.INFO, "clients are let in", **self.mqtt_addresses)
 
     def _write(self, effect: e.Write) -> None:
         self._store.write(effect.key, effect.value)
@@ -610,16 +752,11 @@ class Node:
     def _log(self, effect: e.Log) -> None:
         LOG.log(LEVELS[effect.level], effect.text, extra={"broker": self.id, "about": dict(effect.about)})
 
-    def _record(self, record: Record) -> None:
+    def _record(self, record: Record | Run) -> None:
         if record.kind is Kind.LINK_UP:
             self.counters.links_up += 1
         if self._sink is not None:
             self._sink.add(record)
-
-    def _record_run(self, run: Run) -> None:
-        if self._sink is not None:
-            for record in run.records():
-                self._sink.add(record)
 
     def _stop(self, effect: e.Stop) -> None:
         self.stopping = True
@@ -709,6 +846,9 @@ class Node:
         if self.stopping:
             self._refuse(connection, "this broker is stopping")
             return
+        if self.front.owns(name):
+            self._refuse(connection, f"an MQTT client has the session {name!r}; take another name")
+            return
         # To the broker, which watches over greetings, this connection is no more.
         self._ungreeted.discard(connection.number)
         self.tell(e.ConnectionLost(connection.number, "a program is attached"))
@@ -787,6 +927,8 @@ class Node:
             self._ending = self._loop.create_task(self._end_all(reason, discard))
 
     async def _end_all(self, reason: str, discard: bool) -> None:
+        self._listeners.close()
+        self._clients.close()
         for connection in list(self._connections.values()):
             if connection.attached:
                 connection.say(a.Leave(reason=reason or "the broker stops"))
@@ -815,28 +957,8 @@ class Node:
         LOG.log(level, text, extra={"broker": self.id, "about": about})
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise SetupError(
-            f"cannot listen at {addresses.write(host, port)}: {error}; name an address of this machine"
-        ) from error
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise SetupError(
-            f"cannot listen at {addresses.write(host, port)}: {error.strerror}; name another port, or 0 for a"
-            " free one"
-        ) from error
-    return listener
+def _nothing(_: object) -> None:
+    """What the front wanted to know, and is of no use to a node."""
 
 
 def _peer(name: Any) -> str:

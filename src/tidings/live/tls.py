@@ -1,7 +1,8 @@
-"""TLS between brokers: both sides show a certificate of one authority, and the certificate names the broker.
+"""TLS between brokers, and for MQTT clients.
 
-Whether the name is the right one is for the broker to say, when it is greeted; so host names are not
-compared.
+Both sides of a link show a certificate of one authority, and the certificate names the broker. Whether the
+name is the right one is for the broker to say, when it is greeted; so host names are not compared. To clients
+the broker shows another certificate, by which they know the host; a client may show one, which names a user.
 """
 
 from __future__ import annotations
@@ -29,6 +30,37 @@ class Tls:
     """The private key of that certificate."""
 
 
+@dataclass(frozen=True, slots=True)
+class ClientTls:
+    """PEM files, for MQTT clients."""
+
+    certificate: Path
+    """The broker's certificate, with those between it and an authority that clients know."""
+
+    key: Path
+    """The private key of that certificate."""
+
+    authority: Path | None = None
+    """Certificates of the authorities that are believed about clients."""
+
+    required: bool = False
+    """Whether a client must show a certificate."""
+
+
+def client_context(tls: ClientTls) -> ssl.SSLContext:
+    """For accepting MQTT clients. SetupError says which file is wrong, and how."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Tickets are for those who come back often; a client stays. They cost each handshake a tenth.
+    context.num_tickets = 0
+    _check_files(tls.certificate, tls.key, *([tls.authority] if tls.authority else []))
+    if tls.authority is not None:
+        context.verify_mode = ssl.CERT_REQUIRED if tls.required else ssl.CERT_OPTIONAL
+        _load_authority(context, tls.authority)
+    _load_certificate(context, tls.certificate, tls.key)
+    return context
+
+
 def contexts(tls: Tls) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """For accepting and for dialling. SetupError says which file is wrong, and how."""
     return _context(tls, ssl.PROTOCOL_TLS_SERVER), _context(tls, ssl.PROTOCOL_TLS_CLIENT)
@@ -39,23 +71,35 @@ def _context(tls: Tls, side: int) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
-    for file in (tls.authority, tls.certificate, tls.key):
+    _check_files(tls.authority, tls.certificate, tls.key)
+    _load_authority(context, tls.authority)
+    _load_certificate(context, tls.certificate, tls.key)
+    return context
+
+
+def _check_files(*files: Path) -> None:
+    for file in files:
         if not file.is_file():
             raise SetupError(
                 f"the TLS file {file} is not there; name PEM files for authority, certificate and key"
             )
+
+
+def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
     try:
-        context.load_verify_locations(cafile=tls.authority)
+        context.load_verify_locations(cafile=authority)
     except (OSError, ssl.SSLError) as error:
-        raise SetupError(f"{tls.authority} is not a certificate in PEM form: {error}") from error
+        raise SetupError(f"{authority} is not a certificate in PEM form: {error}") from error
+
+
+def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         # A key with a password would ask on the terminal; a broker has none.
-        context.load_cert_chain(tls.certificate, tls.key, password=_no_password)
+        context.load_cert_chain(certificate, key, password=_no_password)
     except (OSError, ssl.SSLError) as error:
         raise SetupError(
-            f"{tls.certificate} and {tls.key} are not a certificate and its key in PEM form: {error}"
+            f"{certificate} and {key} are not a certificate and its key in PEM form: {error}"
         ) from error
-    return context
 
 
 def _no_password() -> str:
@@ -63,7 +107,7 @@ def _no_password() -> str:
 
 
 def certified(certificate: Mapping[str, object] | None) -> str | None:
-    """The broker id in a peer's certificate, as `ssl` gives it: its common name, else its first DNS name.
+    """The name in a peer's certificate, as `ssl` gives it: its common name, else its first DNS name.
 
     >>> certified({"subject": ((("organizationName", "x"),), (("commonName", "athens-1"),))})
     'athens-1'

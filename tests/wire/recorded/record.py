@@ -15,7 +15,7 @@ from tests.live.local import WITHIN_S, until
 from tidings.language.subscriptions import Subscription
 from tidings.live import addresses
 from tidings.live.attachment import Attachment, attach
-from tidings.live.node import BrokerLike, Node, NodeOptions
+from tidings.live.node import FrontLike, Node, NodeOptions, make_front
 from tidings.live.store import Store
 from tidings.overlay.broker import Broker
 from tidings.overlay.settings import Settings
@@ -33,19 +33,20 @@ PUBLISH_UP = "c publishes"
 END = "the end"
 
 
-def fixed(options: NodeOptions, store: Store) -> BrokerLike:
-    """A broker whose boot does not come from the clock."""
+def fixed(options: NodeOptions, store: Store) -> FrontLike:
+    """With a broker whose boot does not come from the clock."""
     boot = BOOTS[options.id]
-    return Broker(
+    broker = Broker(
         options.id, boot=boot, incarnation=boot, random=random.Random(boot), settings=options.settings
     )
+    return make_front(options, store, lambda *_: broker)
 
 
 async def stage() -> tuple[Node, Node, Attachment]:
     """Brokers b and c, linked, and a program at c that has subscribed to "down"."""
-    b = Node(NodeOptions("b"), broker=fixed)
+    b = Node(NodeOptions("b"), front=fixed)
     await b.start()
-    c = Node(NodeOptions("c", neighbours=(b.address,)), broker=fixed)
+    c = Node(NodeOptions("c", neighbours=(b.address,)), front=fixed)
     await c.start()
     program = await attach(c.address, "at c")
     while await program.subscribe("s", Subscription("down", qos=1)):
@@ -100,7 +101,7 @@ async def record() -> list[dict[str, object]]:
     b, c, program = await stage()
     recorder = Recorder(b.address)
     old = replace(Settings(), versions=(1, 1))
-    a = Node(NodeOptions("a", neighbours=(await recorder.start(),), settings=old), broker=fixed)
+    a = Node(NodeOptions("a", neighbours=(await recorder.start(),), settings=old), front=fixed)
     await a.start()
     await until(lambda: members(a) == members(c) == ("a", "b", "c"))
     oldest = await attach(a.address, "at a")

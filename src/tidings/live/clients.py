@@ -1,0 +1,416 @@
+"""MQTT clients: their connections, whose turn it is, and what the front wants done for them.
+
+What clients send in one turn of the event loop is told to the front at once, and what the front answers goes
+out as one write for each connection: that is where the speed comes from. What the bytes mean is not known
+here.
+
+A client is heard in slices. A slice grows while hearing it takes little time and shrinks when it takes long,
+whatever is in it: a client that floods, or asks for what is dear, waits for the others and not they for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, cast
+
+from tidings.live import tls
+from tidings.live.connections import CLOSE_WITHIN_S
+from tidings.live.counters import Counters
+from tidings.live.users import Users
+from tidings.mqtt import events as m
+
+TURN_S = 0.01
+"""How long clients are listened to before links, timers and programs have their turn."""
+
+SLICE_BYTES = 4096
+"""What a new client may bring in one go: a hundred subscriptions, which may take 0.1 s."""
+
+SLICE_BYTES_MIN = 256
+SLICE_BYTES_MAX = 64 * 1024
+"""About 1,300 small publications: some milliseconds, and enough that nothing is gained by more."""
+
+GROUP_BYTES = 128 * 1024
+"""Of all clients together, told to the front in one go; then the clock is looked at."""
+
+CHECKS_AT_ONCE = 2
+"""Passwords that are checked at the same time: each takes a core and 32 MiB."""
+
+CHECKS_MAX = 512
+"""And that wait for it: about 20 s. Who comes then is told to come back."""
+
+# Why a client is not read, in bits: each reason is given and taken back by itself.
+TURN = 1
+"""It has said more than its slice, or others have; it goes on in the next turn."""
+QUIET = 2
+"""The front said so."""
+CHECKED = 4
+"""Its password is being checked."""
+PAUSED = 8
+"""The broker takes nothing from anybody."""
+
+
+class Transport(Protocol):
+    """What a client asks of the connection below it: TCP, TLS or a WebSocket."""
+
+    def write(self, data: bytes) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def is_closing(self) -> bool: ...
+    def can_write_eof(self) -> bool: ...
+    def write_eof(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def get_extra_info(self, name: str, default: object = None) -> object: ...
+
+
+class Owner(Protocol):
+    """Who is told what happens."""
+
+    counters: Counters
+
+    def tell_all(self, events: Sequence[m.ClientEvent]) -> None: ...
+
+
+class Client(asyncio.Protocol):
+    """One connection of an MQTT client. What asyncio calls; what it means is decided in `Clients`."""
+
+    __slots__ = (
+        "_clients",
+        "closing",
+        "host",
+        "listener",
+        "lost",
+        "number",
+        "open",
+        "queued",
+        "silenced",
+        "slice_bytes",
+        "transport",
+        "waiting",
+    )
+
+    def __init__(self, clients: Clients, number: int, listener: str, host: str) -> None:
+        self._clients = clients
+        self.number = number
+        self.listener = listener
+        self.host = host
+        """The address that it comes from, without the port."""
+        self.open = True
+        """Whether the front may still be told of it."""
+        self.queued = False
+        """Whether it waits for its turn."""
+        self.silenced = 0
+        """Why it is not read."""
+        self.slice_bytes = SLICE_BYTES
+        self.waiting: list[bytes] = []
+        """What was read and not yet told."""
+        self.lost: str | None = None
+        """Why the connection is gone, if it is."""
+        self.closing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("Transport", transport)
+        self._clients.on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.open:
+            self.waiting.append(data)
+            if not self.queued:
+                self._clients.queue(self)
+
+    def eof_received(self) -> None:
+        # The transport closes by itself, once what is left is sent; a client that takes nothing is cut.
+        self._cut_later()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._clients.on_lost(self, str(error) if error else "closed by the client")
+
+    def pause_writing(self) -> None:
+        if self.open:
+            self._clients.say(m.ClientCongested(self.number, True))
+
+    def resume_writing(self) -> None:
+        if self.open:
+            self._clients.say(m.ClientCongested(self.number, False))
+
+    def take(self) -> bytes:
+        """The next slice of what was read."""
+        waiting = self.waiting
+        if len(waiting) == 1 and len(waiting[0]) <= self.slice_bytes:
+            return waiting.pop()
+        data = b"".join(waiting)
+        waiting.clear()
+        if len(data) > self.slice_bytes:
+            waiting.append(data[self.slice_bytes :])
+            data = data[: self.slice_bytes]
+        return data
+
+    def silence(self, why: int) -> None:
+        """Read no more until `listen` for the same reason."""
+        if not self.silenced and self.lost is None and not self.transport.is_closing():
+            self.transport.pause_reading()
+        self.silenced |= why
+
+    def listen(self, why: int) -> None:
+        if self.silenced & why:
+            self.silenced &= ~why
+            if not self.silenced and self.lost is None and not self.transport.is_closing():
+                self.transport.resume_reading()
+            if self.waiting and not self.queued and not self.silenced & ~TURN:
+                self._clients.queue(self)
+
+    def shut(self) -> None:
+        """Send what is left, then close. Nothing more is told of it."""
+        self.open = False
+        self.waiting.clear()
+        transport = self.transport
+        if self.lost is not None or transport.is_closing():
+            return
+        if self.silenced:
+            transport.resume_reading()
+        if transport.can_write_eof():
+            # What the client still sends is read and left: closing over unread bytes would reset the
+            # connection, and the client would never see why.
+            transport.write_eof()
+        else:
+            transport.close()
+        self._cut_later()
+
+    def _cut_later(self) -> None:
+        if self.closing is None:
+            self.closing = asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, self.transport.abort)
+
+
+class Clients:
+    """All MQTT clients of a node."""
+
+    def __init__(self, owner: Owner, *, users: Users | None, anonymous: bool) -> None:
+        """`users` is None where there is no file of them."""
+        self.by_number: dict[int, Client] = {}
+        self.connections = 0
+        """With those that have not finished their handshake, and those that are being closed."""
+        self.by_host: dict[str, int] = {}
+        """How many of them there are from each address."""
+        self.users = users
+        self.anonymous = anonymous
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._said: list[m.ClientEvent] = []
+        self._ready: list[Client] = []
+        self._scheduled = False
+        self._paused = False
+        self._held: list[Client] = []
+        """Those that had something to say since the pause began."""
+        self._pool: ThreadPoolExecutor | None = None
+        self._checks = 0
+        self.carry: dict[type, Callable[..., None]] = {
+            m.Transmit: self._transmit,
+            m.Shut: self._shut,
+            m.Verify: self._verify,
+            m.Quiet: lambda effect: self._silence(effect.connection, QUIET),
+            m.Heed: lambda effect: self._listen(effect.connection, QUIET),
+        }
+        """How each effect is carried out."""
+
+    # What connections tell.
+
+    def admit(self, host: str) -> None:
+        """Count a connection that was accepted."""
+        self.connections += 1
+        self.by_host[host] = self.by_host.get(host, 0) + 1
+
+    def dismiss(self, host: str) -> None:
+        """It is gone."""
+        self.connections -= 1
+        left = self.by_host.pop(host) - 1
+        if left:
+            self.by_host[host] = left
+
+    def on_made(self, client: Client) -> None:
+        transport = client.transport
+        name = transport.get_extra_info("peername")
+        peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        certificate = cast("dict[str, object] | None", transport.get_extra_info("peercert"))
+        self.by_number[client.number] = client
+        self.say(m.ClientConnected(client.number, peer, tls.certified(certificate), client.listener))
+
+    def on_lost(self, client: Client, reason: str) -> None:
+        client.lost = reason
+        self.dismiss(client.host)
+        if client.closing is not None:
+            client.closing.cancel()
+        if client.open:
+            client.silenced = 0
+            if client.waiting:
+                # The last that it said comes first: it may be that it goes.
+                if not client.queued:
+                    self.queue(client)
+            else:
+                self._bury(client)
+
+    def say(self, event: m.ClientEvent) -> None:
+        """Told to the front in the next turn, before what clients have sent: never from inside of what the
+        front is just telling us.
+        """
+        self._said.append(event)
+        self._wake()
+
+    def queue(self, client: Client) -> None:
+        client.queued = True
+        self._ready.append(client)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _bury(self, client: Client) -> None:
+        client.open = False
+        self.by_number.pop(client.number, None)
+        self.say(m.ClientLost(client.number, client.lost or "closed"))
+
+    # Whose turn it is.
+
+    def _turn(self) -> None:
+        """Tell the front what clients have sent, for a while; then others have their turn."""
+        self._scheduled = False
+        events, self._said = self._said, []
+        ready, self._ready = self._ready, []
+        count, at = len(ready), 0
+        now = time.monotonic()
+        until = now + TURN_S
+        late: list[Client] = []
+        while (at < count or events) and now < until:
+            heard: list[Client] = []
+            size = 0
+            while at < count and size < GROUP_BYTES:
+                client = ready[at]
+                at += 1
+                if not client.open or not self._may_speak(client):
+                    client.queued = False
+                    continue
+                data = client.take()
+                size += len(data)
+                events.append(m.BytesReceived(client.number, data))
+                heard.append(client)
+            started = now
+            self._owner.tell_all(events)
+            events = []
+            now = time.monotonic()
+            self._measure(heard, now - started)
+            for client in heard:
+                if client.waiting:
+                    late.append(client)
+                else:
+                    client.queued = False
+                    if client.lost is not None and client.open:
+                        self._bury(client)
+                    elif client.silenced & TURN:
+                        client.listen(TURN)
+        for client in late:
+            client.silence(TURN)
+        for client in ready[at:]:
+            client.silence(TURN)
+        if at < count or late:
+            self._ready = [*ready[at:], *late, *self._ready]
+            self._wake()
+
+    def _may_speak(self, client: Client) -> bool:
+        if client.lost is not None:
+            return True
+        if self._paused:
+            self._held.append(client)
+            client.silence(PAUSED)
+        return not client.silenced & ~TURN
+
+    def _measure(self, heard: list[Client], took_s: float) -> None:
+        if took_s > TURN_S:
+            for client in heard:
+                client.slice_bytes = max(SLICE_BYTES_MIN, client.slice_bytes // 2)
+        elif took_s < TURN_S / 4:
+            for client in heard:
+                if client.slice_bytes < SLICE_BYTES_MAX:
+                    client.slice_bytes *= 2
+
+    # What the front wants.
+
+    def _transmit(self, effect: m.Transmit) -> None:
+        client = self.by_number.get(effect.connection)
+        if client is not None and client.lost is None:
+            chunks = effect.chunks
+            client.transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+
+    def _shut(self, effect: m.Shut) -> None:
+        client = self.by_number.pop(effect.connection, None)
+        if client is not None:
+            client.shut()
+
+    def _silence(self, number: int, why: int) -> None:
+        client = self.by_number.get(number)
+        if client is not None:
+            client.silence(why)
+
+    def _listen(self, number: int, why: int) -> None:
+        client = self.by_number.get(number)
+        if client is not None:
+            client.listen(why)
+
+    def pause(self) -> None:
+        """Hear nobody until `resume`. Who has nothing to say is not touched: there may be thousands."""
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        held, self._held = self._held, []
+        for client in held:
+            client.listen(PAUSED)
+
+    # Names and passwords.
+
+    def _verify(self, effect: m.Verify) -> None:
+        number, name, password = effect.connection, effect.username, effect.password
+        if self.users is None:
+            # Where nobody has a password, a name says nothing.
+            self.say(m.ClientVerified(number, "" if self.anonymous else None))
+        elif self.users.known(name, password):
+            self.say(m.ClientVerified(number, name))
+        elif self._checks >= CHECKS_MAX:
+            self._owner.counters.checks_refused += 1
+            client = self.by_number.get(number)
+            if client is not None:
+                client.shut()
+                client.lost = "too many passwords are being checked"
+                self._bury(client)
+        else:
+            self._silence(number, CHECKED)
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="passwords")
+            self._checks += 1
+            checked = self._pool.submit(self.users.check, name, password)
+            checked.add_done_callback(lambda done: self._checked(number, name, done))
+
+    def _checked(self, number: int, name: str, checked: Future[bool]) -> None:
+        # On a thread, which may outlive the loop by the one check that it is at.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._verified, number, name, checked)
+
+    def _verified(self, number: int, name: str, checked: Future[bool]) -> None:
+        self._checks -= 1
+        if number in self.by_number:
+            self.say(m.ClientVerified(number, name if checked.result() else None))
+            self._listen(number, CHECKED)
+
+    # The end.
+
+    def close(self) -> None:
+        """Close what is left; nothing more is told."""
+        for client in list(self.by_number.values()):
+            client.shut()
+        self.by_number.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,253 @@
+"""Where MQTT clients come in: sockets, limits, and how many are let in at a time.
+
+When thousands connect at once nobody is refused: only so many handshakes are under way at a time, and the
+others wait in the kernel's queue. Whoever is beyond a limit on connections is closed without a word, since
+nothing can be said before a CONNECT is read. What a client says is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tidings.errors import SetupError
+from tidings.live import addresses
+from tidings.live.clients import Client, Clients
+from tidings.live.logs import LOGGER
+
+BACKLOG = 16_384
+"""Connections that the kernel holds until they are accepted; it may allow less (`net.core.somaxconn`)."""
+
+ACCEPT_AT_ONCE = 32
+"""Connections that are accepted in one turn: each takes about 50 µs."""
+
+HANDSHAKES_AT_ONCE = 64
+"""Of TLS. Each takes the loop about 0.5 ms, so that nobody else waits longer than 32 ms for all of them."""
+
+HANDSHAKE_SLOT_S = 0.5
+"""A handshake that takes longer waits for the client, not for us, and no longer counts: a few clients that
+say nothing must not keep the others out."""
+
+ACCEPT_AGAIN_S = 0.5
+"""How long to wait where no connection can be accepted."""
+
+LOG = logging.getLogger(LOGGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """One place to listen at."""
+
+    kind: str
+    """"tcp", "tls", "ws" or "wss"."""
+
+    host: str
+    port: int
+    """0 for a free one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who is let in."""
+
+    connections_max: int
+    per_host_max: int
+    """0 for any."""
+
+    handshake_within_s: float
+    packet_bytes_max: int
+    origins: tuple[str, ...] = ()
+    """Web pages that may connect by WebSocket; any, if there are none."""
+
+
+class Listeners:
+    """The listeners of one node: bound at once, so that what is wrong is told at the start; opened later."""
+
+    def __init__(
+        self,
+        listening: Sequence[Listening],
+        admission: Admission,
+        context: ssl.SSLContext | None,
+        broker: str,
+    ) -> None:
+        """`context` is for those with TLS; `broker` for the log. SetupError if one cannot be bound."""
+        self._admission = admission
+        self._context = context
+        self._broker = broker
+        self._sockets: list[tuple[str, socket.socket]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handshakes = 0
+        self._resting: list[tuple[str, socket.socket]] = []
+        """Those from which nothing is accepted at the moment."""
+        self.refused = 0
+        """Connections beyond a limit, and handshakes that failed."""
+        self.is_open = False
+        try:
+            for one in listening:
+                self._sockets.append((one.kind, bind(one.host, one.port)))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Where each kind listens, or will."""
+        return {kind: addresses.write(*sock.getsockname()[:2]) for kind, sock in self._sockets}
+
+    def open(self, clients: Clients, number: Callable[[], int]) -> None:
+        """Let clients in. `number` gives each connection its own."""
+        self._clients = clients
+        self._number = number
+        self._loop = asyncio.get_running_loop()
+        for kind, listener in self._sockets:
+            try:
+                listener.listen(BACKLOG)
+            except OSError as error:
+                raise SetupError(
+                    f"cannot listen at {addresses.write(*listener.getsockname()[:2])}: {error.strerror}"
+                ) from error
+            self._loop.add_reader(listener, self._accept, kind, listener)
+        self.is_open = True
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        for _, listener in self._sockets:
+            if self.is_open:
+                self._loop.remove_reader(listener)
+            listener.close()
+        for task in self._tasks:
+            task.cancel()
+        self._sockets.clear()
+        self._resting.clear()
+
+    def _accept(self, kind: str, listener: socket.socket) -> None:
+        for _ in range(ACCEPT_AT_ONCE):
+            if self._handshakes >= HANDSHAKES_AT_ONCE:
+                self._rest(kind, listener)
+                return
+            try:
+                accepted, peer = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    self._say("no connection can be accepted", reason=str(error))
+                    self._rest(kind, listener)
+                    self._loop.call_later(ACCEPT_AGAIN_S, self._go_on)
+                return
+            self._admit(kind, accepted, str(peer[0]))
+
+    def _rest(self, kind: str, listener: socket.socket) -> None:
+        self._loop.remove_reader(listener)
+        self._resting.append((kind, listener))
+
+    def _go_on(self) -> None:
+        resting, self._resting = self._resting, []
+        for kind, listener in resting:
+            self._loop.add_reader(listener, self._accept, kind, listener)
+
+    def _admit(self, kind: str, accepted: socket.socket, host: str) -> None:
+        admission, clients = self._admission, self._clients
+        if clients.connections >= admission.connections_max:
+            self._turn_away(accepted, host, f"there are {admission.connections_max} clients already")
+        elif 0 < admission.per_host_max <= clients.by_host.get(host, 0):
+            self._turn_away(accepted, host, f"there are {admission.per_host_max} clients from there already")
+        else:
+            clients.admit(host)
+            self._handshakes += 1
+            task = self._loop.create_task(self._take(kind, accepted, host))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _turn_away(self, accepted: socket.socket, host: str, reason: str) -> None:
+        self.refused += 1
+        self._say("a client is refused", peer=host, reason=reason)
+        accepted.close()
+
+    async def _take(self, kind: str, accepted: socket.socket, host: str) -> None:
+        context = self._context if kind in ("tls", "wss") else None
+        slot = _Slot(self)
+        late = self._loop.call_later(HANDSHAKE_SLOT_S, slot.give_back) if context else None
+        try:
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # A client may choose to send no pings: the system finds out that it has gone without a word.
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            await self._loop.connect_accepted_socket(
+                lambda: self._protocol(kind, host),
+                accepted,
+                ssl=context,
+                ssl_handshake_timeout=self._admission.handshake_within_s if context else None,
+            )
+        except (OSError, ssl.SSLError) as error:
+            self.refused += 1
+            self._clients.dismiss(host)
+            self._say("a client is refused", peer=host, reason=str(error) or type(error).__name__)
+            accepted.close()
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
+        finally:
+            slot.give_back()
+            if late is not None:
+                late.cancel()
+
+    def _protocol(self, kind: str, host: str) -> asyncio.Protocol:
+        client = Client(self._clients, self._number(), kind, host)
+        if kind in ("tcp", "tls"):
+            return client
+        from tidings.live.websocket import WebSocket
+
+        return WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
+
+    def give_back(self) -> None:
+        """A handshake is over, or waits for its client."""
+        self._handshakes -= 1
+        if self._resting:
+            self._go_on()
+
+    def _say(self, text: str, **about: str) -> None:
+        LOG.warning(text, extra={"broker": self._broker, "about": about})
+
+
+class _Slot:
+    """One of the handshakes that may be under way; given back once."""
+
+    __slots__ = ("_listeners",)
+
+    def __init__(self, listeners: Listeners) -> None:
+        self._listeners: Listeners | None = listeners
+
+    def give_back(self) -> None:
+        listeners, self._listeners = self._listeners, None
+        if listeners is not None:
+            listeners.give_back()
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket at an address, not yet listening. SetupError if it cannot be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise SetupError(
+            f"cannot listen at {addresses.write(host, port)}: {error}; name an address of this machine"
+        ) from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise SetupError(
+            f"cannot listen at {addresses.write(host, port)}: {error.strerror}; name another port, or 0 for a"
+            " free one"
+        ) from error
+    return listener
