@@ -10,6 +10,7 @@ import pytest
 from tidings.errors import ConfigurationError
 from tidings.live.config import PREFIX, SETTINGS, TABLE, Configuration, load, markdown
 from tidings.live.values import address_text, is_loopback, read_address, read_size, size_text
+from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.settings import Settings
 
 
@@ -32,7 +33,8 @@ def problems(folder: Path, text: str = 'id = "b1"\n', **variables: str) -> list[
 def test_a_file_with_an_id_is_enough(tmp_path: Path) -> None:
     configuration = loaded(tmp_path)
     assert configuration["id"] == "b1"
-    assert configuration["listen"] == ("127.0.0.1", 1883)
+    assert configuration["listen"] == ("127.0.0.1", 7883)
+    assert configuration["mqtt"] == ("127.0.0.1", 1883)
     assert configuration.settings == Settings()
     assert configuration.records is None
     assert configuration.warnings == ("no data folder is set: nothing survives a restart",)
@@ -51,7 +53,7 @@ def test_everything_can_be_said_in_a_file(tmp_path: Path, root: Path) -> None:
         f"""
 id = "b1"
 listen = "[::1]:0"
-advertise = "broker.example:1883"
+advertise = "broker.example:7883"
 neighbours = ["b2.example:1883", "[::1]:1884"]
 data = "data"
 records = "kept"
@@ -216,7 +218,12 @@ def test_a_bad_value_is_told_with_the_rule(tmp_path: Path, line: str, reason: st
         ('versions = "2-1"', "versions 2-1 end before they begin"),
         ('link_window_bytes = "64KiB"', "message_bytes_max = 1MiB is more than link_window_bytes = 64KiB"),
         ('tls_key = "k.pem"', "tls_key is given without tls_authority and tls_certificate; give all three"),
-        ('http = "127.0.0.1:1883"', "http and listen are both 127.0.0.1:1883"),
+        ('http = "127.0.0.1:1883"', "http and mqtt are both 127.0.0.1:1883"),
+        ('mqtt_ws = "127.0.0.1:7883"', "mqtt_ws and listen are both 127.0.0.1:7883"),
+        ('mqtt_tls = "[::1]:8883"', "mqtt_tls is given without mqtt_certificate and mqtt_key"),
+        ('mqtt_wss = "[::1]:1"\nmqtt_key = "k"', "mqtt_wss is given without mqtt_certificate"),
+        ('mqtt_client_certificates = "required"', "give mqtt_client_authority"),
+        ('mqtt_packet_bytes_max = "64KiB"', "is not enough for message_bytes_max"),
         ('token = "a"\ntoken_file = "b"', "token_file and token (broker.toml:2) are both given"),
         ('token_file = "missing"', "cannot be read: No such file"),
         ('topics = ["missing.toml"]', "missing.toml: there is no such file"),
@@ -277,9 +284,50 @@ def test_secrets_are_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_broker_open_to_all_is_warned_about(tmp_path: Path) -> None:
-    open_to_all = 'id = "b1"\ndata = "d"\nlisten = "0.0.0.0:1883"\n'
+    open_to_all = 'id = "b1"\ndata = "d"\nlisten = "0.0.0.0:7883"\n'
     assert "whoever reaches it may join" in loaded(tmp_path, open_to_all).warnings[0]
     assert loaded(tmp_path, open_to_all, TIDINGS_TOKEN="x").warnings == ()
+
+
+def test_an_mqtt_listener_open_to_all_is_warned_about(tmp_path: Path) -> None:
+    public = 'id = "b1"\ndata = "d"\nmqtt = "0.0.0.0:1883"\n'
+    (warning,) = loaded(tmp_path, public + "anonymous = true\n").warnings
+    assert "may do everything" in warning
+    (warning,) = loaded(tmp_path, public + 'users_file = "u"\n').warnings
+    assert "passwords can be read on the way" in warning
+    assert loaded(tmp_path, public + 'anonymous = true\naccess_file = "a"\n').warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "open_"),
+    [
+        ("", False),
+        ("anonymous = true", True),
+        ('users_file = "u"', True),
+        ('mqtt = "off"', True),
+        ('mqtt_client_authority = "ca"', False),
+        (
+            'mqtt_client_authority = "ca"\nmqtt_tls = "[::1]:0"\nmqtt_certificate = "c"\nmqtt_key = "k"',
+            True,
+        ),
+    ],
+)
+def test_a_broker_that_nobody_could_connect_to_is_told_with_the_way_out(
+    tmp_path: Path, lines: str, open_: bool
+) -> None:
+    closed = loaded(tmp_path, f'id = "b1"\n{lines}\n').closed
+    assert (not closed) is open_
+    assert open_ or all(way in closed for way in ("tidings user add", "anonymous = true", "mqtt = 'off'"))
+
+
+def test_every_setting_of_the_front_door_can_be_set() -> None:
+    assert {one.mqtt_field for one in SETTINGS.values()} - {""} == {
+        field.name for field in dataclasses.fields(MqttSettings)
+    }
+    assigned = ["mqtt_keep_alive_max=90s", "mqtt_publish_rate=2.5", "mqtt_queue_bytes=1MiB"]
+    front = load(None, {}, {"id": "b1"}, assigned).mqtt
+    assert front == MqttSettings(keep_alive_max_s=90, publish_rate=2.5, queue_bytes=1 << 20)
+    assert isinstance(front.keep_alive_max_s, int)
 
 
 def test_variables_of_others_are_left_alone_with_a_warning(tmp_path: Path) -> None:

@@ -9,15 +9,19 @@ import pytest
 
 from tidings.cli.network import free_ports
 from tidings.errors import SetupError
+from tidings.live.access import OPEN
 from tidings.live.config import Configuration, load
+from tidings.live.listeners import Listening
 from tidings.live.node import NodeOptions
 from tidings.live.service import Service, options_of, serve
 from tidings.live.tls import Tls
+from tidings.mqtt.events import Access
 from tidings.overlay.settings import Settings
 
 
 def configuration(**flags: object) -> Configuration:
-    return load(None, {}, {"id": "b1", "listen": "127.0.0.1:0", "http": "127.0.0.1:0", **flags})
+    plain = {"id": "b1", "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "mqtt": "off"}
+    return load(None, {}, {**plain, **flags})
 
 
 def test_a_node_is_told_what_is_configured(tmp_path: Path, root: Path) -> None:
@@ -35,6 +39,9 @@ def test_a_node_is_told_what_is_configured(tmp_path: Path, root: Path) -> None:
             ungreeted_max=8,
             session_queue_bytes="7KiB",
             session_store_bytes="6KiB",
+            mqtt="[::1]:5",
+            anonymous=True,
+            mqtt_connections_max=4,
         )
     )
     assert [topic.name for topic in made.topics] == ["traffic/athens"]
@@ -51,12 +58,25 @@ def test_a_node_is_told_what_is_configured(tmp_path: Path, root: Path) -> None:
         ungreeted_max=8,
         session_queue_bytes=7 << 10,
         session_store_bytes=6 << 10,
+        listening=(Listening("tcp", "::1", 5),),
+        access=Access(OPEN, anonymous=True),
+        clients_max=4,
     )
 
 
 def test_the_defaults_are_those_of_the_node() -> None:
-    plain = load(None, {}, {"id": "b1"})
-    assert options_of(plain) == NodeOptions(id="b1", port=1883)
+    plain = load(None, {}, {"id": "b1", "mqtt": "off", "anonymous": True})
+    assert options_of(plain) == NodeOptions(id="b1", port=7883, access=Access(OPEN, anonymous=True))
+
+
+def test_a_broker_that_nobody_could_connect_to_does_not_start() -> None:
+    with pytest.raises(SetupError, match="nobody could connect at mqtt: there are no users"):
+        options_of(load(None, {}, {"id": "b1"}))
+
+
+def test_there_are_no_more_clients_than_files_allow() -> None:
+    assert options_of(configuration(), 20_000).clients_max == 20_000 - 1024 - 256
+    assert options_of(configuration(mqtt_connections_max=7), 20_000).clients_max == 7
 
 
 def test_status_says_where_its_pages_are_and_what_to_dial() -> None:

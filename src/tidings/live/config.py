@@ -32,17 +32,21 @@ from tidings.live.values import (
     PEER,
     PEERS,
     TEXT,
+    TEXTS,
     VERSIONS,
+    Address,
     Kind,
     address_text,
     choice,
     count,
     duration,
     is_loopback,
+    number,
     seconds_text,
     size,
     size_text,
 )
+from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.settings import Settings
 from tidings.records import segments
 
@@ -55,6 +59,12 @@ PREFIX = "TIDINGS_"
 TOKEN_BYTES_MAX = 4096
 
 TLS = ("tls_authority", "tls_certificate", "tls_key")
+
+LISTENERS = {"mqtt": "tcp", "mqtt_tls": "tls", "mqtt_ws": "ws", "mqtt_wss": "wss"}
+"""Where MQTT clients connect, and what such a listener is called."""
+
+SECURED = ("mqtt_tls", "mqtt_wss")
+"""Those that show a certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,9 @@ class Setting:
     field: str = ""
     """Of `overlay.settings.Settings`, if it is one of those."""
 
+    mqtt_field: str = ""
+    """Of `mqtt.settings.Settings`, if it is one of those."""
+
     secret: bool = False
     """Never shown."""
 
@@ -80,14 +93,21 @@ class Setting:
     @property
     def default_text(self) -> str:
         """Its default as a person would write it."""
-        return "" if self.default is None else self.kind.write(self.default)
+        return self.kind.absent if self.default is None else self.kind.write(self.default)
 
 
 def _of_settings(name: str, kind: Kind, meaning: str, secret: bool = False) -> Setting:
     """A row for a field of `Settings`: a duration there ends with its unit, here with its value."""
     fields = {field.name: field.default for field in dataclasses.fields(Settings)}
     field = name if name in fields else f"{name}_s"
-    return Setting(name, kind, fields[field], meaning, field, secret)
+    return Setting(name, kind, fields[field], meaning, field, secret=secret)
+
+
+def _of_mqtt(name: str, kind: Kind, meaning: str) -> Setting:
+    """A row for a field of the front door's settings: the same, behind `mqtt_`."""
+    fields = {field.name: field.default for field in dataclasses.fields(MqttSettings)}
+    field = name if name in fields else f"{name}_s"
+    return Setting(f"mqtt_{name}", kind, fields[field], meaning, mqtt_field=field)
 
 
 TABLE: dict[str, tuple[Setting, ...]] = {
@@ -96,9 +116,9 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         Setting(
             "listen",
             LISTEN,
-            ("127.0.0.1", 1883),
-            "Where brokers and clients connect. Port 0 takes any free one. The default is reached from this "
-            "machine alone; `0.0.0.0:1883` or `[::]:1883` is for all.",
+            ("127.0.0.1", 7883),
+            "Where other brokers connect. Port 0 takes any free one. The default is reached from this "
+            "machine alone; `0.0.0.0:7883` or `[::]:7883` is for all.",
         ),
         Setting(
             "advertise",
@@ -224,16 +244,133 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_settings("cover_effort", count(0), "How many subscriptions a new one is compared with, at most."),
         _of_settings("topic_cache", count(1), "Topics whose matching topic filters are remembered."),
     ),
-    "Clients": (
-        _of_settings("session_subscriptions_max", count(1), "Subscriptions of one session."),
+    "MQTT": (
+        Setting(
+            "mqtt",
+            LISTEN_OR_OFF,
+            ("127.0.0.1", 1883),
+            "Where MQTT clients connect. The default is reached from this machine alone; `0.0.0.0:1883` or "
+            "`[::]:1883` is for all.",
+        ),
+        Setting("mqtt_tls", LISTEN_OR_OFF, None, "The same with TLS; the usual port is 8883."),
+        Setting(
+            "mqtt_ws", LISTEN_OR_OFF, None, "The same by WebSocket, at the path `/mqtt`; often on port 8083."
+        ),
+        Setting("mqtt_wss", LISTEN_OR_OFF, None, "The same by WebSocket with TLS; often on port 8084."),
+        Setting(
+            "mqtt_certificate",
+            PATH,
+            None,
+            "The certificate that clients are shown, as PEM, with those between it and the authority.",
+        ),
+        Setting("mqtt_key", PATH, None, "The key of that certificate, as PEM."),
+        Setting(
+            "mqtt_client_authority",
+            PATH,
+            None,
+            "Certificates of an authority, as PEM. A client may show a certificate that it has signed; the "
+            "common name in it is then the user's name, and no password is asked for.",
+        ),
+        Setting(
+            "mqtt_client_certificates",
+            choice("optional", "required"),
+            "optional",
+            "Whether clients with TLS must show such a certificate.",
+        ),
+        Setting(
+            "mqtt_origins",
+            TEXTS,
+            (),
+            "Web pages that may connect by WebSocket, such as `https://example.org`; none said, any may.",
+        ),
+        Setting(
+            "users_file",
+            PATH,
+            None,
+            "Users and their passwords; `tidings user add` writes it. SIGHUP reads it.",
+        ),
+        Setting(
+            "access_file",
+            PATH,
+            None,
+            "Rules who may publish, subscribe and declare what. Without it, whoever may connect may do all. "
+            "SIGHUP reads it.",
+        ),
+        Setting("anonymous", BOOL, False, "Whether clients without a name and a password may connect."),
+        Setting(
+            "mqtt_connections_max",
+            count(1, 1_000_000),
+            50_000,
+            "MQTT connections at once; fewer where the system's limit on open files does not allow as many.",
+        ),
+        Setting(
+            "mqtt_connections_per_address_max",
+            count(0, 1_000_000),
+            0,
+            "MQTT connections at once from one IP address; 0 for any.",
+        ),
+        _of_mqtt(
+            "connect_within", duration(), "A connection that has not said by then who it is, is closed."
+        ),
+        _of_mqtt(
+            "keep_alive_max",
+            duration(0, 65_535),
+            "The longest keep-alive that a client may choose; it is told otherwise. 0 for any, or none.",
+        ),
+        _of_mqtt(
+            "session_expiry_max",
+            duration(0, 4_294_967_294),
+            "The longest that a session is kept for a client that is away; one of MQTT 3.1.1 without clean "
+            "session is kept so long.",
+        ),
+        _of_mqtt(
+            "receive_maximum",
+            count(1, 65_535),
+            "Publications of QoS 1 and 2 of one client that may be under way to the broker.",
+        ),
+        _of_mqtt("inflight_max", count(1, 65_535), "And to one client, even if it allows more."),
+        _of_mqtt(
+            "topic_alias_maximum",
+            count(0, 65_535),
+            "Topic aliases that a client may set, and that are set for it if it wants.",
+        ),
+        _of_mqtt("packet_bytes_max", size(1024, 268_435_460), "The largest packet that is taken."),
+        _of_mqtt(
+            "queue_messages",
+            count(1, 65_000),
+            "Publications of QoS 1 and 2 that wait for one client; beyond it, new ones are dropped.",
+        ),
+        _of_mqtt("queue_bytes", size(), "The same in bytes."),
+        _of_mqtt("queues_bytes", size(), "The same in bytes, for all clients together."),
+        _of_mqtt(
+            "slow_bytes",
+            size(),
+            "QoS 0 for a client that takes less than it asked for; what does not fit is dropped.",
+        ),
+        _of_mqtt("sessions_max", count(1), "Sessions, of clients that are there or away."),
+        _of_mqtt("subscriptions_max", count(1), "Subscriptions of one session."),
+        _of_mqtt("retained_messages", count(0), "Retained messages."),
+        _of_mqtt("retained_bytes", size(0), "The same in bytes."),
+        _of_mqtt(
+            "publish_rate",
+            number(0),
+            "Publications per second that one client may send; who sends more is read slowly. 0 for any.",
+        ),
+        _of_mqtt("publish_bytes_rate", number(0), "The same in bytes per second."),
+        _of_mqtt("sys_every", duration(0), "How often `$SYS` is brought up to date; 0 for never."),
+    ),
+    "Attached programs": (
+        _of_settings(
+            "session_subscriptions_max", count(1), "Subscriptions of one session, of MQTT clients too."
+        ),
         Setting(
             "connections_max",
             count(1, 1_000_000),
             1024,
-            "Connections at once, of links and clients together.",
+            "Connections at `listen` at once, of links and attached programs together.",
         ),
         Setting("ungreeted_max", count(1, 100_000), 64, "Connections that have not yet said what they are."),
-        Setting("session_queue_bytes", size(), 4 << 20, "What may wait in memory for one slow client."),
+        Setting("session_queue_bytes", size(), 4 << 20, "What may wait in memory for one slow program."),
         Setting("session_store_bytes", size(), 256 << 20, "What is kept on disk for one durable session."),
     ),
     "Watching it": (
@@ -307,6 +444,9 @@ class Configuration:
     settings: Settings
     """What the broker itself is told."""
 
+    mqtt: MqttSettings
+    """What its front door is told."""
+
     warnings: tuple[str, ...]
     """What is allowed, and perhaps not meant."""
 
@@ -321,10 +461,28 @@ class Configuration:
             return None
         return Path(data / "records" if folder is None else folder)
 
+    @property
+    def listeners(self) -> dict[str, Address]:
+        """Where MQTT clients connect, by the name of the setting."""
+        return {name: self.values[name] for name in LISTENERS if self.values[name] is not None}
+
+    @property
+    def closed(self) -> str:
+        """Why no MQTT client could ever come in, although a listener is on; empty if one could."""
+        values = self.values
+        certified = values["mqtt_client_authority"] and any(name in self.listeners for name in SECURED)
+        if not self.listeners or values["anonymous"] or values["users_file"] or certified:
+            return ""
+        return (
+            f"nobody could connect at {next(iter(self.listeners))}: there are no users, and anonymous "
+            f"clients are not allowed; set users_file (`tidings user add NAME --file FILE` makes one), or "
+            f"anonymous = true, or mqtt = {OFF!r}"
+        )
+
     def shown(self) -> dict[str, str]:
         """Every setting as it would be written, secrets hidden; empty for what is not set."""
         return {
-            name: ""
+            name: setting.kind.absent
             if (value := self.values[name]) in (None, "")
             else "(hidden)"
             if setting.secret
@@ -384,7 +542,13 @@ def load(
         raise ConfigurationError(sorted(problems, key=lambda problem: _line(problem, file)))
     warnings.extend(_doubts(values))
     fields = {one.field: values[one.name] for one in SETTINGS.values() if one.field}
-    return Configuration(values, topics, Settings(**fields), tuple(warnings))
+    return Configuration(values, topics, Settings(**fields), _mqtt_settings(values), tuple(warnings))
+
+
+def _mqtt_settings(values: Mapping[str, Any]) -> MqttSettings:
+    whole = {field.name for field in dataclasses.fields(MqttSettings) if field.type == "int"}
+    fields = {one.mqtt_field: values[one.name] for one in SETTINGS.values() if one.mqtt_field}
+    return MqttSettings(**{name: round(value) if name in whole else value for name, value in fields.items()})
 
 
 def _line(problem: str, file: Path | str | None) -> float:
@@ -516,11 +680,30 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...]
     if given and len(given) < len(TLS):
         missing = " and ".join(name for name in TLS if name not in given)
         yield TLS, f"{given[0]} is given without {missing}; give all three or none"
-    http, listen = values["http"], values["listen"]
-    if http == listen and listen[1] != 0:
+    places: dict[Address, str] = {}
+    for name in ("listen", *LISTENERS, "http"):
+        address = values[name]
+        if address is not None and address[1] != 0:
+            other = places.setdefault(address, name)
+            if other != name:
+                yield (
+                    (name, other),
+                    f"{name} and {other} are both {address_text(address)}; take another port for one",
+                )
+    secured = next((name for name in SECURED if values[name] is not None), None)
+    missing_files = [name for name in ("mqtt_certificate", "mqtt_key") if values[name] is None]
+    if secured and missing_files:
+        yield (secured, *missing_files), f"{secured} is given without {' and '.join(missing_files)}"
+    if values["mqtt_client_certificates"] == "required" and values["mqtt_client_authority"] is None:
         yield (
-            ("http", "listen"),
-            f"http and listen are both {address_text(listen)}; take another port for one",
+            ("mqtt_client_certificates",),
+            "certificates of clients are required, but nothing says whose; give mqtt_client_authority",
+        )
+    packet = values["mqtt_packet_bytes_max"]
+    if packet < message:
+        yield (
+            ("mqtt_packet_bytes_max", "message_bytes_max"),
+            f"mqtt_packet_bytes_max = {size_text(packet)} is not enough for message_bytes_max",
         )
 
 
@@ -529,6 +712,17 @@ def _doubts(values: Mapping[str, Any]) -> Iterator[str]:
     listen = values["listen"]
     if not is_loopback(listen[0]) and not values["token"] and values["tls_key"] is None:
         yield f"listen is {address_text(listen)} with neither token nor TLS: whoever reaches it may join"
+    for name in LISTENERS:
+        address = values[name]
+        if address is None or is_loopback(address[0]):
+            continue
+        if values["anonymous"] and values["access_file"] is None:
+            yield (
+                f"{name} is {address_text(address)}, anonymous clients are allowed and there is no "
+                "access_file: whoever reaches it may do everything"
+            )
+        if name not in SECURED and values["users_file"] is not None:
+            yield f"{name} is {address_text(address)} without TLS: passwords can be read on the way"
     if values["data"] is None:
         yield "no data folder is set: nothing survives a restart"
 

@@ -9,16 +9,20 @@ import asyncio
 import contextlib
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from tidings.errors import SetupError
-from tidings.live.config import Configuration
+from tidings.errors import SetupError, TidingsError
+from tidings.live import access, files
+from tidings.live.config import LISTENERS, Configuration
 from tidings.live.http import Pages
+from tidings.live.listeners import Listening
 from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
-from tidings.live.tls import Tls
+from tidings.live.tls import ClientTls, Tls
+from tidings.live.users import Users, read_users
 from tidings.live.values import address_text
+from tidings.mqtt.events import Access
 
 LOG = logging.getLogger(LOGGER)
 
@@ -26,10 +30,12 @@ LOG = logging.getLogger(LOGGER)
 class Service:
     """One broker, with all that belongs to it."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, files_max: int | None = None) -> None:
+        """`files_max` is how many files it may have open; None for any number."""
         self.configuration = configuration
         self._recorder: Recorder | None = None
-        self.node = Node(options_of(configuration), records=self._record if configuration.records else None)
+        options = options_of(configuration, files_max)
+        self.node = Node(options, records=self._record if configuration.records else None)
         self.pages: Pages | None = None
         if configuration["http"] is not None:
             self.pages = Pages(
@@ -74,6 +80,17 @@ class Service:
     def _recorded(self) -> tuple[int, int]:
         return (self._recorder.rows_written, self._recorder.rows_lost) if self._recorder else (0, 0)
 
+    def reload(self) -> None:
+        """Read users and rules again. What is wrong with them is logged, and the old ones hold."""
+        try:
+            users, rights = read_access(self.configuration)
+        except TidingsError as error:
+            about = {"reason": str(error)}
+            LOG.error("users and rules stay as they were", extra={"broker": self.node.id, "about": about})
+            return
+        self.node.change_access(users, rights)
+        LOG.info("users and rules have been read again", extra={"broker": self.node.id, "about": {}})
+
     async def start(self) -> None:
         """Serve the pages first, so that whoever waits can see why; then the broker."""
         if self.pages is not None:
@@ -86,8 +103,16 @@ class Service:
         if self.pages is not None:
             about = {"http": address_text(self.pages.address)}
             LOG.info("health, metrics and status are served", extra={"broker": self.node.id, "about": about})
-        for warning in self.configuration.warnings:
+        for warning in (*self.configuration.warnings, *self._shortages()):
             LOG.warning(warning, extra={"broker": self.node.id, "about": {}})
+
+    def _shortages(self) -> Iterator[str]:
+        wanted, allowed = self.configuration["mqtt_connections_max"], self.node.options.clients_max
+        if self.node.options.listening and allowed < wanted:
+            yield (
+                f"mqtt_connections_max is {wanted}, and the system's limit on open files allows {allowed};"
+                " raise it (ulimit -n, or LimitNOFILE= of systemd)"
+            )
 
     async def stopped(self) -> str:
         """The reason for which it stopped, empty if it was asked to; then nothing of it runs any more."""
@@ -101,10 +126,13 @@ class Service:
             await self.pages.stop()
 
 
-def options_of(configuration: Configuration) -> NodeOptions:
+def options_of(configuration: Configuration, files_max: int | None = None) -> NodeOptions:
     """What a node is told."""
     values = configuration.values
+    if configuration.closed:
+        raise SetupError(configuration.closed)
     host, port = values["listen"]
+    users, rights = read_access(configuration)
     return NodeOptions(
         id=values["id"],
         host=host,
@@ -120,6 +148,32 @@ def options_of(configuration: Configuration) -> NodeOptions:
         ungreeted_max=values["ungreeted_max"],
         session_queue_bytes=values["session_queue_bytes"],
         session_store_bytes=values["session_store_bytes"],
+        mqtt=configuration.mqtt,
+        listening=tuple(
+            Listening(LISTENERS[name], *address) for name, address in configuration.listeners.items()
+        ),
+        client_tls=ClientTls(
+            values["mqtt_certificate"],
+            values["mqtt_key"],
+            values["mqtt_client_authority"],
+            values["mqtt_client_certificates"] == "required",
+        )
+        if values["mqtt_certificate"] and values["mqtt_key"]
+        else None,
+        users=users,
+        access=rights,
+        clients_max=files.room(files_max, values["mqtt_connections_max"], values["connections_max"]),
+        clients_per_host_max=values["mqtt_connections_per_address_max"],
+        origins=values["mqtt_origins"],
+    )
+
+
+def read_access(configuration: Configuration) -> tuple[Users | None, Access]:
+    """Users and rights, as the files are now. SetupError or InputError says what is wrong with them."""
+    users, rules = configuration["users_file"], configuration["access_file"]
+    return (
+        None if users is None else read_users(users),
+        Access(access.OPEN if rules is None else access.read_rules(rules), configuration["anonymous"]),
     )
 
 
@@ -130,7 +184,9 @@ async def serve(
 
     The answer is the reason for which each stopped, by its id; empty for those that were asked to.
     """
-    services = [Service(configuration) for configuration in configurations]
+    limit = files.raise_limit()
+    share = None if limit is None else limit // len(configurations)
+    services = [Service(configuration, share) for configuration in configurations]
     loop = asyncio.get_running_loop()
     draining: list[asyncio.Task[str]] = []
 
@@ -139,6 +195,10 @@ async def serve(
             for service in services:
                 service.node.stop_now()
         draining.extend(loop.create_task(service.node.stop()) for service in services)
+
+    def on_hangup() -> None:
+        for service in services:
+            service.reload()
 
     started: list[Service] = []
     try:
@@ -151,13 +211,14 @@ async def serve(
         raise
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)
     try:
         for service in services:
             if ready is not None:
                 ready(service)
         reasons = await asyncio.gather(*(service.stopped() for service in services))
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return {service.node.id: reason for service, reason in zip(services, reasons, strict=True)}
 

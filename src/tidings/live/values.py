@@ -39,6 +39,9 @@ class Kind:
     write: Callable[[Any], str]
     """As a person would write it."""
 
+    absent: str = ""
+    """What a person would write for None."""
+
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
@@ -53,15 +56,15 @@ def _id(value: object) -> str:
 
 
 def read_address(value: object) -> Address:
-    """Host and port of a text such as `127.0.0.1:1883` or `[::1]:1883`; ValueError says what is wrong.
+    """Host and port of a text such as `127.0.0.1:7883` or `[::1]:7883`; ValueError says what is wrong.
 
-    >>> read_address("[::1]:1883"), address_text(("::1", 1883))
-    (('::1', 1883), '[::1]:1883')
+    >>> read_address("[::1]:7883"), address_text(("::1", 7883))
+    (('::1', 7883), '[::1]:7883')
     """
     parts = re.fullmatch(r"(?:\[([0-9a-fA-F:.%\w]+)\]|([^\s\[\]:/@]+)):([0-9]{1,5})", str(value))
     if not isinstance(value, str) or parts is None or int(parts[3]) > 65_535:
         raise ValueError(
-            f"{shown(value)} is not an address; write host:port, such as '127.0.0.1:1883' or '[::1]:1883'"
+            f"{shown(value)} is not an address; write host:port, such as '127.0.0.1:7883' or '[::1]:7883'"
         )
     return parts[1] or parts[2], int(parts[3])
 
@@ -137,6 +140,14 @@ def _integer(value: object) -> int:
     return value
 
 
+def _number(value: object) -> float:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,6})?", value.replace("_", "")):
+        return float(value.replace("_", ""))
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{shown(value)} is not a number")
+    return float(value)
+
+
 def _seconds(value: object) -> float:
     return durations.parse(value) / 1_000_000
 
@@ -195,6 +206,14 @@ def count(low: int, high: int = 10**9) -> Kind:
     return Kind("whole number", _within(_integer, lambda count: f"{count:,}", low, high), str)
 
 
+def number(low: float, high: float = 1e15) -> Kind:
+    return Kind("number", _within(_number, _number_text, low, high), _number_text)
+
+
+def _number_text(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
 def duration(low_s: float = 0.001, high_s: float = 86_400.0 * 365) -> Kind:
     return Kind("duration", _within(_seconds, seconds_text, low_s, high_s), seconds_text)
 
@@ -220,10 +239,11 @@ ID = Kind("text", _id, str)
 TEXT = Kind("text", _text, str)
 BOOL = Kind("true or false", _bool, _truth)
 PATH = Kind("path", _path, str)
+TEXTS = Kind("list of texts", _listed(_text), _write_list(str))
 PATHS = Kind("list of paths", _listed(_path), _write_list(str))
 LISTEN = Kind("address", read_address, address_text)
 PEER = Kind("address", _peer, address_text)
 PEERS = Kind("list of addresses", _listed(_peer), _write_list(address_text))
 VERSIONS = Kind("range", _versions, lambda span: f"{span[0]}-{span[1]}")
-LISTEN_OR_OFF = Kind("address or `off`", _optional(read_address), address_text)
+LISTEN_OR_OFF = Kind("address or `off`", _optional(read_address), address_text, OFF)
 PATH_OR_OFF = Kind("path or `off`", lambda value: OFF if value == OFF else _path(value), str)
