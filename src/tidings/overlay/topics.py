@@ -7,6 +7,7 @@ remembered per topic is bounded: a million undeclared topics cost what a hundred
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
@@ -111,8 +112,8 @@ class Topics:
     def fault(self, name: str, payload: bytes, content_type: str) -> str:
         """Why a payload is not one of a declared topic; empty if it is, or if the topic is not declared."""
         topic = self.declaration(name)
-        if topic is None:
-            return ""
+        if topic is None or not topic.fields:
+            return ""  # without declared fields there is nothing that a payload could be at odds with
         try:
             encoding = encoding_of(content_type or None)
             self._shapes[topic.name].take(name, payloads.decode(payload, encoding))
@@ -165,7 +166,10 @@ class Topics:
             fields = payloads.decode(publication.payload, encoding)
             topic = self.declaration(publication.topic)
             if topic is not None:
-                fields = self._shapes[topic.name].take(publication.topic, fields)
+                # What cannot be taken was let in by another declaration of it, before a change or beyond a
+                # partition: it is as if the topic were not declared.
+                with suppress(PayloadError):
+                    fields = self._shapes[topic.name].take(publication.topic, fields)
             fields[TOPIC] = publication.topic
             # Of a name that is there twice, the first.
             fields[USER] = dict(reversed(publication.properties)) if publication.properties else None
