@@ -536,6 +536,7 @@ class Front:
         session.will = will
         if will is not None:
             core.write(row("will", client.id), msgspec.msgpack.encode(SavedWill(client.id, will)))
+            self.broker.core.ask_sync()
         self._timers.cancel(Due.CONNECT, client)
         if client.keep_alive_s:
             self._timers.set(Due.SILENCE, client, core.now + client.keep_alive_s * KEEP_ALIVE_GRACE)
@@ -747,7 +748,9 @@ class Front:
     # What the broker wants.
 
     def _deliver(self, effect: Deliver) -> None:
-        strangers = self._publishing.on_deliver(effect)
+        # A session that has ended meanwhile is neither ours nor a stranger's.
+        matches = self._publishing.on_deliver(effect)
+        strangers = tuple(it for it in matches if it[0] in self._strangers)
         if strangers:
             self._core.out.append(Deliver(effect.publication, strangers, effect.hops))
 

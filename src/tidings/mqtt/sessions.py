@@ -261,11 +261,13 @@ class Session:
         core = self.core
         expiry_s: int | None = None
         if publication.expiry_s >= 0:
-            # [MQTT-3.3.2-5], [MQTT-3.3.2-6]
+            # [MQTT-3.3.2-5], [MQTT-3.3.2-6]. What may have been sent before is sent again to its end.
             expiry_s = publication.expiry_s - max(0, int(core.now - publication.at_us / 1_000_000))
             if expiry_s < 0 or (expiry_s == 0 and publication.expiry_s > 0):
-                core.counters.expired += 1
-                return False
+                if not delivery.dup:
+                    core.counters.expired += 1
+                    return False
+                expiry_s = 0
         topic, properties, alias = delivery.topic, NO_PROPERTIES, None
         if client.v5:
             if client.aliases_out_max:

@@ -213,6 +213,8 @@ class Subscribing:
             self.own.remove(Subscription(inner), (session.id, name))
         self._before[session.id, name] = before
         session.subscriptions[name] = asked
+        # Before the broker's own part is written, so that they are on disk together.
+        session.save_subscription(asked)
         self._core.plans += 1
         group = f"{group}/{inner}" if group else ""
         self._broker.tell(SubscriptionAsked(session.id, name, subscription, group))
@@ -261,7 +263,6 @@ class Subscribing:
         asked = session.subscriptions.get(name)
         if asked is None:
             return
-        session.save_subscription(asked)
         new = before is None
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
         for pending, at in self._waiting.pop((session_id, name), ()):
@@ -278,8 +279,11 @@ class Subscribing:
         before = self._before.pop((session_id, name), None)
         if before is not None:
             session.subscriptions[name] = before
+            session.save_subscription(before)
         else:
             session.subscriptions.pop(name, None)
+            if session.durable:
+                self._core.erase(row("subscription", session_id, name))
         self._core.plans += 1
         for pending, at in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
