@@ -47,6 +47,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/link.py
+	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/faults.py --trials 12
 
 dist: prepare ## build the wheel and the source archive into dist/
