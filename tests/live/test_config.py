@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidings.errors import ConfigurationError
+from tidings.language.views import View
 from tidings.live.config import PREFIX, SETTINGS, TABLE, Configuration, load, markdown
 from tidings.live.values import address_text, is_loopback, read_address, read_size, size_text
 from tidings.mqtt.settings import Settings as MqttSettings
@@ -318,6 +319,19 @@ def test_a_broker_that_nobody_could_connect_to_is_told_with_the_way_out(
     closed = loaded(tmp_path, f'id = "b1"\n{lines}\n').closed
     assert (not closed) is open_
     assert open_ or all(way in closed for way in ("tidings user add", "anonymous = true", "mqtt = 'off'"))
+
+
+def test_views_are_tables_in_a_file_and_json_elsewhere(tmp_path: Path) -> None:
+    text = 'id = "b1"\n[[views]]\nname = "severe"\nfrom = "traffic/#"\nwhere = "severity >= 3"\n'
+    views = (View("severe", "traffic/#", "severity >= 3"),)
+    of_file = loaded(tmp_path, text)
+    assert of_file["views"] == views
+    assert load(None, {"TIDINGS_VIEWS": of_file.shown()["views"]}, {"id": "b1"})["views"] == views
+    assert "views: 5 is not a list" in problems(tmp_path, 'id = "b1"\nviews = 5\n')[0]
+    (problem,) = problems(tmp_path, text.replace("severity >=", "severity >>="))
+    assert problem.startswith("broker.toml:2: views: where: ")
+    (problem,) = problems(tmp_path, text + '[[views]]\nname = "severe"\nfrom = "a"\n')
+    assert "two views have one name" in problem
 
 
 def test_every_setting_of_the_front_door_can_be_set() -> None:

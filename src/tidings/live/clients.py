@@ -381,11 +381,7 @@ class Clients:
             self.say(m.ClientVerified(number, name))
         elif self._checks >= CHECKS_MAX:
             self._owner.counters.checks_refused += 1
-            client = self.by_number.get(number)
-            if client is not None:
-                client.shut()
-                client.lost = "too many passwords are being checked"
-                self._bury(client)
+            self.say(m.ClientVerified(number, None, busy=True))
         else:
             self._silence(number, CHECKED)
             if self._pool is None:

@@ -34,6 +34,7 @@ from tidings.live.values import (
     TEXT,
     TEXTS,
     VERSIONS,
+    VIEWS,
     Address,
     Kind,
     address_text,
@@ -136,6 +137,13 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "as safe as the process.",
         ),
         Setting("topics", PATHS, (), "Files with topic declarations."),
+        Setting(
+            "views",
+            VIEWS,
+            (),
+            "Named parts of topics, for clients that cannot say `where`: tables `[[views]]` with `name`, "
+            "`from`, `where` and `unknown`; elsewhere, JSON.",
+        ),
     ),
     "The network": (
         _of_settings("network", TEXT, "Network-wide. Brokers of another network are refused."),

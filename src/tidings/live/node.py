@@ -26,6 +26,7 @@ import msgspec
 
 from tidings.errors import SetupError
 from tidings.language.topics import Topic
+from tidings.language.views import View
 from tidings.live import addresses, tls
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
@@ -36,6 +37,7 @@ from tidings.live.store import DiskStore, MemoryStore, Store
 from tidings.live.tls import ClientTls
 from tidings.live.users import Users
 from tidings.mqtt import events as m
+from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
@@ -103,6 +105,7 @@ class NodeOptions:
 
     settings: Settings = Settings()  # noqa: RUF009
     topics: tuple[Topic, ...] = ()
+    views: tuple[View, ...] = ()
 
     tls: tls.Tls | None = None
     """None for plain TCP."""
@@ -210,6 +213,7 @@ def make_broker(options: NodeOptions, store: Store) -> Broker:
         random=random.Random(),
         settings=options.settings,
         topics=options.topics,
+        views=options.views,
         saved={key: value for key, value in store.saved.items() if not key.startswith(MQTT_ROWS)},
     )
 
@@ -218,22 +222,14 @@ def make_front(
     options: NodeOptions, store: Store, make: Callable[[NodeOptions, Store], Broker] = make_broker
 ) -> FrontLike:
     """The front of a node and the broker behind it, as the store remembers them."""
-    return _Passage(make(options, store))
-
-
-class _Passage:
-    """Passes on: in the place of the front until that is built."""
-
-    def __init__(self, broker: Any) -> None:
-        self.broker = broker
-        self.start = broker.start
-        self.handle_all = broker.handle_all
-
-    def owns(self, _session: str) -> bool:
-        return False
-
-    def status(self, _now: float) -> Any:
-        return {}
+    rows = {key: value for key, value in store.saved.items() if key.startswith(MQTT_ROWS)}
+    return Front(
+        make(options, store),
+        settings=options.mqtt,
+        access=options.access,
+        saved=rows,
+        random=random.Random(),
+    )
 
 
 class Node:

@@ -141,6 +141,7 @@ def options_of(configuration: Configuration, files_max: int | None = None) -> No
         folder=values["data"],
         settings=configuration.settings,
         topics=configuration.topics,
+        views=values["views"],
         tls=Tls(values["tls_authority"], values["tls_certificate"], values["tls_key"])
         if values["tls_key"]
         else None,
@@ -173,7 +174,11 @@ def read_access(configuration: Configuration) -> tuple[Users | None, Access]:
     users, rules = configuration["users_file"], configuration["access_file"]
     return (
         None if users is None else read_users(users),
-        Access(access.OPEN if rules is None else access.read_rules(rules), configuration["anonymous"]),
+        Access(
+            access.OPEN if rules is None else access.read_rules(rules),
+            anonymous=configuration["anonymous"],
+            verify=users is not None,
+        ),
     )
 
 

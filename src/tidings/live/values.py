@@ -7,14 +7,17 @@ the rule and the way out. Which settings there are is not known here.
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tidings.errors import DeclarationError
 from tidings.language import durations
 from tidings.language.faults import shown
+from tidings.language.views import View
 from tidings.live import addresses
 
 OFF = "off"
@@ -112,6 +115,29 @@ def _path(value: object) -> Path:
     if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"{shown(value)} is not a path")
     return Path(value).expanduser()
+
+
+def _views(value: object) -> tuple[View, ...]:
+    tables = value
+    if isinstance(value, str):
+        try:
+            tables = json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"{shown(value)} is not a list of views in JSON: {error}") from None
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ValueError(f"{shown(value)} is not a list of views; write [[views]] above each")
+    try:
+        views = tuple(View.from_mapping(table) for table in tables)
+    except DeclarationError as error:
+        raise ValueError("; ".join(problem.message for problem in error.problems)) from None
+    names = [view.name for view in views]
+    if len(set(names)) < len(names):
+        raise ValueError("two views have one name; each needs its own")
+    return views
+
+
+def _write_views(views: tuple[View, ...]) -> str:
+    return json.dumps([view.to_mapping() for view in views], ensure_ascii=False) if views else ""
 
 
 def _bool(value: object) -> bool:
@@ -239,6 +265,7 @@ ID = Kind("text", _id, str)
 TEXT = Kind("text", _text, str)
 BOOL = Kind("true or false", _bool, _truth)
 PATH = Kind("path", _path, str)
+VIEWS = Kind("list of views", _views, _write_views)
 TEXTS = Kind("list of texts", _listed(_text), _write_list(str))
 PATHS = Kind("list of paths", _listed(_path), _write_list(str))
 LISTEN = Kind("address", read_address, address_text)
