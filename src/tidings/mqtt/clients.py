@@ -66,6 +66,7 @@ class Client:
         "listener",
         "may_publish",
         "number",
+        "offered_in",
         "out",
         "packet_bytes_max",
         "peer",
@@ -106,6 +107,8 @@ class Client:
         self.packet_bytes_max = 0
         """The largest packet it takes; 0 for any."""
         self.problem_information = True
+        self.offered_in = 0
+        """The last turn in which it published by way of the broker."""
         self.aliases_in: dict[int, str] = {}
         self.aliases_out: dict[str, int] = {}
         self.aliases_out_max = 0
@@ -128,6 +131,10 @@ class Client:
         """Have bytes sent."""
         self.out.append(data)
         self.core.dirty[self] = None
+
+    def takes(self, packet: AnyPacket) -> bool:
+        """Whether a packet is small enough for the client."""
+        return not self.packet_bytes_max or len(encode(packet, self.version)) <= self.packet_bytes_max
 
     def send(self, packet: AnyPacket) -> bool:
         """Have a packet sent; False if it is larger than the client takes, and was not.

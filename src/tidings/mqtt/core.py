@@ -67,6 +67,8 @@ class Core:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.now = 0.0
+        self.turn = 0
+        """Counts the calls of the driver."""
         self.out: list[Effect | ClientEffect] = []
         self.counters = Counters()
         self.refusals: deque[Refusal] = deque(maxlen=REFUSALS_KEPT)

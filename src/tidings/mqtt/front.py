@@ -77,7 +77,9 @@ from tidings.overlay.events import (
     Enlist,
     Event,
     Grant,
+    Pause,
     Reject,
+    Resume,
     SessionClosed,
     SessionEnded,
     SessionOpened,
@@ -178,6 +180,7 @@ class Front:
         """By sync: what sessions will then have on disk."""
         self._shut: list[Shut] = []
         self._stopping = False
+        self._paused = False
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
         requests = self._requests = Requests(core, broker, self._say_own)
         publishing = self._publishing = Publishing(
@@ -210,6 +213,8 @@ class Front:
             CatalogueChanged: self._catalogue_changed,
             Sync: self._sync,
             SetTimer: lambda _: None,
+            Pause: self._pause,
+            Resume: self._resume,
             Stop: self._stop,
         }
         self._packets: dict[type, Callable[[Client, Any], None]] = {
@@ -258,6 +263,7 @@ class Front:
         if now > inner.now:  # a clock that goes back is taken to stand still
             inner.now = now
         core.now = inner.now
+        core.turn += 1
         core.out = inner.out  # type: ignore[assignment]
         handlers = self._events
         for event in events:
@@ -409,6 +415,7 @@ class Front:
     def _heed(self, client: Client) -> None:
         if client.quiet and not client.unread and not self._timers.is_set(Due.HEED, client):
             client.quiet = False
+            client.heard_at = self._core.now
             self._core.out.append(Heed(client.number))
 
     def _slow_down(self, client: Client, before: tuple[int, int]) -> None:
@@ -524,12 +531,13 @@ class Front:
             # [MQTT-3.1.3-6]
             assigned = f"tidings-{self._random.getrandbits(64):016x}"
         client.id = assigned or connect.client_id
-        self._agree(client, connect)
-        session, present = self._session_for(client, connect)
-        present = present and not connect.clean_start
-        if not client.send(Connack(0, present, self._offered(client, connect, session, assigned))):
+        expiry_s = self._agree(client, connect)
+        offered = self._offered(client, connect, expiry_s, assigned)
+        if not client.takes(Connack(0, True, offered)):
             self._shut_down(client, "CONNACK is larger than the client takes")
             return
+        session, present = self._session_for(client, connect.clean_start, expiry_s)
+        client.send(Connack(0, present, offered))
         core.counters.connected += 1
         core.plans += 1
         client.state = State.OPEN
@@ -542,7 +550,8 @@ class Front:
             self._timers.set(Due.SILENCE, client, core.now + client.keep_alive_s * KEEP_ALIVE_GRACE)
         session.attach(client)
 
-    def _agree(self, client: Client, connect: Connect) -> None:
+    def _agree(self, client: Client, connect: Connect) -> int:
+        """Take down what the client wants; how long its session is kept."""
         settings, properties = self._core.settings, connect.properties
         client.receive_maximum = properties.receive_maximum or client.receive_maximum
         client.problem_information = properties.request_problem_information != 0
@@ -551,13 +560,16 @@ class Front:
         longest = settings.keep_alive_max_s
         if longest and client.v5 and not 0 < connect.keep_alive_s <= longest:
             client.keep_alive_s = longest
+        if client.v5:
+            return min(properties.session_expiry_s or 0, settings.session_expiry_max_s)
+        return 0 if connect.clean_start else settings.session_expiry_max_s
 
-    def _offered(self, client: Client, connect: Connect, session: Session, assigned: str) -> Properties:
+    def _offered(self, client: Client, connect: Connect, expiry_s: int, assigned: str) -> Properties:
         """What CONNACK says: what the client may do, and what it did not ask for but gets."""
         settings = self._core.settings
-        expiry_s = connect.properties.session_expiry_s or 0
+        asked_s = connect.properties.session_expiry_s or 0
         return Properties(
-            session_expiry_s=session.expiry_s if session.expiry_s != expiry_s else None,
+            session_expiry_s=expiry_s if expiry_s != asked_s else None,
             assigned_client_id=assigned or None,
             server_keep_alive_s=client.keep_alive_s if client.keep_alive_s != connect.keep_alive_s else None,
             receive_maximum=settings.receive_maximum,
@@ -566,30 +578,23 @@ class Front:
             response_information=REPLY if connect.properties.request_response_information else None,
         )
 
-    def _session_for(self, client: Client, connect: Connect) -> tuple[Session, bool]:
+    def _session_for(self, client: Client, clean_start: bool, expiry_s: int) -> tuple[Session, bool]:
         """The session of a client, and whether it was there."""
         core = self._core
-        longest = core.settings.session_expiry_max_s
-        if client.v5:
-            expiry_s = min(connect.properties.session_expiry_s or 0, longest)
-        else:
-            expiry_s = 0 if connect.clean_start else longest
         session = self.sessions.get(client.id)
         if session is not None and session.client is not None:
             # [MQTT-3.1.4-3]: the client has come back by another connection.
             core.counters.taken_over += 1
             self._expel(session.client, Reason.SESSION_TAKEN_OVER, "the client has connected again")
             session = self.sessions.get(client.id)
-        if session is not None and connect.clean_start:
+        if session is not None and clean_start:
             self._end(session)
             session = None
         present = session is not None
         if session is None:
             session = self.sessions[client.id] = Session(core, client.id, durable=expiry_s > 0)
-        elif self._timers.is_set(Due.WILL, client.id):
+        else:
             # [MQTT-3.1.3-9]: back in time, so nothing is said.
-            self._forget_will(session)
-        elif session.will is not None:
             self._forget_will(session)
         self._timers.cancel(Due.EXPIRY, client.id)
         if expiry_s and not session.durable:
@@ -695,6 +700,7 @@ class Front:
         if session.will is not None:
             session.will = None
             self._core.erase(row("will", session.id))
+            self.broker.core.ask_sync()
 
     def _on_expired(self, client_id: str) -> None:
         session = self.sessions.get(client_id)
@@ -713,6 +719,9 @@ class Front:
     def _on_silence(self, client: Client) -> None:
         if client.state is not State.OPEN:
             return
+        if self._paused or client.quiet:
+            # Whoever is not listened to cannot be heard.
+            client.heard_at = self._core.now
         due = client.heard_at + client.keep_alive_s * KEEP_ALIVE_GRACE
         if due > self._core.now:
             self._timers.set(Due.SILENCE, client, due)
@@ -803,6 +812,16 @@ class Front:
             for session, number in unsynced.popleft()[1]:
                 session.on_synced(number)
         self.broker.tell(event)
+
+    def _pause(self, effect: Pause) -> None:
+        self._paused = True
+        self._core.out.append(effect)
+
+    def _resume(self, effect: Resume) -> None:
+        self._paused = False
+        for client in self.clients.values():
+            client.heard_at = self._core.now
+        self._core.out.append(effect)
 
     def _stop(self, effect: Stop) -> None:
         """The broker is done, and so is the front: clients are told to go elsewhere."""

@@ -148,6 +148,9 @@ class Publishing:
                 plan = place.plans[burst.qos] = self._plan(route, burst.qos)
             if plan.foreign or (burst.qos and (route.filtered or client.acks)):
                 plan = None
+            elif client.offered_in == self._core.turn:
+                # What it published before is yet to come out of the broker, and must not be overtaken.
+                plan = None
         if plan is None:
             for packet in burst.publishes(place.topic):
                 if client.state is State.OPEN:
@@ -387,6 +390,7 @@ class Publishing:
             self._core.refuse(client.id, f"publish {topic[:200]}", text)
             self._answer(client, token, reason, text)
             return
+        client.offered_in = self._core.turn
         if qos == 1 and self._broker.nobody(topic):
             token = self._retoken(client, token, token | _NOBODY)
         if qos == 2:

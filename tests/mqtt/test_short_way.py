@@ -1,0 +1,145 @@
+"""Bursts go a short way to clients, other packets a long one: nobody can tell from what arrives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.mqtt.talk import V5, V311, Talk
+from tidings.mqtt.codec import encode
+from tidings.mqtt.events import BytesReceived, ClientCongested
+from tidings.mqtt.packets import AnyPacket, Asked, Properties, Puback, Publish, Pubrec, Subscribe
+from tidings.records.record import Kind, Record, Run
+
+WHERES = ("", "n >= 3", "n < 2 OR n = 7", "kind = 'x'", "n IS NULL")
+FILTERS = ("t/#", "t/1", "+/1", "t/+")
+
+
+class Recorded(Talk):
+    """A bench that keeps the records."""
+
+    def _carry_out(self, effects: Iterable[Any]) -> None:
+        if not hasattr(self, "records"):
+            self.records: list[Record] = []
+        effects = list(effects)
+        for effect in effects:
+            if isinstance(effect, Record):
+                self.records.append(effect)
+            elif isinstance(effect, Run):
+                self.records += effect.records()
+        super()._carry_out(effects)
+
+
+Message = tuple[str, int, bytes]
+"""Topic, QoS and payload."""
+
+Subscriber = tuple[bool, bool, list[tuple[str, int, str, int]]]
+"""Version 5, kept session, and (filter, QoS, where, identifier) of each subscription."""
+
+subscribers = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.sampled_from((False, False, True)),
+        st.lists(
+            st.tuples(
+                st.sampled_from(FILTERS),
+                st.integers(0, 2),
+                st.sampled_from(WHERES),
+                st.sampled_from((0, 0, 5)),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+published = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("t/1", "t/1", "t/2", "u")),
+            st.sampled_from((0, 0, 0, 1, 2)),
+            st.sampled_from((b'{"n":3}', b'{"n":1}', b'{"n":7,"kind":"x"}', b"{}", b"text", b'{"n":12}')),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    max_size=4,
+)
+
+
+def run(
+    short: bool,
+    who: list[Subscriber],
+    what: list[list[Message]],
+    from_v5: bool,
+    slow: set[int],
+) -> tuple[list[list[object]], list[object], list[str]]:
+    """What each subscriber got, what the publisher got, and what was written down."""
+    talk = Recorded()
+    talk.front._publishing.bursts = short
+    receivers = []
+    for at, (v5, kept, asked) in enumerate(who):
+        version = V5 if v5 else V311
+        expiry = {"session_expiry_s": 100} if v5 and kept else {}
+        client = talk.connect(f"s{at}", version=version, clean_start=v5 or not kept, **expiry)
+        for number, (topic_filter, qos, where, identifier) in enumerate(asked, 1):
+            about = Properties(
+                user=(("where", where),) if where else (),
+                subscription_identifiers=(identifier,) if identifier else (),
+            )
+            client.send(Subscribe(number, (Asked(topic_filter, qos),), about if v5 else Properties()))
+        receivers.append(client)
+    publisher = talk.connect("p", version=V5 if from_v5 else V311)
+    talk.advance(2.0)
+    for client in (*receivers, publisher):
+        client.take_all()
+    got: list[list[object]] = [[] for _ in receivers]
+    answered: list[object] = []
+    packet_id = 0
+    for turn, some in enumerate(what):
+        for at in slow:
+            if at < len(receivers):
+                talk.tell(ClientCongested(receivers[at].connection, turn % 2 == 0))
+        packets = []
+        for topic, qos, payload in some:
+            packet_id += 1
+            packets.append(Publish(topic, payload, qos, packet_id=packet_id if qos else 0))
+        version = V5 if from_v5 else V311
+        talk.tell(BytesReceived(publisher.connection, b"".join(encode(packet, version) for packet in packets)))
+        answered += publisher.take_all()
+        for at, client in enumerate(receivers):
+            for packet in client.take_all():
+                got[at].append(packet)
+                answer(client, packet)
+            client.take_all()
+    for at in slow:
+        if at < len(receivers):
+            talk.tell(ClientCongested(receivers[at].connection, False))
+            got[at] += receivers[at].take_all()
+    lines = sorted(
+        json.dumps([it.kind, it.topic, it.message, it.bytes, it.publisher, it.client, sorted(it.receivers)])
+        for it in talk.records
+        if it.kind in (Kind.PUBLISHED, Kind.DELIVERED)
+    )
+    return got, answered, lines
+
+
+def answer(client: Any, packet: AnyPacket) -> None:
+    if isinstance(packet, Publish) and packet.qos:
+        client.send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
+
+
+@settings(max_examples=60, deadline=None)
+@given(subscribers, published, st.booleans(), st.sets(st.integers(0, 3), max_size=1))
+def test_both_ways_bring_the_same_packets_in_the_same_order_and_write_the_same_down(
+    who: list[Subscriber],
+    what: list[list[Message]],
+    from_v5: bool,
+    slow: set[int],
+) -> None:
+    assert run(True, who, what, from_v5, slow) == run(False, who, what, from_v5, slow)
