@@ -149,7 +149,7 @@ class _Client(asyncio.Protocol):
             self.on(packet)
 
     def send(self, packet: p.AnyPacket) -> None:
-        self.transport.write(encode(packet, p.Version.V5))
+        self.transport.write(encode(packet, self.decoder.version or p.Version.V5))
 
     def flush(self) -> None:
         session = self.session
@@ -270,9 +270,9 @@ class _Client(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def running(*, ours: bool = True) -> AsyncIterator[Stub]:
+async def running(*, ours: bool = True, stub: Stub | None = None) -> AsyncIterator[Stub]:
     """A stub that listens."""
-    stub = Stub(ours=ours)
+    stub = Stub(ours=ours) if stub is None else stub
     await stub.start()
     try:
         yield stub

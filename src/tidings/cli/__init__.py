@@ -12,6 +12,7 @@ import sys
 import typer
 
 from tidings import __version__, installation
+from tidings.cli import bench as bench_command
 from tidings.cli import broker as broker_command
 from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
@@ -24,6 +25,7 @@ from tidings.cli import status as status_command
 from tidings.cli import sub as sub_command
 from tidings.cli import topic as topic_command
 from tidings.cli import up as up_command
+from tidings.cli import view as view_command
 from tidings.errors import TidingsError
 
 EPILOG = (
@@ -48,14 +50,29 @@ app.command("leave", epilog=EPILOG)(leave_command.leave)
 app.command("down", epilog=EPILOG)(down_command.down)
 app.command("broker", epilog=EPILOG)(broker_command.broker)
 app.command("match", epilog=EPILOG)(match_command.match)
+app.command("bench", epilog=EPILOG)(bench_command.bench)
 app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
 filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
 filters.command("explain", epilog=EPILOG)(filter_command.explain)
 filters.command("covers", epilog=EPILOG)(filter_command.covers)
 app.add_typer(filters, name="filter", epilog=EPILOG)
-topics = typer.Typer(help="Topic declarations: check one, and see what it says.", no_args_is_help=True)
+topics = typer.Typer(
+    help="Topic declarations: check one, and see or change what the network has declared.",
+    no_args_is_help=True,
+)
 topics.command("check", epilog=EPILOG)(topic_command.check)
+topics.command("declare", epilog=EPILOG)(topic_command.declare)
+topics.command("list", epilog=EPILOG)(topic_command.list_)
+topics.command("show", epilog=EPILOG)(topic_command.show)
+topics.command("remove", epilog=EPILOG)(topic_command.remove)
 app.add_typer(topics, name="topic", epilog=EPILOG)
+views = typer.Typer(
+    help="Views: filters that the network keeps for clients that cannot send any.", no_args_is_help=True
+)
+views.command("add", epilog=EPILOG)(view_command.add)
+views.command("list", epilog=EPILOG)(view_command.list_)
+views.command("remove", epilog=EPILOG)(view_command.remove)
+app.add_typer(views, name="view", epilog=EPILOG)
 
 
 def _version(asked: bool) -> None:

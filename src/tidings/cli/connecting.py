@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -78,7 +78,9 @@ def network(
     return connect(where(url), user=user, authority=authority, certificate=pair)
 
 
-def run(work: Coroutine[Any, Any, Result]) -> Result | None:
+def run(
+    work: Coroutine[Any, Any, Result], loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> Result | None:
     """Run to the end, or until Ctrl-C or SIGTERM, which end it in peace: None then."""
 
     async def interruptible() -> Result | None:
@@ -101,7 +103,8 @@ def run(work: Coroutine[Any, Any, Result]) -> Result | None:
             return None
 
     try:
-        return asyncio.run(interruptible())
+        with asyncio.Runner(loop_factory=loop) as runner:
+            return runner.run(interruptible())
     except* TidingsError as group:
         # Of tasks that failed together; they all say the same.
         error: BaseException = group

@@ -1,0 +1,625 @@
+"""A load for a broker, any MQTT broker: publishers, subscribers, and what became of every message.
+
+Clients here are asyncio protocols on our own codec, and what is sent or received often is not even that: a
+publication is a few joined bytes, and deliveries of the expected form are read by their offsets. A library
+client would be measured instead of the broker.
+
+With a rate, every message has a time at which it should be sent, and its latency counts from then: when the
+broker (or this program) stalls, what waits behind the stall waits visibly. Without one, publishers send as
+fast as the broker takes it, and latencies would only tell how long the queues are.
+
+How results are shown is not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import ssl
+import time
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from tidings.client import refusals
+from tidings.client.urls import Address
+from tidings.errors import InputError, NetworkError, PeerError
+from tidings.language.filters import Filter
+from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.packets import (
+    Asked,
+    Connack,
+    Connect,
+    Disconnect,
+    Properties,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Version,
+)
+from tidings.mqtt.reasons import FAILURE
+
+KINDS = 100
+"""Values of the field `x`, which goes round: `x < 1` is one message in a hundred."""
+
+CHUNK = 64
+"""Publications that are written at once."""
+
+TICK_S = 0.001
+"""How often publishers with a rate see what is due."""
+
+IN_FLIGHT_MAX = 1000
+"""Publications of QoS 1 and 2 of one publisher under way; less if the broker says so."""
+
+PACKET_BYTES_MAX = 256 * 1024 * 1024
+KEEP_ALIVE_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is to be done."""
+
+    addresses: Sequence[Address]
+    """Where; clients are spread over them."""
+
+    publishers: int = 1
+    subscribers: int = 1
+
+    topics: int = 1
+    """Publisher k publishes to topic k mod topics; subscriber k subscribes to that one."""
+
+    messages: int = 10_000
+    """Of each publisher."""
+
+    rate: float = 0.0
+    """Messages in a second, of all publishers together; 0 for as many as the broker takes."""
+
+    size: int = 100
+    """Bytes of a payload."""
+
+    qos: int = 0
+
+    where: Filter | None = None
+    """Content filter of the subscribers, over `x` and `p`."""
+
+    version: Version = Version.V5
+    context: ssl.SSLContext | None = None
+
+    connect_within_s: float = 30.0
+    quiet_s: float = 5.0
+    """It is over when all has come, or nothing more has for so long."""
+
+    prefix: str = "bench"
+    """Of the topics."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of it."""
+
+    sent: int = 0
+    expected: int = 0
+    """Deliveries that there should be."""
+    received: int = 0
+    """Deliveries, without those that came again."""
+    repeated: int = 0
+    """Came again, or out of order."""
+    seconds: float = 0.0
+    """From the first message sent to the last received."""
+    sending_seconds: float = 0.0
+    bytes_received: int = 0
+    """Of payloads."""
+    latencies_ns: array[int] = field(default_factory=lambda: array("q"))
+    """With a rate: of each delivery, from when its message should have been sent."""
+    broker_cpu_seconds: float | None = None
+    own_cpu_seconds: float = 0.0
+
+    @property
+    def lost(self) -> int:
+        """Deliveries that never came."""
+        return max(0, self.expected - self.received)
+
+    def percentiles_ns(self, percents: Sequence[float]) -> dict[float, int]:
+        """The latencies that so many in a hundred deliveries do not exceed."""
+        ordered = sorted(self.latencies_ns)
+        return {percent: ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)] for percent in percents}
+
+
+async def run(
+    load: Load,
+    broker_pids: Sequence[int] = (),
+    watch: Callable[[int, int], None] = lambda _sent, _received: None,
+) -> Outcome:
+    """Carry a load out. `watch` is told now and then how many were sent and received."""
+    check(load)
+    outcome = Outcome()
+    form = _Form(load)
+    subscribers = [_Subscriber(load, form, outcome, number) for number in range(load.subscribers)]
+    publishers = [_Publisher(load, form, number) for number in range(load.publishers)]
+    try:
+        for client in [*subscribers, *publishers]:
+            await client.connect()
+        for subscriber in subscribers:
+            await subscriber.subscribe()
+        outcome.expected = sum(form.expected(subscriber.number) for subscriber in subscribers)
+        before = [cpu_seconds(pid) for pid in broker_pids]
+        own = time.process_time()
+        start = time.perf_counter_ns()
+        sending = [asyncio.create_task(publisher.send(start)) for publisher in publishers]
+        over = asyncio.create_task(_until_over(load, outcome, subscribers, sending))
+        while not over.done():
+            await asyncio.wait({over}, timeout=0.1)
+            watch(sum(one.sent for one in publishers), outcome.received)
+        await over
+        for task in sending:
+            await task
+        outcome.sent = sum(one.sent for one in publishers)
+        sent_at = max(one.done_at for one in publishers)
+        last = max([sent_at, *(one.last_at for one in subscribers)])
+        outcome.seconds = (last - start) / 1e9
+        outcome.sending_seconds = (sent_at - start) / 1e9
+        outcome.own_cpu_seconds = time.process_time() - own
+        if before:
+            after = [cpu_seconds(pid) for pid in broker_pids]
+            outcome.broker_cpu_seconds = sum(after) - sum(before)
+    finally:
+        for client in [*subscribers, *publishers]:
+            client.leave()
+    return outcome
+
+
+async def _until_over(
+    load: Load, outcome: Outcome, subscribers: Sequence[_Subscriber], sending: Sequence[asyncio.Task[None]]
+) -> None:
+    await asyncio.gather(*sending)
+    seen, since = -1, time.perf_counter()
+    while outcome.received < outcome.expected:
+        for subscriber in subscribers:
+            subscriber.check()
+        if outcome.received != seen:
+            seen, since = outcome.received, time.perf_counter()
+        elif time.perf_counter() - since > load.quiet_s:
+            return
+        await asyncio.sleep(0.01)
+
+
+def check(load: Load) -> None:
+    """Refuse a load that cannot be carried out."""
+    if any(address.websocket for address in load.addresses):
+        raise InputError("a load goes over mqtt:// or mqtts://; WebSocket would measure its own framing here")
+    if load.size < _Form.SIZE_MIN:
+        raise InputError(
+            f"a payload of {load.size} bytes is too small; it needs {_Form.SIZE_MIN} to be recognised"
+        )
+    if load.where is not None:
+        if load.version is not Version.V5:
+            raise InputError("a content filter needs MQTT 5")
+        others = [path for path in load.where.paths if path not in (("x",), ("p",))]
+        if others:
+            raise InputError(
+                f"the filter tests {'.'.join(others[0])}; messages have x (0 to {KINDS - 1}, in turn) and p "
+                "(the publisher's number)"
+            )
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process, user and system, where the machine tells it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        raise InputError(
+            f"the CPU time of process {pid} cannot be read; is it running, and is this Linux?"
+        ) from None
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class _Form:
+    """How a message looks: all of a run have the same length, and each part the same place."""
+
+    # Spaces, since JSON has no leading zeros.
+    HEAD = b'{"at":%20d,"p":%6d,"n":%10d,"x":%2d,"pad":"'
+    TAIL = b'"}'
+    SIZE_MIN = len(HEAD % (0, 0, 0, 0)) + len(TAIL)
+    AT = 6
+    P = AT + 20 + 5
+    N = P + 6 + 5
+
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        run_name = f"{os.getpid() % 1_000_000:06d}{time.time_ns() % 1_000_000:06d}"
+        self.topics = [f"{load.prefix}/{run_name}/{number:06d}" for number in range(load.topics)]
+        self.pad = b"x" * (load.size - self.SIZE_MIN) + self.TAIL
+        v5 = load.version is Version.V5
+        # What comes before the payload in a PUBLISH without properties; QoS 1 and 2 have a packet identifier.
+        sample = [
+            encode(Publish(self.topics[0], bytes(load.size), qos, packet_id=1 if qos else 0), load.version)
+            for qos in (0, 1)
+        ]
+        self.packet_size = [len(one) for one in sample]
+        self.payload_at = [len(one) - load.size for one in sample]
+        self.length = [one[1 : one.index(b"\x00" + bytes([len(self.topics[0])]), 1)] for one in sample]
+        self.after_topic = b"\x00" if v5 else b""
+
+    def head(self, topic: str, qos: int) -> bytes:
+        """The bytes of a publication up to its packet identifier."""
+        first = bytes([0x30 | qos << 1])
+        return first + self.length[min(qos, 1)] + len(topic).to_bytes(2, "big") + topic.encode()
+
+    def payload(self, at_ns: int, publisher: int, number: int) -> bytes:
+        return self.HEAD % (at_ns, publisher, number, number % KINDS) + self.pad
+
+    def expected(self, subscriber: int) -> int:
+        """Deliveries for a subscriber."""
+        load = self.load
+        total = 0
+        for publisher in range(load.publishers):
+            if publisher % load.topics != subscriber % load.topics:
+                continue
+            if load.where is None:
+                total += load.messages
+                continue
+            rounds, rest = divmod(load.messages, KINDS)
+            for x in range(KINDS):
+                if load.where.matches({"x": x, "p": publisher}):
+                    total += rounds + (x < rest)
+        return total
+
+
+class _Client(asyncio.Protocol):
+    """What publishers and subscribers share: connecting, and packets that are not in the fast path."""
+
+    def __init__(self, load: Load, form: _Form, number: int, role: str) -> None:
+        self.load = load
+        self.form = form
+        self.number = number
+        self.address = load.addresses[number % len(load.addresses)]
+        self.client_id = f"{role}-{form.topics[0].split('/')[-2]}-{number}"
+        self.decoder = Decoder(packet_bytes_max=PACKET_BYTES_MAX, version=load.version, client=True)
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self.transport: asyncio.Transport | None = None
+        self.lost: str | None = None
+        self.receive_maximum = IN_FLIGHT_MAX
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pinging: asyncio.TimerHandle | None = None
+
+    async def connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        address = self.address
+        try:
+            async with asyncio.timeout(self.load.connect_within_s):
+                await loop.create_connection(
+                    lambda: self,
+                    address.host,
+                    address.port,
+                    ssl=self.load.context if address.secure else None,
+                    server_hostname=address.host if address.secure else None,
+                )
+                self.write(
+                    encode(
+                        Connect(
+                            self.load.version,
+                            self.client_id,
+                            True,
+                            KEEP_ALIVE_S,
+                            address.user,
+                            None if address.password is None else address.password.encode(),
+                        ),
+                        self.load.version,
+                    )
+                )
+                await self._ready
+        except TimeoutError:
+            raise NetworkError(f"{address} does not answer within {self.load.connect_within_s:g} s") from None
+        except OSError as error:
+            raise NetworkError(
+                f"{address} is not reached: {error.strerror or error}; is a broker running there?"
+            ) from None
+        self._pinging = loop.call_later(KEEP_ALIVE_S / 2, self._ping)
+
+    def leave(self) -> None:
+        """Say goodbye."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+        if self.transport is not None and self.lost is None:
+            self.lost = "left"
+            self.write(encode(Disconnect(), self.load.version))
+            self.transport.close()
+
+    def check(self) -> None:
+        """Raise what ended the connection."""
+        if self.lost is not None:
+            raise NetworkError(self.lost)
+
+    def write(self, data: bytes) -> None:
+        assert self.transport is not None
+        self.transport.write(data)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end(f"{self.address} closed the connection of {self.client_id}" + (f": {exc}" if exc else ""))
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        decoder = self.decoder
+        decoder.feed(data)
+        try:
+            while (packet := decoder.next()) is not None:
+                self.on(packet)
+        except PeerError as error:
+            self._end(f"{self.address} sent what is not MQTT: {error}")
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, Connack):
+            if packet.reason >= FAILURE:
+                error = refusals.connection(str(self.address), packet.reason, packet.properties.reason_string)
+                if not self._ready.done():
+                    self._ready.set_exception(error)
+                return
+            self.receive_maximum = min(IN_FLIGHT_MAX, packet.properties.receive_maximum or IN_FLIGHT_MAX)
+            self._ready.set_result(None)
+        elif isinstance(packet, Disconnect):
+            said = packet.properties.reason_string or refusals.reason_text(packet.reason)
+            self._end(f"{self.address} sent {self.client_id} away: {said}")
+
+    def _end(self, reason: str) -> None:
+        if self.lost is None:
+            self.lost = reason
+        if not self._ready.done():
+            self._ready.set_exception(NetworkError(reason))
+        self.writable.set()
+
+    def _ping(self) -> None:
+        self.write(b"\xc0\x00")
+        self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / 2, self._ping)
+
+
+class _Subscriber(_Client):
+    """Counts what comes, and acknowledges it."""
+
+    def __init__(self, load: Load, form: _Form, outcome: Outcome, number: int) -> None:
+        super().__init__(load, form, number, "sub")
+        self.outcome = outcome
+        self.last_at = 0
+        self.topic = form.topics[number % load.topics]
+        self._next = [0] * load.publishers
+        self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._timed = load.rate > 0
+        self._known = [form.head(self.topic, qos) for qos in (0, 1)]
+
+    async def subscribe(self) -> None:
+        where = self.load.where
+        properties = Properties(user=() if where is None else (("where", where.source),))
+        self.write(encode(Subscribe(1, (Asked(self.topic, self.load.qos),), properties), self.load.version))
+        try:
+            async with asyncio.timeout(self.load.connect_within_s):
+                await self._granted
+        except TimeoutError:
+            raise NetworkError(f"{self.address} does not confirm a subscription") from None
+
+    def data_received(self, data: bytes) -> None:
+        """Whole deliveries of the expected form by their offsets; the rest by the codec."""
+        now = time.perf_counter_ns()
+        decoder = self.decoder
+        if decoder.held() or data[0] not in (0x30, 0x32):
+            decoder.feed(data)
+            self._drain(now)
+            return
+        form = self.form
+        outcome = self.outcome
+        next_ = self._next
+        latencies = outcome.latencies_ns
+        timed = self._timed
+        at, end = 0, len(data)
+        acknowledgements = []
+        qos = data[0] >> 1 & 3
+        size, payload_at, head = form.packet_size[qos], form.payload_at[qos], self._known[qos]
+        head_size = len(head)
+        p_at, n_at = payload_at + form.P, payload_at + form.N
+        received = 0
+        while end - at >= size:
+            if data[at : at + head_size] != head or (form.after_topic and data[at + payload_at - 1]):
+                break
+            publisher = int(data[at + p_at : at + p_at + 6])
+            number = int(data[at + n_at : at + n_at + 10])
+            if number >= next_[publisher]:
+                next_[publisher] = number + 1
+                received += 1
+            else:
+                outcome.repeated += 1
+            if timed:
+                latencies.append(now - int(data[at + payload_at + 6 : at + payload_at + 26]))
+            if qos:
+                acknowledgements.append(data[at + head_size : at + head_size + 2])
+            at += size
+        if received:
+            self.last_at = now
+            outcome.received += received
+            outcome.bytes_received += received * self.load.size
+        if acknowledgements:
+            self.write(b"\x40\x02" + b"\x40\x02".join(acknowledgements))
+        if at < end:
+            decoder.feed(data[at:])
+            self._drain(now)
+
+    def _drain(self, now: int) -> None:
+        decoder = self.decoder
+        try:
+            while (packet := decoder.next()) is not None:
+                if isinstance(packet, Publish):
+                    self._take(packet, now)
+                else:
+                    self.on(packet)
+        except PeerError as error:
+            self._end(f"{self.address} sent what is not MQTT: {error}")
+
+    def _take(self, packet: Publish, now: int) -> None:
+        form, outcome, payload = self.form, self.outcome, packet.payload
+        publisher = int(payload[form.P : form.P + 6])
+        number = int(payload[form.N : form.N + 10])
+        if number >= self._next[publisher]:
+            self._next[publisher] = number + 1
+            self.last_at = now
+            outcome.received += 1
+            outcome.bytes_received += len(payload)
+        else:
+            outcome.repeated += 1
+        if self._timed:
+            outcome.latencies_ns.append(now - int(payload[form.AT : form.AT + 20]))
+        if packet.qos == 1:
+            self.write(encode(Puback(packet.packet_id), self.load.version))
+        elif packet.qos == 2:
+            self.write(encode(Pubrec(packet.packet_id), self.load.version))
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, Suback):
+            if packet.reasons[0] >= FAILURE:
+                where = self.load.where
+                self._granted.set_exception(
+                    refusals.subscription(
+                        self.topic,
+                        [] if where is None else [where.source],
+                        packet.reasons[0],
+                        packet.properties.reason_string,
+                    )
+                )
+            else:
+                self._granted.set_result(None)
+        elif isinstance(packet, Pubrel):
+            self.write(encode(Pubcomp(packet.packet_id), self.load.version))
+        else:
+            super().on(packet)
+
+    def _end(self, reason: str) -> None:
+        super()._end(reason)
+        if not self._granted.done():
+            self._granted.set_exception(NetworkError(reason))
+            self._granted.exception()
+
+
+class _Publisher(_Client):
+    """Sends its messages, each at its time or as fast as they go."""
+
+    def __init__(self, load: Load, form: _Form, number: int) -> None:
+        super().__init__(load, form, number, "pub")
+        self.sent = 0
+        self.done_at = 0
+        self._head = form.head(form.topics[number % load.topics], load.qos)
+        self._under_way = 0
+        self._next_id = 0
+        self._room = asyncio.Event()
+        self._refused: str | None = None
+
+    async def send(self, start_ns: int) -> None:
+        if self.load.rate:
+            await self._send_on_time(start_ns)
+        else:
+            await self._send_all()
+        while self._under_way:
+            self._room.clear()
+            self._check()
+            await self._room.wait()
+        self._check()
+        self.done_at = time.perf_counter_ns()
+
+    async def _send_all(self) -> None:
+        load, form, number = self.load, self.form, self.number
+        while self.sent < load.messages:
+            await self.writable.wait()
+            self._check()
+            count = min(CHUNK, load.messages - self.sent)
+            if load.qos:
+                count = min(count, self.receive_maximum - self._under_way)
+                if count <= 0:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+            now = time.perf_counter_ns()
+            first = self.sent
+            self.write(
+                b"".join([self._bytes(form.payload(now, number, n)) for n in range(first, first + count)])
+            )
+            self.sent += count
+            # Others have their turn.
+            await asyncio.sleep(0)
+
+    async def _send_on_time(self, start_ns: int) -> None:
+        load, form, number = self.load, self.form, self.number
+        each_ns = int(load.publishers * 1e9 / load.rate)
+        # Publishers take turns within one period.
+        first_ns = start_ns + each_ns * number // load.publishers
+        waiting: deque[bytes] = deque()
+        made = 0
+        while self.sent < load.messages:
+            self._check()
+            now = time.perf_counter_ns()
+            while made < load.messages and (due := first_ns + made * each_ns) <= now:
+                waiting.append(form.payload(due, number, made))
+                made += 1
+            room = len(waiting) if not load.qos else min(len(waiting), self.receive_maximum - self._under_way)
+            if room > 0:
+                self.write(b"".join([self._bytes(waiting.popleft()) for _ in range(room)]))
+                self.sent += room
+            if made < load.messages:
+                pause_s = (first_ns + made * each_ns - time.perf_counter_ns()) / 1e9
+                await asyncio.sleep(max(TICK_S, pause_s) if not waiting else TICK_S)
+            elif waiting:
+                await asyncio.sleep(TICK_S)
+
+    def _bytes(self, payload: bytes) -> bytes:
+        if not self.load.qos:
+            return self._head + self.form.after_topic + payload
+        self._under_way += 1
+        self._next_id = self._next_id % 65_535 + 1
+        return self._head + self._next_id.to_bytes(2, "big") + self.form.after_topic + payload
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, (Puback, Pubcomp)):
+            self._done(packet.reason, packet.properties.reason_string)
+        elif isinstance(packet, Pubrec):
+            if packet.reason >= FAILURE:
+                self._done(packet.reason, packet.properties.reason_string)
+            else:
+                self.write(encode(Pubrel(packet.packet_id), self.load.version))
+        else:
+            super().on(packet)
+
+    def data_received(self, data: bytes) -> None:
+        """Acknowledgements of the shortest form by their number; the rest by the codec."""
+        count, odd = divmod(len(data), 4)
+        if odd or self.decoder.held() or data[0::4] != b"\x40" * count or data[1::4] != b"\x02" * count:
+            super().data_received(data)
+            return
+        self._under_way -= count
+        self._room.set()
+
+    def _done(self, reason: int, said: str | None) -> None:
+        self._under_way -= 1
+        if reason >= FAILURE and self._refused is None:
+            self._refused = said or refusals.reason_text(reason)
+        self._room.set()
+
+    def _check(self) -> None:
+        self.check()
+        if self._refused is not None:
+            raise NetworkError(f"{self.address} refuses what is published: {self._refused}")
+
+    def _end(self, reason: str) -> None:
+        super()._end(reason)
+        self._room.set()
