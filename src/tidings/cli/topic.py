@@ -1,16 +1,18 @@
-"""`tidings topic`: look at a topic declaration."""
+"""`tidings topic`: check a declaration, and see or change what the network has declared."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from tidings.cli import connecting
+from tidings.cli.entries import ask, made_at, shown
 from tidings.errors import DeclarationError
-from tidings.language.declarations import read_topic
+from tidings.language.declarations import parse_topic, read_text, read_topic
 from tidings.language.fields import path_text
-from tidings.language.topics import Topic
+from tidings.language.topics import Kind, Topic
 
 
 def topic_of(name: str | None) -> Topic | None:
@@ -68,3 +70,131 @@ def check(
     console = Console()
     console.print(options)
     console.print(fields)
+
+
+def declare(
+    declarations: Annotated[
+        list[str], typer.Argument(metavar="DECL...", help="Topic declarations, TOML files.")
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also what breaks those who use the topic now.")
+    ] = False,
+    url: connecting.Url = None,
+    user: connecting.User = None,
+    authority: connecting.Authority = None,
+    certificate: connecting.Certificate = None,
+    key: connecting.Key = None,
+) -> None:
+    """Declare topics to the whole network, or change what is declared.
+
+    All files are checked before anything is sent; the exit code is 2 if one is wrong. The network takes each
+    by itself; those that it refuses are said on standard error, and the exit code is 1.
+
+    Try it:
+
+        tidings topic declare examples/traffic-athens.toml
+    """
+    texts = _read_all(declarations)
+    bodies = [{"text": text, "force": force} for text, _ in texts]
+    answers = ask("$tidings/topic/declare", bodies, url, user, authority, certificate, key)
+    for file, (_, topic), answer in zip(declarations, texts, answers, strict=True):
+        if not answer["ok"]:
+            typer.echo(f"{file}: {answer.get('reason')}", err=True)
+            continue
+        typer.echo(f"declared {topic.name}")
+        if topic.kind is Kind.GATHERED:
+            typer.echo(
+                f"{topic.name}: gathering is not built yet; until it is, reports are delivered as they are",
+                err=True,
+            )
+    raise typer.Exit(0 if all(answer["ok"] for answer in answers) else 1)
+
+
+def _read_all(files: list[str]) -> list[tuple[str, Topic]]:
+    found, wrong = [], []
+    for file in files:
+        try:
+            text = read_text(file)
+            found.append((text, parse_topic(text, file)))
+        except DeclarationError as error:
+            wrong.append(str(error))
+    if wrong:
+        typer.echo("\n".join(wrong), err=True)
+        raise typer.Exit(2)
+    return found
+
+
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
+    url: connecting.Url = None,
+    user: connecting.User = None,
+    authority: connecting.Authority = None,
+    certificate: connecting.Certificate = None,
+    key: connecting.Key = None,
+) -> None:
+    """Show the topics that the network has declared.
+
+    Try it:
+
+        tidings topic list
+    """
+    (answer,) = shown(ask("$tidings/topic/list", [{}], url, user, authority, certificate, key))
+    topics: Any = answer.get("topics", [])
+    if as_json:
+        typer.echo(json.dumps({"topics": topics}, ensure_ascii=False))
+        return
+    if not topics:
+        typer.echo("no topic is declared; all are plain, and any may be used", err=True)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in ("topic", "kind", "fields", "version", "declared at"):
+        table.add_column(column, justify="right" if column in ("fields", "version") else "left")
+    for topic in topics:
+        fields, version = str(topic["fields"]), str(topic["version"])
+        table.add_row(topic["name"], topic["kind"], fields, version, made_at(topic))
+    Console().print(table)
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name as declared.")],
+    as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
+    url: connecting.Url = None,
+    user: connecting.User = None,
+    authority: connecting.Authority = None,
+    certificate: connecting.Certificate = None,
+    key: connecting.Key = None,
+) -> None:
+    """Print a declaration as it was given, ready to be changed and declared again.
+
+    Try it:
+
+        tidings topic show traffic/athens
+    """
+    (answer,) = shown(ask("$tidings/topic/show", [{"name": name}], url, user, authority, certificate, key))
+    topic: Any = answer["topic"]
+    typer.echo(json.dumps(topic, ensure_ascii=False) if as_json else topic["text"].rstrip("\n"))
+
+
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name as declared.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if that breaks those who use the topic now.")
+    ] = False,
+    url: connecting.Url = None,
+    user: connecting.User = None,
+    authority: connecting.Authority = None,
+    certificate: connecting.Certificate = None,
+    key: connecting.Key = None,
+) -> None:
+    """Remove a declaration from the whole network; the topic can be used on, as any that is not declared.
+
+    Try it:
+
+        tidings topic remove traffic/athens --force
+    """
+    body = {"name": name, "force": force}
+    shown(ask("$tidings/topic/remove", [body], url, user, authority, certificate, key))
+    typer.echo(f"removed {name}")

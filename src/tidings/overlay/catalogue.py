@@ -449,7 +449,7 @@ def _breaks(old: Meaning, new: Meaning) -> list[str]:
 
 
 def _objection(what: str, broken: list[str]) -> str:
-    return "\n".join([f"{what}; with force it is done all the same:", *(f"  {one}" for one in broken)])
+    return "\n".join([f"{what} (--force does it all the same):", *(f"  {one}" for one in broken)])
 
 
 def _follow(
