@@ -7,9 +7,10 @@ It does not check clients: that is the business of the real one.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from tidings.errors import FilterError, PayloadError
@@ -59,6 +60,8 @@ class Stub:
         self.clients: set[_Client] = set()
         self.address = ""
         self.port = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """Of the thread that it runs in, if it has one of its own."""
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
@@ -85,6 +88,17 @@ class Stub:
 
     def of(self, kind: type[p.Packet]) -> list[p.AnyPacket]:
         return [packet for packet in self.heard if isinstance(packet, kind)]
+
+    def deliver_when_subscribed(self, *publications: p.Publish) -> None:
+        """From another thread: wait for a subscription, then deliver."""
+
+        async def wait_and_deliver() -> None:
+            await until(lambda: any(session.asked for session in self.sessions.values()))
+            for publish in publications:
+                self.deliver(publish)
+
+        assert self.loop is not None
+        asyncio.run_coroutine_threadsafe(wait_and_deliver(), self.loop)
 
     def deliver(self, publish: p.Publish) -> None:
         for session in self.sessions.values():
@@ -278,3 +292,21 @@ async def running(*, ours: bool = True, stub: Stub | None = None) -> AsyncIterat
         yield stub
     finally:
         await stub.stop()
+
+
+@contextmanager
+def in_a_thread(*, ours: bool = True) -> Iterator[Stub]:
+    """A stub for programs that have no loop, or one of their own."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stub = Stub(ours=ours)
+    stub.loop = loop
+    asyncio.run_coroutine_threadsafe(stub.start(), loop).result()
+    try:
+        yield stub
+    finally:
+        asyncio.run_coroutine_threadsafe(stub.stop(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -9,23 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 import tidings
-from tests.client.stub import Stub
+from tests.client.stub import in_a_thread
 from tidings.errors import FilterError, InputError, NetworkError
 
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    """Of a stub whose loop runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    stub = Stub()
-    asyncio.run_coroutine_threadsafe(stub.start(), loop).result()
-    yield stub.address
-    asyncio.run_coroutine_threadsafe(stub.stop(), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with in_a_thread() as stub:
+        yield stub.address
 
 
 def test_a_script_publishes_and_reads(address: str) -> None:
