@@ -104,7 +104,7 @@ def read(data: bytes, at: int, v5: bool) -> Burst | None:
             length = length & 0x7F | data[head] << 7
             head += 1
         end = head + length
-        if end > size:
+        if end > size or length < 2:
             break
         if burst is None:
             topic_end = head + 2 + (data[head] << 8 | data[head + 1])

@@ -78,6 +78,7 @@ class Client:
         "receive_maximum",
         "session",
         "state",
+        "under_way",
         "unread",
         "user",
         "v5",
@@ -114,6 +115,8 @@ class Client:
         self.aliases_out_max = 0
         self.acks: dict[int, bytes | None] = {}
         """By token: answers to its publications in the order in which they came; None while there is none."""
+        self.under_way = 0
+        """Publications of QoS 1 among them that are not answered."""
         self.may_publish: dict[bytes, bool] = {}
         """By topic, as it is in packets: whether it may publish there."""
         self.unread = False

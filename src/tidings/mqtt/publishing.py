@@ -47,6 +47,9 @@ PLACES_MAX = 65_536
 MAY_PUBLISH_MAX = 1024
 """Topics for which it is remembered whether one client may publish there."""
 
+KEY_BYTES_MAX = 258
+"""Of topics that are remembered at all; longer ones are looked at each time, so that memory is bounded."""
+
 BATCH = 64
 """Payloads that are matched together."""
 
@@ -167,16 +170,19 @@ class Publishing:
             self._pass(client, burst, route, plan)
 
     def _place(self, key: bytes) -> Place:
-        if len(self._places) >= PLACES_MAX:
-            del self._places[next(iter(self._places))]
-        place = self._places[key] = Place(topic_of(key[2:]))
+        place = Place(topic_of(key[2:]))
+        if len(key) <= KEY_BYTES_MAX:
+            if len(self._places) >= PLACES_MAX:
+                del self._places[next(iter(self._places))]
+            self._places[key] = place
         return place
 
     def _may_publish(self, client: Client, key: bytes, topic: str) -> bool:
-        if len(client.may_publish) >= MAY_PUBLISH_MAX:
-            client.may_publish.clear()
         may = allowed(self.access, client.user, client.id, "publish", topic)
-        client.may_publish[key] = may
+        if len(key) <= KEY_BYTES_MAX:
+            if len(client.may_publish) >= MAY_PUBLISH_MAX:
+                client.may_publish.clear()
+            client.may_publish[key] = may
         return may
 
     def _plan(self, route: Route, qos: int) -> Plan:
@@ -268,8 +274,8 @@ class Publishing:
         texts, pieces = burst.payloads(), burst.packets()
         contents = self._broker.contents(route.topic, texts)
         receivers: list[tuple[str, ...]] = []
-        involved: list[tuple[int, dict[str, list[str]]]] = []
-        delivered = 0
+        clients_of: list[dict[Client, None] | None] = []
+        involved: dict[int, dict[str, list[str]]] = {}
         for begin in range(0, len(texts), BATCH):
             matched = self._broker.match_each(route.filtered, contents[begin : begin + BATCH])
             for at, entries in enumerate(matched, begin):
@@ -284,30 +290,32 @@ class Publishing:
                             break
                         for receiver in some:
                             clients[receiver] = None
-                if clients is None:
-                    by_session: dict[str, list[str]] = {}
-                    for session_id, name in sorted(
-                        [*route.plain, *(named for entry in entries for named in entry.targets)]
-                    ):
-                        by_session.setdefault(session_id, []).append(name)
-                    involved.append((at, by_session))
-                    receivers.append(tuple(by_session))
+                clients_of.append(clients)
+                if clients is not None:
+                    receivers.append(tuple([receiver.id for receiver in clients]))
                     continue
-                piece = pieces[at]
-                for receiver in clients:
-                    receiver.out.append(piece)
-                    dirty[receiver] = None
-                delivered += len(clients)
-                receivers.append(tuple([receiver.id for receiver in clients]))
-        counters = core.counters
-        counters.delivered += delivered
-        counters.packets_out += delivered
+                by_session: dict[str, list[str]] = {}
+                for session_id, name in sorted(
+                    [*route.plain, *(named for entry in entries for named in entry.targets)]
+                ):
+                    by_session.setdefault(session_id, []).append(name)
+                involved[at] = by_session
+                receivers.append(tuple(by_session))
         first = self._broker.note(route, client.id, burst.sizes, burst.count, receivers)
-        if involved:
-            publications = list(self._publications(client, burst, route, first))
-            for at, by_session in involved:
-                for session_id, subscribed in by_session.items():
+        publications = self._publications(client, burst, route, first) if involved else ()
+        delivered = 0
+        for at, clients in enumerate(clients_of):
+            if clients is None:
+                for session_id, subscribed in involved[at].items():
                     self.give(self._sessions[session_id], tuple(subscribed), publications[at])
+                continue
+            piece = pieces[at]
+            for receiver in clients:
+                receiver.out.append(piece)
+                dirty[receiver] = None
+            delivered += len(clients)
+        core.counters.delivered += delivered
+        core.counters.packets_out += delivered
 
     def _entry(self, targets: dict[tuple[str, str], None], v5: bool) -> list[Client] | None:
         """Who gets what one content filter matches, if that can be handed on as it is."""
@@ -364,11 +372,13 @@ class Publishing:
             topic = self._resolve(client, topic, properties.topic_alias)
         if qos:
             if qos == 2 and packet.packet_id in session.received:
-                # [MQTT-4.3.3-10]: it is here already, or under way.
+                # [MQTT-4.3.3-10]: it is here already, or under way, perhaps from an earlier connection.
                 if session.received[packet.packet_id]:
                     client.send(Pubrec(packet.packet_id))
+                else:
+                    client.await_answer(_token(client, 2, packet.packet_id))
                 return
-            under_way = len(client.acks) + len(session.received)
+            under_way = client.under_way + len(session.received)
             if client.v5 and under_way >= self._core.settings.receive_maximum:
                 raise Malformed(
                     Reason.RECEIVE_MAXIMUM_EXCEEDED,
@@ -379,8 +389,9 @@ class Publishing:
         counters.published_bytes += len(packet.payload)
         token = NO_TOKEN
         if qos:
-            token = client.generation << _GENERATION_SHIFT | qos << _QOS_SHIFT | packet.packet_id
+            token = _token(client, qos, packet.packet_id)
             client.await_answer(token)
+            client.under_way += qos == 1
         if topic.startswith(REQUESTS):
             self._request(client, msgspec.structs.replace(packet, topic=topic))
             self._answer(client, token, Reason.SUCCESS, "")
@@ -532,7 +543,12 @@ class Publishing:
             elif packet_id in session.received:
                 session.received[packet_id] = True
         client = session.client
-        if client is not None and client.generation == token >> _GENERATION_SHIFT:
+        if client is None:
+            return
+        if qos == 2:
+            # The client may have said it again on another connection, and then that is what it waits for.
+            token = _token(client, qos, packet_id)
+        if client.generation == token >> _GENERATION_SHIFT:
             self._answer(client, token, reason, text)
 
     def _answer(self, client: Client, token: int, reason: Reason, text: str) -> None:
@@ -541,6 +557,7 @@ class Publishing:
             return
         packet_id = token & 0xFFFF
         if token >> _QOS_SHIFT & 3 == 1:
+            client.under_way -= 1
             if reason is Reason.SUCCESS and token & _NOBODY:
                 reason = Reason.NO_MATCHING_SUBSCRIBERS
             if not client.v5 or reason is Reason.SUCCESS:
@@ -675,6 +692,11 @@ class Publishing:
             asked = session.subscriptions[name]
             identifiers = (asked.identifier,) if asked.identifier else ()
             session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
+
+
+def _token(client: Client, qos: int, packet_id: int) -> int:
+    """What the broker gives back with its answer."""
+    return client.generation << _GENERATION_SHIFT | qos << _QOS_SHIFT | packet_id
 
 
 def _no_fields() -> None:

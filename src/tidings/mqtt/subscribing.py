@@ -133,8 +133,8 @@ class Subscribing:
         self._sessions = sessions
         self._retained = retained
         self.access = Access()
-        self._waiting: dict[tuple[str, str], list[tuple[Pending, int]]] = {}
-        """By session and topic filter: the SUBSCRIBEs that wait for it, and the position there."""
+        self._waiting: dict[tuple[str, str], list[tuple[Pending, int, int]]] = {}
+        """By session and topic filter: the SUBSCRIBEs that wait for it, the position there, and the QoS."""
         self._before: dict[tuple[str, str], Asked | None] = {}
         """What one that waits takes the place of."""
         self.own: Table[tuple[str, str]] = Table(1024)
@@ -168,7 +168,7 @@ class Subscribing:
             code, reason = (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client)
             if code is None:
                 pending.open += 1
-                self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at))
+                self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at, item.qos))
                 continue
             pending.reasons[at] = code
             if code >= FAILURE:
@@ -265,8 +265,8 @@ class Subscribing:
             return
         new = before is None
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
-        for pending, at in self._waiting.pop((session_id, name), ()):
-            pending.reasons[at] = asked.qos
+        for pending, at, qos in self._waiting.pop((session_id, name), ()):
+            pending.reasons[at] = qos
             if reason and reason not in pending.explained:
                 pending.explained.append(reason)
             if wants_retained and not name.startswith(SHARE):
@@ -285,7 +285,7 @@ class Subscribing:
             if session.durable:
                 self._core.erase(row("subscription", session_id, name))
         self._core.plans += 1
-        for pending, at in self._waiting.pop((session_id, name), ()):
+        for pending, at, _ in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
             self._refuse(pending, session_id, name, _line(reason))
             pending.open -= 1
@@ -363,8 +363,8 @@ class Subscribing:
             return Reason.NO_SUBSCRIPTION_EXISTED
         self._core.plans += 1
         self._before.pop((session.id, name), None)
-        for pending, at in self._waiting.pop((session.id, name), ()):
-            pending.reasons[at] = asked.qos
+        for pending, at, qos in self._waiting.pop((session.id, name), ()):
+            pending.reasons[at] = qos
             pending.open -= 1
             self._answer_if_complete(pending)
         if asked.own:
