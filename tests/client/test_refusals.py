@@ -11,7 +11,7 @@ from tidings.mqtt.reasons import Reason
 
 
 @pytest.mark.parametrize(
-    "where", ["severity >= 3 AND road LIK 'A%'", "severity >", "(a = 1", "a = 'x", "f(x) = 2"]
+    "where", ["severity >= 3 AND road LIK 'A%'", "severity >", "(a = 1", "a = 'x", "road IN 'A1'", "f(x) = 2"]
 )
 def test_a_refused_filter_is_shown_as_if_it_had_been_parsed_here(where: str) -> None:
     with pytest.raises(FilterError) as here:
@@ -19,10 +19,18 @@ def test_a_refused_filter_is_shown_as_if_it_had_been_parsed_here(where: str) -> 
     excerpt = where[here.value.start : here.value.start + 30]
     there = refusals.subscription("t/#", [where], 0x8F, f"{here.value.reason}: {excerpt}")
     assert isinstance(there, FilterError)
-    assert (there.reason, there.text, there.start) == (here.value.reason, where, here.value.start)
-    caret = str(there).splitlines()
-    assert caret[1] == f"  {where}"
-    assert caret[2].startswith("  " + " " * there.start + "^")
+    assert str(there) == str(here.value)
+    assert there.reason == here.value.reason
+
+
+def test_what_only_the_broker_finds_wrong_is_pointed_at_too() -> None:
+    where = "severity >= 3 AND raod = 'A1'"
+    error = refusals.subscription("t", [where], 0x8F, f"raod is not declared (at character 19): {where}")
+    assert str(error).splitlines() == [
+        "raod is not declared (at character 19)",
+        f"  {where}",
+        " " * 20 + "^" * 4,
+    ]
 
 
 def test_of_several_filters_the_one_that_is_wrong_is_shown() -> None:

@@ -75,10 +75,22 @@ def subscription(topic_filter: str, wheres: Sequence[str], code: int, said: str 
         start = int(found["at"]) - 1
         text = _meant(wheres, start, found["excerpt"] or "")
         if text is not None:
-            word = _WORD.match(text, start)
-            return FilterError(found["reason"], text, start, word.end() if word else None)
+            return _pointed_at(found["reason"], text, start)
     text = f"the broker refuses the subscription to {topic_filter!r}: {_why(code, said)}"
     return AccessError(text) if code in _ACCESS else SubscriptionError(text)
+
+
+def _pointed_at(reason: str, text: str, start: int) -> FilterError:
+    """The error with the whole of what is wrong: as it is found here, if it is, else a word."""
+    from tidings.language.filters import parse
+
+    try:
+        parse(text)
+    except FilterError as error:
+        if (error.reason, error.start) == (reason, start):
+            return error
+    word = _WORD.match(text, start)
+    return FilterError(reason, text, start, word.end() if word else None)
 
 
 def _meant(wheres: Sequence[str], start: int, excerpt: str) -> str | None:
