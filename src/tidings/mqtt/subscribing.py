@@ -188,7 +188,7 @@ class Subscribing:
         group, inner = "", name
         if name.startswith(SHARE):
             _, group, inner = name.split("/", 2)
-        if not allowed(self.access, client.user, client.id, "subscribe", inner):
+        if not _is_reply(inner) and not allowed(self.access, client.user, client.id, "subscribe", inner):
             return Reason.NOT_AUTHORIZED, "this client may not subscribe there"
         if (
             name not in session.subscriptions
@@ -416,6 +416,11 @@ class Subscribing:
                         session.id, asked.topic_filter, seen, f"{group}/{inner}" if group else ""
                     )
                 )
+
+
+def _is_reply(topic_filter: str) -> bool:
+    """Whether it is one topic for answers, open to whoever knows its name."""
+    return topic_filter.startswith(OWN[1]) and "+" not in topic_filter and "#" not in topic_filter
 
 
 UNDERSTOOD: UserProperties = (("tidings", "filter"),)
