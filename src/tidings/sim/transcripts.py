@@ -26,11 +26,15 @@ from tidings.errors import InputError
 from tidings.language import durations
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.topics import OPTIONS
 from tidings.overlay.events import (
     Accept,
+    Decline,
     Deliver,
     Deny,
     Effect,
+    Enlist,
+    EntryOffered,
     Event,
     Grant,
     Log,
@@ -41,6 +45,7 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import (
     Advertise,
     Bye,
+    Enter,
     Message,
     Publish,
     Refuse,
@@ -72,11 +77,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "copies": ("Keep", "Kept", "Forget"),
     "greetings": ("Greet", "Welcome"),
     "links": ("link up", "link down"),
+    "catalogue": ("Enter", "Enlist", "Decline"),
     "logs": ("Log",),
 }
 """What can be shown and hidden, by a word for several."""
 
-SHOWN_FIRST = ("subscriptions", "advertisements", "publications", "clients", "refusals")
+SHOWN_FIRST = ("subscriptions", "advertisements", "publications", "clients", "refusals", "catalogue")
 
 
 @dataclass(slots=True)
@@ -282,6 +288,23 @@ class Player:
         if offer is None:
             self._lines.append(f"{words[0]}: is down")
 
+    def _do_declare(self, words: list[str]) -> None:
+        """`declare BROKER NAME [force] [OPTION=VALUE…]`; fields as x=int, y=string."""
+        broker, name, *rest = words
+        options = {"kind": "plain"} | _options([word for word in rest if word != "force"])
+        fields = {key: options.pop(key) for key in list(options) if key not in OPTIONS}
+        lines = [f"name = '{name}'", *(f"{key} = '{value}'" for key, value in options.items())]
+        lines += ["[fields]"] * bool(fields) + [f"{key}.type = '{kind}'" for key, kind in fields.items()]
+        self._enter(broker, name, "\n".join(lines), force="force" in rest)
+
+    def _do_undeclare(self, words: list[str]) -> None:
+        """`undeclare BROKER NAME [force]`."""
+        self._enter(words[0], words[1], "", force="force" in words[2:])
+
+    def _enter(self, broker: str, name: str, text: str, *, force: bool) -> None:
+        host = self.world.hosts[broker]
+        self.world.tell(host, EntryOffered("declarer", 0, "topic", name, text, force))
+
     def _do_detach(self, words: list[str]) -> None:
         self._clients[words[0]].detach()
 
@@ -356,6 +379,10 @@ def message_text(message: Message) -> str:
         return f"{name} {publication.topic} {publication.payload.decode()}{_tree(message.root)}"
     if isinstance(message, Refuse):
         return f"{name}: {message.reason}"
+    if isinstance(message, Enter):
+        entry = message.entry
+        told = f"{name} {entry.kind} {entry.name} version {entry.version} of {entry.broker or 'a file'}"
+        return told if entry.text else f"{told}, removed"
     if isinstance(message, Bye):
         return f"{name} for good" if message.for_good else name
     values = [
@@ -382,6 +409,10 @@ def effect_text(effect: Effect) -> str:
         return f"{effect.session} has {effect.token} accepted"
     if isinstance(effect, Reject):
         return f"{effect.session} has {effect.token} rejected: {effect.reason}"
+    if isinstance(effect, Enlist):
+        return "entered"
+    if isinstance(effect, Decline):
+        return f"declined: {effect.reason.replace(chr(10), ' ')}"
     if isinstance(effect, Stop):
         return f"stops: {effect.reason}" if effect.reason else "stops"
     if isinstance(effect, Log):
