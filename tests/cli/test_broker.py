@@ -34,10 +34,11 @@ def run(*arguments: str) -> Result:
 def config(folder: Path, id_: str, text: str = "") -> Path:
     """A configuration with free ports."""
     folder.mkdir(exist_ok=True)
-    port, http = network.free_ports(2, 20_000)
+    port, http, mqtt = (f"127.0.0.1:{port}" for port in network.free_ports(3, 20_000))
     file = folder / f"{id_}.toml"
     file.write_text(
-        f'id = "{id_}"\nlisten = "127.0.0.1:{port}"\nhttp = "127.0.0.1:{http}"\ndata = "{id_}"\n{text}',
+        f'id = "{id_}"\nlisten = "{port}"\nhttp = "{http}"\nmqtt = "{mqtt}"\nanonymous = true\n'
+        f'data = "{id_}"\n{text}',
         encoding="utf-8",
     )
     return file
@@ -93,6 +94,22 @@ def test_settings_that_are_fine_are_said_to_be(tmp_path: Path) -> None:
     assert result.stdout == "b1: the settings are fine\n"
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("anonymous = false", "nobody could connect at mqtt"),
+        ('users_file = "nowhere"', "the users file"),
+        ('access_file = "nowhere.toml"', "nowhere.toml: there is no such file"),
+    ],
+)
+def test_users_and_rules_are_checked_too(tmp_path: Path, line: str, told: str) -> None:
+    file = config(tmp_path, "b1")
+    text = file.read_text(encoding="utf-8").replace("anonymous = true", line)
+    file.write_text(text if "access" not in line else text + "anonymous = true\n", encoding="utf-8")
+    result = run("--config", str(file), "--check")
+    assert told in str(result.exception)
+
+
 def test_two_brokers_of_one_name_are_refused(tmp_path: Path) -> None:
     files = [config(tmp_path / folder, "b1") for folder in ("one", "two")]
     result = run("--config", str(files[0]), "--config", str(files[1]), "--check")
@@ -126,7 +143,9 @@ def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0
     lines = [json.loads(line) for line in said.splitlines()]
-    assert [line["text"] for line in lines] == ["started", "health, metrics and status are served", "stopped"]
+    said_in_order = ["started", "health, metrics and status are served", "clients are let in", "stopped"]
+    texts = [line["text"] for line in lines if line["level"] == "info"]
+    assert texts == said_in_order
     assert lines[1]["about"] == {"http": http_of(file)}
     assert (tmp_path / "b1" / "store.sqlite").exists()
 
@@ -138,7 +157,7 @@ def test_brokers_of_one_process_link_write_records_and_leave_by_themselves(tmp_p
     port, http = network.free_ports(2, 30_000)
     second.write_text(
         f'id = "b2"\nlisten = "127.0.0.1:{port}"\nhttp = "127.0.0.1:{http}"\nneighbours = ["{address}"]\n'
-        f'records = "{tmp_path}/records"\n',
+        f'records = "{tmp_path}/records"\nmqtt = "off"\n',
         encoding="utf-8",
     )
     with running(first, second) as process:
@@ -161,7 +180,7 @@ def test_an_address_in_use_ends_the_command_with_the_way_out(tmp_path: Path) -> 
         assert network.wait_for(lambda: ready(file) or process.poll() is not None, 60)
         other = tmp_path / "b2.toml"
         listen = file.read_text(encoding="utf-8").splitlines()[1]
-        other.write_text(f'id = "b2"\n{listen}\nhttp = "off"\n', encoding="utf-8")
+        other.write_text(f'id = "b2"\n{listen}\nhttp = "off"\nmqtt = "off"\n', encoding="utf-8")
         with running(other) as late:
             _, said = late.communicate(timeout=60)
     assert late.returncode == 2

@@ -279,8 +279,9 @@ def commands() -> list[tuple[str, ...]]:
     return found
 
 
-NEEDS_A_NETWORK = {"up", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
-    f"topic {command}" for command in ("declare", "list", "show", "remove")
+NEEDS_MORE = {"up", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
+    *(f"topic {command}" for command in ("declare", "list", "show", "remove")),
+    *(f"user {command}" for command in ("add", "list", "remove")),
 }
 """Their examples are only read here; tests/cli/test_up.py and others run them."""
 
@@ -302,7 +303,7 @@ def test_help_teaches_by_an_example_that_works(
     example = " ".join(lines[lines.index("Try it:") + 1 :]).partition("╭")[0].replace("\\ ", "")
     name, *arguments = shlex.split(example)
     assert name == "tidings"
-    if {command[0] if command else "", " ".join(command)} & NEEDS_A_NETWORK:
+    if {command[0] if command else "", " ".join(command)} & NEEDS_MORE:
         read = get_command(app)
         for word in command:
             read = read.commands[word]  # type: ignore[attr-defined]

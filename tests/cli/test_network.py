@@ -19,8 +19,8 @@ import pytest
 
 from tidings.cli import network
 from tidings.cli.leave import parts
-from tidings.cli.network import Member, NoAnswer, NotThere, Process, State, StateFile, View
-from tidings.cli.status import table
+from tidings.cli.network import Member, NoAnswer, NotThere, Process, Refusal, State, StateFile, View
+from tidings.cli.status import refused, table
 from tidings.cli.topologies import Topology, links
 from tidings.errors import InputError, SetupError
 
@@ -28,7 +28,7 @@ GONE = Process(1, "at no time")
 
 
 def member(id_: str, folder: Path, process: Process | None = GONE) -> Member:
-    return Member(id_, "127.0.0.1:1", "127.0.0.1:2", str(folder / id_), process)
+    return Member(id_, "127.0.0.1:1", "127.0.0.1:2", str(folder / id_), "127.0.0.1:3", process)
 
 
 def state(folder: Path, *members: Member, supervisor: Process = GONE, temporary: bool = False) -> State:
@@ -193,11 +193,12 @@ def test_a_configuration_is_for_its_owner_and_can_be_read(tmp_path: Path) -> Non
     read = tomllib.loads(one.config.read_text(encoding="utf-8"))
     assert read["id"] == one.id
     assert (read["neighbours"], read["heartbeat"]) == (["127.0.0.1:5"], "1s")
+    assert (read["mqtt"], read["anonymous"]) == ("127.0.0.1:3", True)
     assert one.config.stat().st_mode & 0o777 == 0o600
 
 
 def test_variables_of_one_broker_are_not_for_a_whole_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDINGS_LISTEN", "0.0.0.0:1883")
+    monkeypatch.setenv("TIDINGS_LISTEN", "0.0.0.0:7883")
     monkeypatch.setenv("TIDINGS_HEARTBEAT", "3s")
     given = network.environment()
     assert "TIDINGS_LISTEN" not in given
@@ -279,7 +280,7 @@ def test_the_table_shows_what_is_wrong() -> None:
     views = [
         View(
             "b1",
-            "127.0.0.1:1883",
+            "127.0.0.1:1887",
             "127.0.0.1:1885",
             7,
             "ready",
@@ -288,8 +289,9 @@ def test_the_table_shows_what_is_wrong() -> None:
             (("h:1", "why"),),
             "b1",
             received=1200,
+            mqtt="127.0.0.1:1883",
         ),
-        View("b2", "127.0.0.1:1884", "127.0.0.1:1886", 8, "dead", restarts=2),
+        View("b2", "127.0.0.1:1888", "127.0.0.1:1886", 8, "dead", restarts=2),
     ]
     console.print(table(views, {"b1": 10.0}))
     console.file.close()
@@ -297,3 +299,17 @@ def test_the_table_shows_what_is_wrong() -> None:
     assert "dead (restarted 2×)" in told
     assert "b2 b3 (down) h:1 (unreached)" in told
     assert "1,200" in told
+    assert "1883" in told
+
+
+def test_what_was_refused_is_shown_oldest_first_and_cannot_steer_a_terminal() -> None:
+    views = [
+        View("b1", "", "", 1, "ready", refusals=(Refusal(20.0, "evil\x1b[2J", "subscribe", "no"),)),
+        View("b2", "", "", 2, "ready", refusals=(Refusal(10.0, "c", "connect", "why"),)),
+    ]
+    told = refused(views)
+    assert [line.partition(" b")[2] for line in told[2:]] == [
+        "2: c: connect: why",
+        "1: evil�[2J: subscribe: no",
+    ]
+    assert refused([View("b1", "", "", 1, "ready")]) == []

@@ -60,7 +60,15 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
     assert result.exit_code == 0, result.stderr
     assert "only this machine reaches it" in result.stdout
     state = running(file)
-    for line in (f"curl http://{state.members[0].http}/health", f"tidings join {state.members[2].address}"):
+    ports = [one.mqtt.rpartition(":")[2] for one in state.members]
+    assert ports == ["21000", "21001", "21002"]
+    for line in (
+        f"curl http://{state.members[0].http}/metrics",
+        f"tidings join {state.members[2].address}",
+        f"mosquitto_sub -V 5 -p {ports[2]} ",
+        f"mosquitto_pub -V 5 -p {ports[0]} ",
+        "tidings sub 'traffic/#' --where 'severity >= 3'",
+    ):
         assert line in result.stdout
     assert network.wait_for(all_ready, PATIENCE_S)
     assert {one: status["links"] for one, status in statuses().items()} == {
@@ -78,7 +86,7 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
     joined = run("join", state.members[2].address)
     assert joined.exit_code == 0, joined.stderr
     assert "b4 has joined" in joined.stdout
-    assert running(file).member("b4").address == "127.0.0.1:21006"
+    assert running(file).member("b4").mqtt == "127.0.0.1:21009"
     for name, reason in (("b1", "runs already"), ("a/b", "cannot be the name")):
         refused = run("join", "--id", name)
         assert isinstance(refused.exception, InputError)
@@ -231,5 +239,5 @@ def test_a_broker_joins_a_network_elsewhere_in_the_foreground(file: StateFile, t
         finally:
             process.kill()
     assert process.returncode == 0
-    assert "guest listens on 127.0.0.1:" in said
+    assert "guest takes MQTT clients at 127.0.0.1:" in said
     assert network.ask(http, "/health")[0] == 200

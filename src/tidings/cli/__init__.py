@@ -25,6 +25,7 @@ from tidings.cli import status as status_command
 from tidings.cli import sub as sub_command
 from tidings.cli import topic as topic_command
 from tidings.cli import up as up_command
+from tidings.cli import user as user_command
 from tidings.cli import view as view_command
 from tidings.errors import TidingsError
 
@@ -73,6 +74,13 @@ views.command("add", epilog=EPILOG)(view_command.add)
 views.command("list", epilog=EPILOG)(view_command.list_)
 views.command("remove", epilog=EPILOG)(view_command.remove)
 app.add_typer(views, name="view", epilog=EPILOG)
+
+users = typer.Typer(help="Users of a broker, their passwords, and what they may do.", no_args_is_help=True)
+users.command("add", epilog=EPILOG)(user_command.add)
+users.command("remove", epilog=EPILOG)(user_command.remove)
+users.command("list", epilog=EPILOG)(user_command.list_)
+users.command("check", epilog=EPILOG)(user_command.check)
+app.add_typer(users, name="user", epilog=EPILOG)
 
 
 def _version(asked: bool) -> None:

@@ -25,7 +25,20 @@ def broker(
     ] = None,
     id_: Annotated[str | None, typer.Option("--id", help="The broker's name.")] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where brokers and clients connect.")
+        str | None, typer.Option("--listen", metavar="HOST:PORT", help="Where other brokers connect.")
+    ] = None,
+    mqtt: Annotated[
+        str | None, typer.Option("--mqtt", metavar="HOST:PORT", help="Where MQTT clients connect, or off.")
+    ] = None,
+    anonymous: Annotated[
+        bool | None,
+        typer.Option("--anonymous/--no-anonymous", help="Whether clients without a name may connect."),
+    ] = None,
+    users_file: Annotated[
+        str | None, typer.Option("--users-file", metavar="FILE", help="Users and their passwords.")
+    ] = None,
+    access_file: Annotated[
+        str | None, typer.Option("--access-file", metavar="FILE", help="Rules who may do what.")
     ] = None,
     advertise: Annotated[
         str | None, typer.Option("--advertise", metavar="HOST:PORT", help="The address that others dial.")
@@ -67,17 +80,23 @@ def broker(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C, which drain it: nothing acknowledged is lost, links say goodbye.
 
+    SIGHUP reads users and access rules again.
+
     Settings come from a file, from TIDINGS_… variables and from flags, the later winning over the earlier;
     docs/configuration.md explains each. All that is wrong with them is said at once, and the exit code is 2.
     It is 1 when a broker had to stop for another reason than being asked to.
 
     Try it:
 
-        tidings broker --id athens-1 --listen 127.0.0.1:0 --http 127.0.0.1:0 --check
+        tidings broker --id athens-1 --mqtt 127.0.0.1:0 --anonymous --listen 127.0.0.1:0 --check
     """
     flags: dict[str, object] = {
         "id": id_,
         "listen": listen,
+        "mqtt": mqtt,
+        "anonymous": anonymous,
+        "users_file": users_file,
+        "access_file": access_file,
         "advertise": advertise,
         "neighbours": neighbour or None,
         "network": network,
@@ -94,7 +113,10 @@ def broker(
         return
     configurations = _loaded(config or [None], flags, assigned or [])
     if check:
+        from tidings.live.service import options_of
+
         for one in configurations:
+            options_of(one)  # raises, with what is wrong with users and rules
             for warning in one.warnings:
                 typer.echo(f"{one['id']}: {warning}", err=True)
             typer.echo(f"{one['id']}: the settings are fine")

@@ -48,7 +48,7 @@ def join(
 
     Try it:
 
-        tidings join 127.0.0.1:1883
+        tidings join 127.0.0.1:7883
     """
     if address is not None:
         try:
@@ -94,7 +94,7 @@ def _join_here(
     if as_json:
         typer.echo(msgspec.json.encode(shown).decode())
     else:
-        typer.echo(f"{member.id} has joined: {member.address}, linked with {', '.join(shown.links)}")
+        typer.echo(f"{member.id} has joined: MQTT at {member.mqtt}, linked with {', '.join(shown.links)}")
         typer.echo(f"\n  curl http://{member.http}/health\n  tidings status\n  tidings leave {member.id}")
 
 
@@ -126,9 +126,11 @@ def _named(state: State, id_: str | None) -> Member:
         raise InputError(f"the broker {id_!r} runs already; give the new one another name")
     if not id_.isprintable() or "/" in id_ or id_ in ("", ".", "..", "records"):
         raise InputError(f"{id_!r} cannot be the name of a broker and of its folder; take letters and digits")
-    taken = [int(text.rpartition(":")[2]) for one in state.members for text in (one.address, one.http)]
-    port, http = free_ports(2, min(taken), taken)
-    return Member(id_, f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(folder / id_))
+    taken = [
+        int(text.rpartition(":")[2]) for one in state.members for text in (one.address, one.http, one.mqtt)
+    ]
+    mqtt, address, http = (f"{LOOPBACK}:{port}" for port in free_ports(3, min(taken), taken))
+    return Member(id_, address, http, str(folder / id_), mqtt)
 
 
 def _join_elsewhere(
@@ -137,10 +139,12 @@ def _join_elsewhere(
     from tidings.live import logs, service
     from tidings.live.config import load
 
-    port, http = free_ports(2)
+    mqtt, port, http = free_ports(3)
     flags = {
         "id": id_ or f"{socket.gethostname()}-{port}",
         "listen": f"{LOOPBACK}:{port}",
+        "mqtt": f"{LOOPBACK}:{mqtt}",
+        "anonymous": True,
         "http": f"{LOOPBACK}:{http}",
         "neighbours": [address],
         "data": data,
@@ -152,7 +156,7 @@ def _join_elsewhere(
     except ConfigurationError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
-    typer.echo(f"{flags['id']} listens on {flags['listen']}, this machine alone; Ctrl-C stops it")
+    typer.echo(f"{flags['id']} takes MQTT clients at {flags['mqtt']}, this machine alone; Ctrl-C stops it")
     typer.echo(f"\n  curl http://{flags['http']}/ready\n  tidings status {flags['http']}\n")
     logs.configure(
         configuration["log_level"], configuration["log_format"], secrets=[configuration.settings.token]

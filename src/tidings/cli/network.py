@@ -39,6 +39,10 @@ EACH_OWN = (
     "id",
     "listen",
     "advertise",
+    "mqtt",
+    "mqtt_tls",
+    "mqtt_ws",
+    "mqtt_wss",
     "http",
     "data",
     "records",
@@ -80,13 +84,16 @@ class Member(msgspec.Struct, frozen=True):
     id: str
 
     address: str
-    """Where brokers and clients connect."""
+    """Where brokers connect."""
 
     http: str
     """Where its pages are."""
 
     folder: str
     """Its configuration, data and log."""
+
+    mqtt: str
+    """Where MQTT clients connect."""
 
     process: Process | None = None
     """None before it is started."""
@@ -304,6 +311,9 @@ def write_config(member: Member, neighbours: Iterable[str], records: Path, share
     values: dict[str, object] = {
         "id": member.id,
         "listen": member.address,
+        "mqtt": member.mqtt,
+        # Only this machine reaches it.
+        "anonymous": True,
         "http": member.http,
         "neighbours": list(neighbours),
         "data": ".",
@@ -423,6 +433,17 @@ def ask(address: str, path: str, body: object = None, token: str = "") -> tuple[
         connection.close()
 
 
+class Refusal(msgspec.Struct, frozen=True):
+    """Something that an MQTT client asked for and did not get."""
+
+    at: float
+    """Seconds since 1970."""
+
+    client: str
+    what: str
+    reason: str
+
+
 class View(msgspec.Struct, frozen=True):
     """What is shown of one broker."""
 
@@ -454,6 +475,18 @@ class View(msgspec.Struct, frozen=True):
     delivered: int = 0
     restarts: int = 0
 
+    mqtt: str = ""
+    """Where MQTT clients connect."""
+
+    clients: int = 0
+    """MQTT clients that are there."""
+
+    retained: int = 0
+    """Retained messages."""
+
+    refusals: tuple[Refusal, ...] = ()
+    """The latest things that were refused to MQTT clients, the newest last."""
+
 
 def view(member: Member) -> View:
     """How a broker is, now."""
@@ -464,6 +497,7 @@ def view(member: Member) -> View:
         member.process.pid if member.process else None,
         "leaving" if member.leaving else "starting" if member.process is None else "dead",
         restarts=member.restarts,
+        mqtt=member.mqtt,
     )
     if not member.alive:
         return shown
@@ -480,7 +514,7 @@ def view(member: Member) -> View:
 
 def viewed(shown: View, told: Mapping[str, Any]) -> View:
     """A view filled from a broker's status."""
-    counters = told["counters"]
+    counters, mqtt = told["counters"], told["mqtt"]
     return msgspec.structs.replace(
         shown,
         state=shown.state if shown.state == "leaving" else told["unready"] or "ready",
@@ -490,6 +524,12 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         root=", ".join(told["share"]),
         sessions=told["sessions"],
         subscriptions=told["subscriptions"],
-        received=counters["offered"] + counters["messages_in"].get("Publish", 0),
-        delivered=counters["delivered"],
+        received=counters["offered"]
+        + mqtt["counters"]["published"]
+        + counters["messages_in"].get("Publish", 0),
+        delivered=counters["delivered"] + mqtt["counters"]["delivered"],
+        mqtt=mqtt["addresses"].get("tcp", ""),
+        clients=mqtt["clients"],
+        retained=mqtt["retained"],
+        refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),
     )

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from tidings.cli.network import NoAnswer, StateFile, View, ask, view, viewed
+from tidings.cli.network import NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.live.values import read_address
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+NUMBERS = ("clients", "messages", "deliveries")
+"""Columns of a table of brokers that are counts."""
+
+REFUSALS_SHOWN = 10
 
 
 def status(
@@ -22,7 +28,8 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
 ) -> None:
-    """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom.
+    """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom, how
+    many MQTT clients there are, and what was refused to them lately.
 
     With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
     network runs.
@@ -39,7 +46,10 @@ def status(
     elif views:
         from rich.console import Console
 
-        Console().print(table(views))
+        console = Console()
+        console.print(table(views))
+        for line in (totals(views), *refused(views)):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if ready else 1)
 
 
@@ -71,6 +81,27 @@ def _elsewhere(addresses: Sequence[str]) -> list[View]:
     return views
 
 
+def totals(views: Sequence[View]) -> str:
+    """What the brokers keep for clients, together."""
+    sessions, retained = sum(one.sessions for one in views), sum(one.retained for one in views)
+    return f"{sessions:,} sessions, {retained:,} retained messages"
+
+
+def refused(views: Sequence[View]) -> list[str]:
+    """The latest things that were refused to clients, the newest last: for clients that hide why."""
+    latest = sorted((refusal.at, one.id, refusal) for one in views for refusal in one.refusals)[
+        -REFUSALS_SHOWN:
+    ]
+    return ["", "lately refused:"] * bool(latest) + [_line(broker, refusal) for _, broker, refusal in latest]
+
+
+def _line(broker: str, refusal: Refusal) -> str:
+    at = datetime.fromtimestamp(refusal.at).astimezone()
+    text = f"{broker}: {refusal.client}: {refusal.what}: {refusal.reason}"
+    # A client chooses its id, and must not choose what a terminal does.
+    return f"  {at:%H:%M:%S} " + "".join(char if char.isprintable() else "�" for char in text)
+
+
 def _replaced(shown: View, state: str) -> View:
     return msgspec.structs.replace(shown, state=state)
 
@@ -81,12 +112,16 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
     from rich.text import Text
 
     shown = Table()
-    columns = ["broker", "port", "http", "state", "links", "root", "messages", "deliveries"]
+    columns = ["broker", "mqtt", "http", "state", "links", "root", *NUMBERS]
     if rates is not None:
-        columns.insert(6, "messages/s")
+        columns.insert(columns.index("messages"), "messages/s")
     for column in columns:
+        number = column in (*NUMBERS, "messages/s")
         shown.add_column(
-            column, justify="right" if column in ("messages/s", "messages", "deliveries") else "left"
+            column,
+            justify="right" if number else "left",
+            no_wrap=column not in ("state", "links", "root"),
+            min_width=len("ready") if column == "state" else None,
         )
     for one in views:
         colour = "green" if one.state == "ready" else "red" if one.state == "dead" else "yellow"
@@ -98,15 +133,16 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
             one.id,
-            one.address.rpartition(":")[2],
+            one.mqtt.rpartition(":")[2],
             one.http.rpartition(":")[2],
             Text(state, style=colour),
             links,
             one.root,
+            f"{one.clients:,}",
             f"{one.received:,}",
             f"{one.delivered:,}",
         ]
         if rates is not None:
-            cells.insert(6, f"{rates.get(one.id, 0.0):,.0f}")
+            cells.insert(columns.index("messages/s"), f"{rates.get(one.id, 0.0):,.0f}")
         shown.add_row(*cells)
     return shown

@@ -54,7 +54,13 @@ def up(
     ] = None,
     port: Annotated[
         int,
-        typer.Option("--port", min=1, max=65_535, help="Take free ports from here up.", show_default=True),
+        typer.Option(
+            "--port",
+            min=1,
+            max=65_535,
+            help="Take free ports from here up, for MQTT first.",
+            show_default=True,
+        ),
     ] = network.FIRST_PORT,
     assigned: Annotated[
         list[str] | None,
@@ -77,9 +83,9 @@ def up(
         return
     shared = _shared(assigned or [])
     file = StateFile()
-    ports = free_ports(2 * brokers, port)
+    ports = free_ports(3 * brokers, port)
     folder = Path(tempfile.mkdtemp(prefix="tidings-")) if data is None else data.absolute()
-    members = _members(folder, ports[:brokers], ports[brokers:])
+    members = _members(folder, ports)
     try:
         file.claim(State(Process.of(os.getpid()), str(folder), data is None, shared, tuple(members)))
     except InputError:
@@ -126,10 +132,15 @@ def _shared(assigned: Iterable[str]) -> dict[str, str]:
     return shared
 
 
-def _members(folder: Path, ports: Iterable[int], http_ports: Iterable[int]) -> list[Member]:
+def _members(folder: Path, ports: Sequence[int]) -> list[Member]:
+    """Brokers with ports: those for MQTT come first, for they are what people type."""
+    third = len(ports) // 3
+    places = [f"{LOOPBACK}:{port}" for port in ports]
     return [
-        Member(id_ := f"b{number}", f"{LOOPBACK}:{port}", f"{LOOPBACK}:{http}", str(folder / id_))
-        for number, (port, http) in enumerate(zip(ports, http_ports, strict=True), 1)
+        Member(id_ := f"b{number}", address, http, str(folder / id_), mqtt)
+        for number, (mqtt, address, http) in enumerate(
+            zip(places[:third], places[third : 2 * third], places[2 * third :], strict=True), 1
+        )
     ]
 
 
@@ -137,11 +148,15 @@ def lines(state: State) -> str:
     """What can be pasted, with the real ports."""
     first, last = state.members[0], state.members[-1]
     kept = " (removed at the end)" if state.temporary else ""
+    here, there = (one.mqtt.rpartition(":")[2] for one in (last, first))
     return (
-        f"It listens on {LOOPBACK}: only this machine reaches it.\n"
+        f"It listens on {LOOPBACK}: only this machine reaches it, and any client may do anything.\n"
         f"Data, logs and records are in {state.data}{kept}.\n"
         f"\n"
-        f"  curl http://{first.http}/health\n"
+        f"  tidings sub 'traffic/#' --where 'severity >= 3'\n"
+        f"  tidings pub traffic/athens '{{\"severity\": 4}}'\n"
+        f"  mosquitto_sub -V 5 -p {here} -t 'traffic/#' -D subscribe user-property where 'severity >= 3'\n"
+        f"  mosquitto_pub -V 5 -p {there} -t traffic/athens -m '{{\"severity\": 4}}'\n"
         f"  curl http://{first.http}/metrics\n"
         f"  tidings status\n"
         f"  tidings join {last.address}\n"

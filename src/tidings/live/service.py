@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from tidings.errors import SetupError, TidingsError
 from tidings.live import access, files
-from tidings.live.config import LISTENERS, Configuration
+from tidings.live.config import LISTENERS, SETTINGS, Configuration
 from tidings.live.http import Pages
 from tidings.live.listeners import Listening
 from tidings.live.logs import LOGGER
@@ -23,6 +23,9 @@ from tidings.live.tls import ClientTls, Tls
 from tidings.live.users import Users, read_users
 from tidings.live.values import address_text
 from tidings.mqtt.events import Access
+
+CLIENTS_FEW = 10_000
+"""If the system allows fewer than this, whoever did not ask for a number should know of it."""
 
 LOG = logging.getLogger(LOGGER)
 
@@ -108,7 +111,8 @@ class Service:
 
     def _shortages(self) -> Iterator[str]:
         wanted, allowed = self.configuration["mqtt_connections_max"], self.node.options.clients_max
-        if self.node.options.listening and allowed < wanted:
+        said = wanted != SETTINGS["mqtt_connections_max"].default
+        if self.node.options.listening and allowed < (wanted if said else CLIENTS_FEW):
             yield (
                 f"mqtt_connections_max is {wanted}, and the system's limit on open files allows {allowed};"
                 " raise it (ulimit -n, or LimitNOFILE= of systemd)"
