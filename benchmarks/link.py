@@ -40,6 +40,7 @@ from rich.table import Table
 from tidings.language.subscriptions import Subscription
 from tidings.live.node import Node, NodeOptions, make_broker
 from tidings.live.store import Store
+from tidings.mqtt.events import Transmit
 from tidings.overlay import events as e
 from tidings.overlay.core import Core
 from tidings.overlay.links import Link, Links, data_bytes
@@ -195,6 +196,12 @@ class LinkOnly:
     def owns(self, _session: str) -> bool:
         return False
 
+    def express(self, _connection: int, _data: bytes, _now: float) -> bool:
+        return False
+
+    def take(self) -> list[Transmit]:
+        return []
+
     def on_up(self, link: Link, _new: bool) -> None:
         self.link = link
 
@@ -278,6 +285,12 @@ class Counting:
 
     def owns(self, _session: str) -> bool:
         return False
+
+    def express(self, _connection: int, _data: bytes, _now: float) -> bool:
+        return False
+
+    def take(self) -> list[Transmit]:
+        return []
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         effects = self.broker.handle_all(events, now)

@@ -15,6 +15,7 @@ import uvloop
 
 from tidings.live.node import Node, NodeOptions
 from tidings.live.store import Store
+from tidings.mqtt import events as m
 from tidings.overlay import events as e
 from tidings.overlay.messages import Publication
 
@@ -125,6 +126,12 @@ class LocalBroker:
 
     def owns(self, session: str) -> bool:
         return False
+
+    def express(self, connection: int, data: bytes, now: float) -> bool:
+        return False
+
+    def take(self) -> list[m.Transmit]:
+        return []
 
 
 def local_node(folder: Path | None = None, **options: Any) -> Node:

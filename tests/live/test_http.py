@@ -22,7 +22,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.live import http
 from tidings.live.counters import Counters
 from tidings.live.http import Pages
-from tidings.live.metrics import COUNTS, GAUGES
+from tidings.live.metrics import COUNTS, GAUGES, MQTT_COUNTS, MQTT_STATUS
 from tidings.live.metrics import markdown as metrics_markdown
 from tidings.live.requests import (
     BODY_BYTES_MAX,
@@ -33,6 +33,8 @@ from tidings.live.requests import (
     read_head,
     write_answer,
 )
+from tidings.mqtt.core import Counters as FrontCounters
+from tidings.mqtt.front import FrontStatus
 from tidings.overlay.status import LinkStatus, Status, TreeStatus
 
 FAR = "192.0.2.7"
@@ -61,6 +63,8 @@ class StubNode:
         self.stopping = False
         self.reason = ""
         self.counters = Counters()
+        self.front = FrontCounters()
+        self.synchronising = False
         self.asked: list[tuple[str, object]] = []
 
     def gauges(self) -> Mapping[str, float]:
@@ -91,7 +95,9 @@ class StubNode:
             )
         )
         assert isinstance(told, dict)
-        return told
+        front = FrontStatus(1, 2, 3, 4, 5, 6, 7, 8, dataclasses.asdict(self.front), 9, ())
+        mqtt = {"synchronising": self.synchronising, "connections_refused": 10}
+        return {**told, "mqtt": {**msgspec.to_builtins(front), **mqtt}}
 
     def add_neighbour(self, address: str) -> None:
         self.asked.append(("add", address))
@@ -152,6 +158,9 @@ def test_health_says_that_it_lives(pages: Pages) -> None:
 
 def test_ready_gives_its_reason_when_it_is_not(pages: Pages, node: StubNode) -> None:
     assert ask(pages, "/ready") == (200, {"broker": "b1", "ready": True, "reason": ""})
+    node.synchronising = True
+    status, told = ask(pages, "/ready")
+    assert (status, told["reason"].partition(":")[0]) == (503, "synchronising")
     node.ready = False
     status, told = ask(pages, "/ready")
     assert (status, told["ready"]) == (503, False)
@@ -280,6 +289,8 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     node.counters.bytes_out = 700
     node.counters.offered = 4
     node.counters.kinds_in[HTTPStatus] = 5
+    node.front.packets_in = 11
+    node.front.dropped["slow"] = 12
     told = pages.answer(Request("GET", "/metrics", {}, 0), b"", FAR)
     assert told.content_type.startswith("text/plain")
     samples = {
@@ -291,6 +302,11 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_link_bytes_total", (("direction", "out"),)] == 700
     assert samples["tidings_publications_offered_total", ()] == 4
     assert samples["tidings_link_messages_total", (("direction", "in"), ("kind", "HTTPStatus"))] == 5
+    assert samples["tidings_mqtt_packets_total", (("direction", "in"),)] == 11
+    assert samples["tidings_mqtt_dropped_total", (("reason", "slow"),)] == 12
+    assert samples["tidings_mqtt_connections_refused_total", ()] == 10
+    assert samples["tidings_mqtt_unreadable_total", ()] == 9
+    assert samples["tidings_mqtt_retained", ()] == 4
     assert samples["tidings_connections", ()] == 2
     assert samples["tidings_links_up", ()] == 1
     assert samples["tidings_links", ()] == 2
@@ -307,6 +323,15 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
 def test_every_counter_of_the_node_is_a_metric() -> None:
     counted = {field.name.replace("kinds", "messages") for field in dataclasses.fields(Counters)}
     assert {field for count in COUNTS for field in count.fields} == counted
+
+
+def test_all_that_the_front_tells_is_a_metric() -> None:
+    counted = {field for count in MQTT_COUNTS for field in count.fields}
+    assert counted - {"unreadable", "connections_refused"} == {
+        field.name for field in dataclasses.fields(FrontCounters)
+    }
+    told = {field.name for field in msgspec.structs.fields(FrontStatus)}
+    assert told - {"counters", "unreadable", "refusals"} == set(MQTT_STATUS)
 
 
 def test_the_page_lists_every_metric(root: Path) -> None:

@@ -250,7 +250,7 @@ def unready(node: Watched, expects_links: bool) -> str:
     if expects_links and node.counters.links_up == 0:
         why = "; ".join(f"{address}: {reason}" for address, reason in status["unreached"])
         return "no neighbour has been reached yet" + (f" ({why})" if why else "")
-    if status.get("mqtt", {}).get("synchronising"):
+    if status["mqtt"]["synchronising"]:
         return "synchronising: clients are let in when the network's declarations have been heard"
     return str(status["reason"])
 

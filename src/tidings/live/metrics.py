@@ -77,6 +77,36 @@ COUNTS = (
 )
 """What the node counts."""
 
+MQTT_COUNTS = (
+    Count("mqtt_packets", "Packets of MQTT clients.", _directions("packets"), ("direction",)),
+    Count("mqtt_bytes", "Bytes of MQTT clients.", _directions("bytes"), ("direction",)),
+    _plain("mqtt_connected", "connected", "MQTT clients that were accepted."),
+    _plain("mqtt_connections_refused", "connections_refused", "Connections beyond a limit, or without TLS."),
+    _plain("mqtt_published", "published", "Publications of MQTT clients."),
+    _plain("mqtt_published_bytes", "published_bytes", "Bytes of their payloads."),
+    _plain("mqtt_delivered", "delivered", "Publications sent to MQTT clients."),
+    _plain("mqtt_delivered_bytes", "delivered_bytes", "Bytes of their payloads."),
+    Count(
+        "mqtt_refused",
+        "What MQTT clients asked for and did not get.",
+        {"refused": ()},
+        ("what",),
+        keyed=True,
+    ),
+    Count(
+        "mqtt_dropped",
+        "Publications that an MQTT client should have had, and has not.",
+        {"dropped": ()},
+        ("reason",),
+        keyed=True,
+    ),
+    _plain("mqtt_expired", "expired", "Publications whose time was over before they were sent."),
+    _plain("mqtt_taken_over", "taken_over", "MQTT sessions taken over by another connection."),
+    _plain("mqtt_expelled", "expelled", "Connections closed because the MQTT client was at fault."),
+    _plain("mqtt_unreadable", "unreadable", "Payloads that met a content filter and are not JSON."),
+)
+"""What the front counts, and the listeners before it."""
+
 GAUGES = {
     "connections": "Open connections.",
     "sessions": "Sessions, connected or kept.",
@@ -88,6 +118,18 @@ GAUGES = {
 }
 """What goes up and down, by its name in the node; others are shown without a sentence."""
 
+
+MQTT_STATUS = {
+    "clients": "MQTT clients that are connected.",
+    "sessions": "MQTT sessions, of clients that are there or away.",
+    "subscriptions": "Subscriptions of MQTT clients.",
+    "retained": "Retained messages.",
+    "retained_bytes": "Bytes of retained messages.",
+    "queued": "Publications that wait for MQTT clients.",
+    "queued_bytes": "Bytes of these.",
+    "inflight": "Publications sent to MQTT clients and not yet acknowledged.",
+}
+"""What the front says about itself, as gauges behind `mqtt_`."""
 
 STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
     "links_up": (
@@ -160,10 +202,16 @@ class Metrics:
         yield InfoMetricFamily(
             "tidings_broker", "Which broker this is.", {"broker": self._node.id, "version": __version__}
         )
-        for count in COUNTS:
+        mqtt = status["mqtt"]
+        counted = {field: getattr(self._node.counters, field) for count in COUNTS for field in count.fields}
+        front = {**mqtt, **mqtt["counters"]}
+        for count, values in [
+            *((count, counted) for count in COUNTS),
+            *((one, front) for one in MQTT_COUNTS),
+        ]:
             family = CounterMetricFamily(f"tidings_{count.name}", count.meaning, labels=count.labels)
             for field, labels in count.fields.items():
-                value = getattr(self._node.counters, field)
+                value = values[field]
                 for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
                     family.add_metric([*labels, key] if key is not None else list(labels), number)
             yield family
@@ -172,6 +220,8 @@ class Metrics:
             yield CounterMetricFamily(f"tidings_{name}", meaning, number)
         for name, number in self._node.gauges().items():
             yield GaugeMetricFamily(f"tidings_{name}", GAUGES.get(name, name), number)
+        for name, meaning in MQTT_STATUS.items():
+            yield GaugeMetricFamily(f"tidings_mqtt_{name}", meaning, mqtt[name])
         for name, (meaning, read) in STATUS.items():
             yield GaugeMetricFamily(f"tidings_{name}", meaning, float(read(status)))
 
@@ -180,10 +230,11 @@ def markdown() -> str:
     """The rows of the table in docs/operations.md."""
     counts = {
         f"{count.name}_total" + (f"{{{','.join(count.labels)}}}" if count.labels else ""): count.meaning
-        for count in COUNTS
+        for count in (*COUNTS, *MQTT_COUNTS)
     }
     counts |= {f"{name}_total": meaning for name, meaning in OTHERS.items()}
-    gauges = GAUGES | {name: meaning for name, (meaning, _) in STATUS.items()}
+    gauges = GAUGES | {f"mqtt_{name}": meaning for name, meaning in MQTT_STATUS.items()}
+    gauges |= {name: meaning for name, (meaning, _) in STATUS.items()}
     return "".join(
         f"| `tidings_{name}` | {meaning.removesuffix('.')} |\n" for name, meaning in (counts | gauges).items()
     )

@@ -195,6 +195,10 @@ class FrontLike(Protocol):
 
     def handle_all(self, events: Sequence[Any], now: float) -> Sequence[Effect]: ...
 
+    def express(self, connection: int, data: bytes, now: float) -> bool: ...
+
+    def take(self) -> Sequence[m.Transmit]: ...
+
     def owns(self, session: str) -> bool: ...
 
     def status(self, now: float) -> Any: ...
@@ -453,6 +457,7 @@ class Node:
                 **msgspec.to_builtins(self.front.status(self.now())),
                 "addresses": self.mqtt_addresses,
                 "connections": self._clients.connections,
+                "connections_refused": self._listeners.refused,
                 "synchronising": self.synchronising,
             },
             "stopping": self.stopping,
