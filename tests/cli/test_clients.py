@@ -123,6 +123,7 @@ def test_sub_prints_objects_for_programs(stub: Stub) -> None:
         p.Publish("t/a", b'{"a":{"b":1}}', 1, properties=p.Properties(user=user)),
         p.Publish("t/b", "μήνυμα".encode()),
         p.Publish("t/c", b"\xff"),
+        subscriptions=3,
     )
     result = run("sub", "t/a", "t/b", "t/c", "--count", "3", "--json")
     assert result.exit_code == 0, result.stderr
@@ -186,7 +187,9 @@ def test_a_network_that_is_not_there_is_told_with_a_way_out(monkeypatch: pytest.
 def test_bench_tells_people_what_arrived_and_how_soon(stub: Stub) -> None:
     result = run("bench", "--rate", "1000", "--for", "100ms", "--subscribers", "2")
     assert result.exit_code == 0, result.stderr
-    assert "1 publishers, 2 subscribers, 1 topics, QoS 0, 100 bytes each, 1000 a second" in result.stdout
+    assert (
+        "1 publishers, 2 subscribers, 1 topics, QoS 0, 70 to 130 bytes each, 1000 a second" in result.stdout
+    )
     for word in (
         "sent               100",
         "received           200",
@@ -226,6 +229,7 @@ def test_bench_tells_programs_the_same(stub: Stub) -> None:
 
 def test_bench_refuses_what_does_not_go_together(stub: Stub) -> None:
     assert run("bench", "--for", "1s").exit_code == 2
+    assert run("bench", "--size", "many").exit_code == 2
     assert run("bench", "--for", "1s", "--rate", "1", "--messages", "5").exit_code == 2
     assert isinstance(run("bench", "--where", "a >").exception, FilterError)
     assert isinstance(run("bench", "--where", "other = 1").exception, InputError)

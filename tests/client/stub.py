@@ -89,11 +89,11 @@ class Stub:
     def of(self, kind: type[p.Packet]) -> list[p.AnyPacket]:
         return [packet for packet in self.heard if isinstance(packet, kind)]
 
-    def deliver_when_subscribed(self, *publications: p.Publish) -> None:
-        """From another thread: wait for a subscription, then deliver."""
+    def deliver_when_subscribed(self, *publications: p.Publish, subscriptions: int = 1) -> None:
+        """From another thread: wait for so many subscriptions, then deliver."""
 
         async def wait_and_deliver() -> None:
-            await until(lambda: any(session.asked for session in self.sessions.values()))
+            await until(lambda: sum(len(one.asked) for one in self.sessions.values()) == subscriptions)
             for publish in publications:
                 self.deliver(publish)
 

@@ -47,7 +47,7 @@ def test_every_delivery_is_counted(qos: int, rate: float) -> None:
     assert outcome.sent == 450
     assert outcome.expected == outcome.received == 2 * 2 * 150 + 2 * 150
     assert (outcome.lost, outcome.repeated) == (0, 0)
-    assert outcome.bytes_received == outcome.received * load.size
+    assert outcome.received * load.size < outcome.bytes_received < outcome.received * load.size_max
     assert len(outcome.latencies_ns) == (outcome.received if rate else 0)
     assert all(ns > 0 for ns in outcome.latencies_ns)
 
@@ -64,7 +64,24 @@ def test_with_a_filter_only_what_matches_is_expected() -> None:
     assert outcome.lost == 0
     sent = [one for one in stub.of(p.Publish) if isinstance(one, p.Publish)]
     assert [payloads.decode(one.payload)["x"] for one in sent[:3]] == [0, 1, 2]
-    assert {len(one.payload) for one in sent} == {load.size}
+    assert {len(one.payload) for one in sent} == set(range(load.size, load.size_max + 1))
+
+
+def test_one_size_is_sent_where_that_is_asked_for() -> None:
+    outcome, stub = carry_out(Load((), messages=100, size=100, size_max=100))
+    assert {len(one.payload) for one in stub.of(p.Publish) if isinstance(one, p.Publish)} == {100}
+    assert outcome.bytes_received == 100 * outcome.received == 10_000
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_mixed_publishers_go_round_all_topics_and_subscribers_take_all(qos: int) -> None:
+    outcome, stub = carry_out(
+        Load((), publishers=2, subscribers=3, topics=7, messages=70, mixed=True, qos=qos)
+    )
+    assert outcome.expected == outcome.received == 2 * 3 * 70
+    topics = [one.topic for one in stub.of(p.Publish) if isinstance(one, p.Publish)]
+    assert {topics.count(topic) for topic in topics} == {20}
+    assert len(set(topics[:7])) == 7
 
 
 def test_a_publisher_keeps_to_the_receive_maximum() -> None:
@@ -85,6 +102,7 @@ def test_both_versions_are_spoken(version: p.Version) -> None:
     ("load", "said"),
     [
         (Load((), size=10), "too small"),
+        (Load((), size=200), "must not be smaller"),
         (Load((), where=parse("n = 1")), "tests n"),
         (Load((), where=parse("x = 1"), version=p.Version.V311), "needs MQTT 5"),
         (Load(read_all("ws://localhost")), "mqtt:// or mqtts://"),

@@ -56,7 +56,13 @@ def bench(
     duration: Annotated[
         str | None, typer.Option("--for", metavar="DURATION", help="With --rate, instead of --messages.")
     ] = None,
-    size: Annotated[int, typer.Option("--size", min=1, metavar="BYTES", help="Of a payload.")] = 100,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Publishers go round all topics, subscribers take all of them.")
+    ] = False,
+    size: Annotated[
+        str,
+        typer.Option("--size", metavar="BYTES", help="Of a payload; 70-130 for sizes in turn, 100 for one."),
+    ] = "70-130",
     qos: Annotated[int, typer.Option("--qos", min=0, max=2, help="Quality of service.")] = 0,
     where: Annotated[
         str | None,
@@ -83,7 +89,7 @@ def bench(
 
         tidings bench --subscribers 10 --rate 2000 --for 10s
     """
-    load = _load(publishers, subscribers, topics, messages, rate, duration, size, qos, where, protocol)
+    load = _load(publishers, subscribers, topics, mixed, messages, rate, duration, size, qos, where, protocol)
     outcome = _run(load, url, user, authority, broker_pid or [])
     if outcome is None:
         raise typer.Exit(1)
@@ -98,10 +104,11 @@ def _load(
     publishers: int,
     subscribers: int,
     topics: int,
+    mixed: bool,
     messages: int | None,
     rate: float,
     duration: str | None,
-    size: int,
+    size: str,
     qos: int,
     where: str | None,
     protocol: Protocol,
@@ -118,6 +125,9 @@ def _load(
         except ValueError as error:
             raise typer.BadParameter(f"--for: {error}") from None
         messages = max(1, round(seconds * rate / publishers))
+    least, dash, most = size.partition("-")
+    if not (least.isdecimal() and (most.isdecimal() if dash else True)):
+        raise typer.BadParameter(f"--size {size}: write a number of bytes, or two with a dash between them")
     return Load(
         addresses=(),
         publishers=publishers,
@@ -125,7 +135,9 @@ def _load(
         topics=topics,
         messages=messages or (10_000 if rate else 100_000) // publishers or 1,
         rate=rate,
-        size=size,
+        size=int(least),
+        size_max=int(most or least),
+        mixed=mixed,
         qos=qos,
         where=None if where is None else parse(where),
         version=Version.V5 if protocol is Protocol.V5 else Version.V311,
@@ -173,7 +185,9 @@ def _run(
 
 
 def _expected(load: Load) -> int | None:
-    return load.publishers * load.messages * load.subscribers // load.topics if load.where is None else None
+    if load.where is not None:
+        return None
+    return load.publishers * load.messages * load.subscribers // (1 if load.mixed else load.topics)
 
 
 def value(load: Load, outcome: Outcome) -> dict[str, object]:
@@ -183,7 +197,9 @@ def value(load: Load, outcome: Outcome) -> dict[str, object]:
         "subscribers": load.subscribers,
         "topics": load.topics,
         "rate": load.rate or None,
+        "mixed": load.mixed,
         "size": load.size,
+        "size_max": load.size_max,
         "qos": load.qos,
         "where": None if load.where is None else load.where.source,
         "sent": outcome.sent,
@@ -209,9 +225,11 @@ def value(load: Load, outcome: Outcome) -> dict[str, object]:
 
 def _show(load: Load, outcome: Outcome) -> None:
     told = value(load, outcome)
-    each = f"QoS {load.qos}, {load.size} bytes each"
+    sizes = f"{load.size}" if load.size == load.size_max else f"{load.size} to {load.size_max}"
+    each = f"QoS {load.qos}, {sizes} bytes each"
+    topics = f"{load.topics} mixed topics" if load.mixed else f"{load.topics} topics"
     typer.echo(
-        f"{load.publishers} publishers, {load.subscribers} subscribers, {load.topics} topics, {each}"
+        f"{load.publishers} publishers, {load.subscribers} subscribers, {topics}, {each}"
         + (f", {load.rate:g} a second" if load.rate else "")
     )
     typer.echo(f"sent      {outcome.sent:>12,}  {told['sent_per_second']:>12,} a second")

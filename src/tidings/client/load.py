@@ -29,7 +29,7 @@ from tidings.client import refusals
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, PeerError
 from tidings.language.filters import Filter
-from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.codec import Decoder, encode, variable
 from tidings.mqtt.packets import (
     Asked,
     Connack,
@@ -74,7 +74,7 @@ class Load:
     subscribers: int = 1
 
     topics: int = 1
-    """Publisher k publishes to topic k mod topics; subscriber k subscribes to that one."""
+    """Publisher k publishes to topic k mod topics, subscriber k subscribes to that one; but see `mixed`."""
 
     messages: int = 10_000
     """Of each publisher."""
@@ -82,8 +82,13 @@ class Load:
     rate: float = 0.0
     """Messages in a second, of all publishers together; 0 for as many as the broker takes."""
 
-    size: int = 100
-    """Bytes of a payload."""
+    size: int = 70
+    size_max: int = 130
+    """Bytes of a payload, in turn from one to the other. Brokers that forward in bulk, ours among them, do
+    best when all packets are alike; people's reports are not, so equal sizes have to be asked for."""
+
+    mixed: bool = False
+    """Whether each publisher goes round all topics, and each subscriber takes all of them."""
 
     qos: int = 0
 
@@ -195,6 +200,8 @@ def check(load: Load) -> None:
     """Refuse a load that cannot be carried out."""
     if any(address.websocket for address in load.addresses):
         raise InputError("a load goes over mqtt:// or mqtts://; WebSocket would measure its own framing here")
+    if load.size_max < load.size:
+        raise InputError(f"sizes go from {load.size} to {load.size_max}; the second must not be smaller")
     if load.size < _Form.SIZE_MIN:
         raise InputError(
             f"a payload of {load.size} bytes is too small; it needs {_Form.SIZE_MIN} to be recognised"
@@ -223,7 +230,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 class _Form:
-    """How a message looks: all of a run have the same length, and each part the same place."""
+    """How a message looks: each part of a payload has its place, and only the end differs in length."""
 
     # Spaces, since JSON has no leading zeros.
     HEAD = b'{"at":%20d,"p":%6d,"n":%10d,"x":%2d,"pad":"'
@@ -233,36 +240,54 @@ class _Form:
     P = AT + 20 + 5
     N = P + 6 + 5
 
+    SIZES = 61
+    """How many sizes there are at most; a prime, so that they fall in step with nothing."""
+
     def __init__(self, load: Load) -> None:
         self.load = load
         run_name = f"{os.getpid() % 1_000_000:06d}{time.time_ns() % 1_000_000:06d}"
         self.topics = [f"{load.prefix}/{run_name}/{number:06d}" for number in range(load.topics)]
-        self.pad = b"x" * (load.size - self.SIZE_MIN) + self.TAIL
-        v5 = load.version is Version.V5
-        # What comes before the payload in a PUBLISH without properties; QoS 1 and 2 have a packet identifier.
-        sample = [
-            encode(Publish(self.topics[0], bytes(load.size), qos, packet_id=1 if qos else 0), load.version)
-            for qos in (0, 1)
+        self.all_topics = f"{load.prefix}/{run_name}/+"
+        self.topic_size = len(self.topics[0])
+        # All topics have one length, so that what follows them has its place too.
+        self.no_properties = b"\x00" if load.version is Version.V5 else b""
+        count = min(self.SIZES, load.size_max - load.size + 1)
+        # Not in rising order: neighbours should differ by much.
+        sizes = [
+            load.size + (load.size_max - load.size) * (7 * at % count) // max(1, count - 1)
+            for at in range(count)
         ]
-        self.packet_size = [len(one) for one in sample]
-        self.payload_at = [len(one) - load.size for one in sample]
-        self.length = [one[1 : one.index(b"\x00" + bytes([len(self.topics[0])]), 1)] for one in sample]
-        self.after_topic = b"\x00" if v5 else b""
+        self.pads = [b"x" * (size - self.SIZE_MIN) + self.TAIL for size in sizes]
+        self.lengths = [
+            variable(2 + self.topic_size + (2 if load.qos else 0) + len(self.no_properties) + size)
+            for size in sizes
+        ]
+        self.first = bytes([0x30 | load.qos << 1])
+        self.heads = [len(topic).to_bytes(2, "big") + topic.encode() for topic in self.topics]
 
-    def head(self, topic: str, qos: int) -> bytes:
-        """The bytes of a publication up to its packet identifier."""
-        first = bytes([0x30 | qos << 1])
-        return first + self.length[min(qos, 1)] + len(topic).to_bytes(2, "big") + topic.encode()
-
-    def payload(self, at_ns: int, publisher: int, number: int) -> bytes:
-        return self.HEAD % (at_ns, publisher, number, number % KINDS) + self.pad
+    def message(self, at_ns: int, publisher: int, number: int, packet_id: bytes) -> bytes:
+        """The bytes of a publication."""
+        load = self.load
+        shape = number % len(self.pads)
+        topic = (publisher + number if load.mixed else publisher) % load.topics
+        return b"".join(
+            (
+                self.first,
+                self.lengths[shape],
+                self.heads[topic],
+                packet_id,
+                self.no_properties,
+                self.HEAD % (at_ns, publisher, number, number % KINDS),
+                self.pads[shape],
+            )
+        )
 
     def expected(self, subscriber: int) -> int:
         """Deliveries for a subscriber."""
         load = self.load
         total = 0
         for publisher in range(load.publishers):
-            if publisher % load.topics != subscriber % load.topics:
+            if not load.mixed and publisher % load.topics != subscriber % load.topics:
                 continue
             if load.where is None:
                 total += load.messages
@@ -397,11 +422,10 @@ class _Subscriber(_Client):
         super().__init__(load, form, number, "sub")
         self.outcome = outcome
         self.last_at = 0
-        self.topic = form.topics[number % load.topics]
+        self.topic = form.all_topics if load.mixed else form.topics[number % load.topics]
         self._next = [0] * load.publishers
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._timed = load.rate > 0
-        self._known = [form.head(self.topic, qos) for qos in (0, 1)]
 
     async def subscribe(self) -> None:
         where = self.load.where
@@ -421,37 +445,45 @@ class _Subscriber(_Client):
             decoder.feed(data)
             self._drain(now)
             return
-        form = self.form
-        outcome = self.outcome
-        next_ = self._next
-        latencies = outcome.latencies_ns
-        timed = self._timed
-        at, end = 0, len(data)
-        acknowledgements = []
-        qos = data[0] >> 1 & 3
-        size, payload_at, head = form.packet_size[qos], form.payload_at[qos], self._known[qos]
-        head_size = len(head)
+        form, outcome, next_ = self.form, self.outcome, self._next
+        latencies, timed = outcome.latencies_ns, self._timed
+        first = data[0]
+        v5 = len(form.no_properties)
+        id_at = 2 + form.topic_size
+        payload_at = id_at + (2 if first == 0x32 else 0) + v5
         p_at, n_at = payload_at + form.P, payload_at + form.N
-        received = 0
-        while end - at >= size:
-            if data[at : at + head_size] != head or (form.after_topic and data[at + payload_at - 1]):
+        topic_length = form.topic_size.to_bytes(2, "big")
+        acknowledgements = []
+        at, end = 0, len(data)
+        received = octets = 0
+        while end - at > 5 and data[at] == first:
+            length = data[at + 1]
+            head = at + 2
+            if length > 0x7F:
+                if data[head] > 0x7F:
+                    break
+                length = length & 0x7F | data[head] << 7
+                head += 1
+            behind = head + length
+            if behind > end or data[head : head + 2] != topic_length or (v5 and data[head + payload_at - 1]):
                 break
-            publisher = int(data[at + p_at : at + p_at + 6])
-            number = int(data[at + n_at : at + n_at + 10])
+            publisher = int(data[head + p_at : head + p_at + 6])
+            number = int(data[head + n_at : head + n_at + 10])
             if number >= next_[publisher]:
                 next_[publisher] = number + 1
                 received += 1
+                octets += length - payload_at
             else:
                 outcome.repeated += 1
             if timed:
-                latencies.append(now - int(data[at + payload_at + 6 : at + payload_at + 26]))
-            if qos:
-                acknowledgements.append(data[at + head_size : at + head_size + 2])
-            at += size
+                latencies.append(now - int(data[head + payload_at + 6 : head + payload_at + 26]))
+            if first == 0x32:
+                acknowledgements.append(data[head + id_at : head + id_at + 2])
+            at = behind
         if received:
             self.last_at = now
             outcome.received += received
-            outcome.bytes_received += received * self.load.size
+            outcome.bytes_received += octets
         if acknowledgements:
             self.write(b"\x40\x02" + b"\x40\x02".join(acknowledgements))
         if at < end:
@@ -520,7 +552,6 @@ class _Publisher(_Client):
         super().__init__(load, form, number, "pub")
         self.sent = 0
         self.done_at = 0
-        self._head = form.head(form.topics[number % load.topics], load.qos)
         self._under_way = 0
         self._next_id = 0
         self._room = asyncio.Event()
@@ -553,7 +584,7 @@ class _Publisher(_Client):
             now = time.perf_counter_ns()
             first = self.sent
             self.write(
-                b"".join([self._bytes(form.payload(now, number, n)) for n in range(first, first + count)])
+                b"".join([form.message(now, number, n, self._id()) for n in range(first, first + count)])
             )
             self.sent += count
             # Others have their turn.
@@ -564,17 +595,18 @@ class _Publisher(_Client):
         each_ns = int(load.publishers * 1e9 / load.rate)
         # Publishers take turns within one period.
         first_ns = start_ns + each_ns * number // load.publishers
-        waiting: deque[bytes] = deque()
+        waiting: deque[tuple[int, int]] = deque()
         made = 0
         while self.sent < load.messages:
             self._check()
             now = time.perf_counter_ns()
             while made < load.messages and (due := first_ns + made * each_ns) <= now:
-                waiting.append(form.payload(due, number, made))
+                waiting.append((due, made))
                 made += 1
             room = len(waiting) if not load.qos else min(len(waiting), self.receive_maximum - self._under_way)
             if room > 0:
-                self.write(b"".join([self._bytes(waiting.popleft()) for _ in range(room)]))
+                going = [waiting.popleft() for _ in range(room)]
+                self.write(b"".join([form.message(at, number, n, self._id()) for at, n in going]))
                 self.sent += room
             if made < load.messages:
                 pause_s = (first_ns + made * each_ns - time.perf_counter_ns()) / 1e9
@@ -582,12 +614,12 @@ class _Publisher(_Client):
             elif waiting:
                 await asyncio.sleep(TICK_S)
 
-    def _bytes(self, payload: bytes) -> bytes:
+    def _id(self) -> bytes:
         if not self.load.qos:
-            return self._head + self.form.after_topic + payload
+            return b""
         self._under_way += 1
         self._next_id = self._next_id % 65_535 + 1
-        return self._head + self._next_id.to_bytes(2, "big") + self.form.after_topic + payload
+        return self._next_id.to_bytes(2, "big")
 
     def on(self, packet: object) -> None:
         if isinstance(packet, (Puback, Pubcomp)):
