@@ -9,25 +9,35 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from tidings.language.regions import Unknown
+from tidings.language.views import View
 from tidings.mqtt.front import Front
 from tidings.mqtt.packets import Version
+from tidings.mqtt.settings import Settings as MqttSettings
+from tidings.overlay.broker import Broker
 from tidings.records.record import Record
-from tidings.sim import checkers, workload
+from tidings.sim import checkers, runs, workload
 from tidings.sim.checkers import Breach
 from tidings.sim.devices import Device, Temper
 from tidings.sim.diary import UNBORN, Diary, Offer, Wish
 from tidings.sim.hosts import DoorMaker, MachineMaker
 from tidings.sim.lines import Lines, Party
-from tidings.sim.measures import Distribution, Measures
-from tidings.sim.promises import Promises
+from tidings.sim.measures import Distribution, Measures, measure_clients
+from tidings.sim.promises import VIEW_PREFIX, Promises
 from tidings.sim.runs import PROBES_MAX, Plan, Progress, Run
 from tidings.sim.workload import Planned
 
+VIEW = View.from_mapping({"name": "high", "from": "#", "where": "value >= 500000"})
+"""What clients may look through, instead of a filter of their own."""
+
 KEPT_TOPICS = 3
 """Topics at each broker on which something is retained."""
+
+OWN = 1_000_000_000
+"""Payloads that do not come from the workload are numbered from here."""
 
 WATCHERS = 2
 """Clients that want to hear of every will."""
@@ -56,9 +66,15 @@ class DeviceRun(Run):
         trace: Callable[[str], object] | None = None,
         progress: Progress = lambda _text, _share: None,
     ) -> None:
-        if door is None:
-            door = partial(Front, settings=plan.doors)
-        super().__init__(plan, machine=machine, door=door, record=record, trace=trace, progress=progress)
+        super().__init__(
+            plan,
+            machine=machine or partial(Broker, views=[VIEW]),
+            door=door or partial(Front, settings=plan.doors),
+            record=record,
+            trace=trace,
+            progress=progress,
+        )
+        self._diary.views[VIEW.name] = Wish(UNBORN, VIEW.topic_filter, where=(VIEW.where,))
         self._speakers: dict[str, Party] = {}
         """Those that publish for their brokers."""
         self._listeners: list[Party] = []
@@ -97,7 +113,9 @@ class DeviceRun(Run):
                 self._ask(party, self._shared(party))
                 continue
             asked = one.subscription
-            self._ask(party, self._wish(party, asked.topic_filter, asked.where, asked.qos))
+            old = party.device.temper.version is Version.V311
+            through = f"{VIEW_PREFIX}{VIEW.name}/" if whims.random() < (0.4 if old else 0.1) else ""
+            self._ask(party, self._wish(party, through + asked.topic_filter, asked.where, asked.qos))
             if whims.random() < 0.3:
                 self._ask(party, self._kept(party))
 
@@ -139,8 +157,8 @@ class DeviceRun(Run):
     def _payload(self, value: int | None = None) -> bytes:
         self._payloads += 1
         if value is None:
-            return b'{"m":%d}' % self._payloads
-        return b'{"m":%d,"value":%d}' % (self._payloads, value)
+            return b'{"n":%d}' % (OWN + self._payloads)
+        return b'{"n":%d,"value":%d}' % (OWN + self._payloads, value)
 
     # What they want.
 
@@ -151,9 +169,8 @@ class DeviceRun(Run):
             wish.where = (where,) if where else ()
             if where and whims.random() < 0.2:
                 wish.where = (where, f"value < {whims.randrange(workload.VALUE_MAX)}")
-            wish.unknown = (
-                whims.choice((Unknown.WAIT, Unknown.WAIT, Unknown.ASSUME)) if where else Unknown.WAIT
-            )
+            if where and not topic_filter.startswith(VIEW_PREFIX):
+                wish.unknown = whims.choice((Unknown.WAIT, Unknown.WAIT, Unknown.ASSUME))
             wish.no_local = whims.random() < 0.2
             wish.retain_as_published = whims.random() < 0.1
             if whims.random() < 0.5:
@@ -163,7 +180,7 @@ class DeviceRun(Run):
 
     def _shared(self, party: Party) -> Wish:
         whims = self._whims
-        area = whims.choice(("area0/#", "#"))
+        area = whims.choice(("area0/#", "#", f"{VIEW_PREFIX}{VIEW.name}/#"))
         wish = self._wish(party, area, whims.choice(("", "", f"value >= {workload.VALUE_MAX // 2}")), 1)
         wish.group = f"g{whims.randrange(2)}-{party.host.address}"
         wish.no_local = wish.retain_as_published = False
@@ -196,7 +213,7 @@ class DeviceRun(Run):
             body = b"" if whims.random() < 0.2 else self._payload(whims.randrange(workload.VALUE_MAX))
         elif what < 0.2:
             body = self._payload()
-        elif what < 0.25:
+        elif what < 0.25 and not self.plan.roots:  # those are declared, and refuse it
             body = b"no object, %d" % self._payloads
             self._payloads += 1
         elif what < 0.35 and near:
@@ -310,4 +327,31 @@ class DeviceRun(Run):
         found.latency_s = Distribution.of(
             [one.at - sent[one.payload] for one in diary.receipts if one.payload in sent and not one.retain]
         )
+        found.mqtt = measure_clients(diary)
         return found
+
+
+def chaos(seed: int, brokers_max: int = 5, publications: int = 100) -> Plan:
+    """A plan with MQTT clients in which everything is drawn from the seed."""
+    source = random.Random(f"mqtt/{seed}")
+    plan = runs.chaos(seed, brokers_max, publications)
+    return replace(
+        plan,
+        mqtt=True,
+        workload=replace(
+            plan.workload,
+            subscriptions=source.randint(1, 20),
+            rate_per_s=source.choice((5.0, 10.0, 50.0)),
+            topics=source.choice((1, 5, 12)),
+        ),
+        # Clients that speak MQTT say nothing of what they will publish.
+        settings=replace(plan.settings, advertisements=False),
+        churn=source.choice((0, 15, 50)),
+        doors=MqttSettings(
+            receive_maximum=source.choice((1024, 1024, 1, 3)),
+            inflight_max=source.choice((1024, 1024, 1, 3)),
+            topic_alias_maximum=source.choice((64, 0, 2)),
+            keep_alive_max_s=source.choice((0, 0, 4)),
+        ),
+        command=f"tidings simulate --clients mqtt --chaos --seed {seed}",
+    )

@@ -137,6 +137,7 @@ class Device:
         self._aliases_in: dict[int, str] = {}
         self._out: list[bytes] = []
         self._sent_at = 0.0
+        self._keep_alive_s = temper.keep_alive_s
         self._pinged_at: float | None = None
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Publish: self._on_publish,
@@ -166,7 +167,7 @@ class Device:
         self.asking, self._owing = {}, {}
         self._dropping = {0: [wish for wishes in self._dropping.values() for wish in wishes]}
         self.acks, self.open, self.broken, self._pinged_at = [], False, False, None
-        self._sent_at = now
+        self._sent_at, self._keep_alive_s = now, temper.keep_alive_s
         turn = diary.next_turn()
         if clean and self.life is not None:
             self.life.leaving = self.life.leaving or turn
@@ -280,7 +281,7 @@ class Device:
 
     def next_deadline(self) -> float | None:
         """When it wants to be told the time."""
-        keep_alive = self.temper.keep_alive_s
+        keep_alive = self._keep_alive_s
         if self.connection is None or not keep_alive:
             return None
         if self._pinged_at is not None:
@@ -347,6 +348,8 @@ class Device:
         connection.opened, connection.opened_at = diary.next_turn(), now
         said = packet.properties
         self._room = said.receive_maximum or RECEIVE_MAXIMUM
+        if said.server_keep_alive_s is not None:  # [MQTT-3.1.2-21]
+            self._keep_alive_s = said.server_keep_alive_s
         self._aliases_out_max = min(self.temper.aliases_used, said.topic_alias_maximum or 0)
         if packet.session_present and self.life is not None:
             connection.life = self.life

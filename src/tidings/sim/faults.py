@@ -179,7 +179,8 @@ def _end(world: World, fault: Fault) -> None:
         for one, other in _crossing(world, brokers):
             world.mend(one, other)
     elif kind in (Kind.CRASHES, Kind.STOPS, Kind.WIPES):
-        world.start_broker(brokers[0])
+        if world.hosts[brokers[0]].boot:  # one that is yet to join does that by itself
+            world.start_broker(brokers[0])
     elif kind is Kind.SLOW:
         world.slow(brokers[0], 0.0)
     elif kind in (Kind.LOSS, Kind.DUPLICATION):

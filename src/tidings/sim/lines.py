@@ -385,10 +385,13 @@ class Lines:
         line = self._lines.get((host.address, effect.connection))
         if line is None or not line.host_open:
             return
-        connections = self.diary.connections[line.connection.client]
-        # Where the client is back already, the broker may not have read what it said before.
-        said_all = line.connection.farewell is not None and line.connection is connections[-1]
-        self._parted(line, "farewell" if said_all else "shut")
+        # It may not have read all that the client said before it left.
+        unread = bool(line.up_way or line.unheard) or line.up_left != inf
+        unread = unread or host.slow_s > 0 or host.busy_until > self._agenda.now
+        unread = unread or any(getattr(one, "connection", None) == line.number for one in host.inbox)
+        back = line.connection is not self.diary.connections[line.connection.client][-1]
+        left = line.connection.farewell is not None and not unread and not back
+        self._parted(line, "farewell" if left else "shut")
         at = max(self._agenda.now + line.delay_s, line.down_last)
         self._agenda.add(at, self._closed, line)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tidings.overlay.messages import Publish
 from tidings.records.record import Kind, Record
+from tidings.sim.diary import Diary
 from tidings.sim.world import World
 
 
@@ -84,6 +85,56 @@ class RecordCounts:
 
 
 @dataclass(slots=True)
+class ClientMeasures:
+    """What MQTT clients did and saw."""
+
+    clients: int = 0
+    connections: int = 0
+    lost: int = 0
+    """Connections that ended without a farewell."""
+
+    sessions: int = 0
+    subscriptions: int = 0
+    sent_again: int = 0
+    """Publications that a client sent more than once."""
+
+    received: tuple[int, int, int] = (0, 0, 0)
+    """By quality of service."""
+
+    received_again: int = 0
+    """Of these, with DUP."""
+
+    retained: int = 0
+    """Of these, retained messages for new subscriptions."""
+
+    wills: int = 0
+    """Wills that somebody received."""
+
+
+def measure_clients(diary: Diary) -> ClientMeasures:
+    """What a diary tells."""
+    connections = [one for own in diary.connections.values() for one in own]
+    receipts = diary.receipts
+    wills = {offer.payload for offer in diary.offers if offer.will}
+    return ClientMeasures(
+        len(diary.connections),
+        len(connections),
+        sum(one.left is not None and one.farewell is None for one in connections),
+        len(diary.lives),
+        len(diary.wishes),
+        sum(len(offer.sends) > 1 for offer in diary.offers),
+        (
+            sum(one.qos == 0 for one in receipts),
+            sum(one.qos == 1 for one in receipts),
+            sum(one.qos == 2 for one in receipts),
+        ),
+        sum(one.dup for one in receipts),
+        sum(one.retain for one in receipts),
+        len({one.payload for one in receipts} & wills),
+    )
+
+
+@dataclass(slots=True)
 class Measures:
     """What happened in a run."""
 
@@ -123,6 +174,9 @@ class Measures:
 
     per_link: dict[str, LinkMeasure] = field(default_factory=dict)
     """By `sender>receiver`."""
+
+    mqtt: ClientMeasures | None = None
+    """Where there were MQTT clients."""
 
 
 def measure(world: World, counts: RecordCounts) -> Measures:

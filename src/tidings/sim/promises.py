@@ -25,6 +25,9 @@ SLACK_S = 1.0
 SLACK_SHARE = 0.02
 """... and by what share of the time: twice what clocks may be wrong."""
 
+UNWRITTEN_S = 0.1
+"""What a broker is not asked to confirm may take so long until it is on disk."""
+
 
 @lru_cache(maxsize=65_536)
 def _topic_matches(topic_filter: str, topic: str) -> bool:
@@ -155,13 +158,17 @@ class Promises:
     def order(self) -> Iterator[Breach]:
         """What one client publishes on one topic comes in that order, QoS 0 and the others apart."""
         sharing = {wish.life.name for wish in self._diary.wishes if wish.group}
-        latest: dict[tuple[str, str, str, bool], Offer] = {}
+        wiped = [(one.turn, one.host) for one in self._diary.outages if one.wiped]
+        latest: dict[tuple[str, str, str, bool, int], Offer] = {}
         seen: set[tuple[str, str, bytes]] = set()
         for receipt in self._receipts:
             offer = self._offers[receipt.payload]
-            key = (receipt.life.name, receipt.topic, offer.client, receipt.qos > 0)
+            # What a broker took in before its disk was lost may come from others, and later.
+            disk = sum(host == offer.host and turn < offer.sends[0] for turn, host in wiped if offer.sends)
+            key = (receipt.life.name, receipt.topic, offer.client, receipt.qos > 0, disk)
             mark = (receipt.life.name, receipt.topic, receipt.payload)
-            if receipt.retain or offer.will or mark in seen or len(offer.sends) != 1 or key[0] in sharing:
+            unordered = offer.will or offer.expiry_s is not None or len(offer.sends) != 1
+            if receipt.retain or unordered or mark in seen or receipt.life.name in sharing:
                 continue
             seen.add(mark)
             before = latest.get(key)
@@ -243,21 +250,17 @@ class Promises:
                 if not offer.payload or not offer.sends:
                     continue
                 takers = [wish for wish in wishes if self._topic(wish, offer) is not None]
-                lives = dict.fromkeys(
-                    wish.life for wish in takers if self._got[wish.life].get((offer.topic, offer.payload))
-                )
+                if not takers:
+                    continue
+                key = (self._topic(takers[0], offer) or "", offer.payload)
+                lives = dict.fromkeys(wish.life for wish in takers if self._got[wish.life].get(key))
                 # Whoever may have it and is gone may have taken it along, or have it sent to another.
                 gone = any(
                     wish.leaving is not None and wish.leaving > offer.sends[0]
                     for wish in wishes
                     if wish.asked
                 ) or any(wish.life.leaving is not None for wish in wishes)
-                if (
-                    len(lives) > 1
-                    and not gone
-                    and len(offer.sends) == 1
-                    and not self._handed_on(offer, lives)
-                ):
+                if len(lives) > 1 and not gone and len(offer.sends) == 1 and not self._handed_on(key, lives):
                     yield Breach(
                         "one of a share group",
                         f"{', '.join(one.name for one in lives)} all got {offer}, {text}",
@@ -265,16 +268,12 @@ class Promises:
                 if not lives and not gone and self._owed(offer):
                     yield from self._missed_by_all(takers, wishes, offer, text)
 
-    def _handed_on(self, offer: Offer, lives: Sequence[Life] | dict[Life, None]) -> bool:
+    def _handed_on(self, key: tuple[str, bytes], lives: dict[Life, None]) -> bool:
         """Whether all receivers but one lost the connection that had it, so that it may go to another."""
-        if offer.qos == 2 and not any(
-            one.qos < 2 for life in lives for one in self._got[life][offer.topic, offer.payload]
-        ):
+        receipts = [self._got[life][key] for life in lives]
+        if all(one.qos == 2 for some in receipts for one in some):
             return False
-        broken = sum(
-            any(one.connection.left is not None for one in self._got[life][offer.topic, offer.payload])
-            for life in lives
-        )
+        broken = sum(any(one.connection.left is not None for one in some) for some in receipts)
         return broken >= len(lives) - 1
 
     def _missed_by_all(
@@ -378,8 +377,14 @@ class Promises:
         if connection.parted_why == "died":
             return None
         if connection.farewell == 0:
-            # A broker that ended the connection itself may have done so before it read the farewell.
-            return False if connection.parted_why == "farewell" else None
+            # A broker that ended the connection itself may have done so before it read the farewell; one that
+            # died at once may not have written it down, and nobody was told that it had.
+            until = connection.parted_at + UNWRITTEN_S
+            died = any(
+                one.host == connection.host and connection.parted_at <= one.at <= until
+                for one in self._diary.outages
+            )
+            return False if connection.parted_why == "farewell" and not died else None
         delay_s = _delay(connection)
         after = later[0] if later else None
         if not delay_s or after is None or after.asked_at > connection.parted_at + _later(delay_s, 1):
@@ -424,7 +429,10 @@ class Promises:
             ),
             None,
         )
-        if last is None or self._excused(offers[last].host, offers[last].sends[0]):
+        if last is None or any(
+            one.wiped and one.host == offers[last].host and one.turn > offers[last].sends[0]
+            for one in self._diary.outages
+        ):
             return
         # An older one that was said again later may be taken for the newer.
         if any(offer.sends[-1] > offers[last].sends[0] for offer in offers[:last]):
