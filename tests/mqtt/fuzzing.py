@@ -22,7 +22,7 @@ from typing import Any
 
 import tidings.mqtt
 from tests.mqtt import hostile
-from tests.mqtt.hostile import SETTINGS, STATES
+from tests.mqtt.hostile import SETTINGS, STATES, Move
 from tidings.mqtt.codec import encode
 from tidings.mqtt.packets import (
     AnyPacket,
@@ -45,7 +45,7 @@ from tidings.mqtt.packets import (
 
 FOLDER = str(Path(tidings.mqtt.__file__).parent)
 BYTES_MAX = 6000
-CHUNKS_MAX = 12
+PIECES_MAX = 12
 REPLY = "$tidings/reply/r"
 
 WORDS: list[AnyPacket] = [
@@ -123,19 +123,21 @@ class Case:
 
     state: int
     version: Version
-    chunks: tuple[bytes, ...]
+    said: tuple[bytes | Move, ...]
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.chunks)) + len(self.chunks)
+        return sum(1 + (len(each) if isinstance(each, bytes) else 0) for each in self.said)
 
     def shown(self) -> str:
         """The case as a line of Python that runs it."""
-        chunks = ", ".join(f'bytes.fromhex("{chunk.hex()}")' for chunk in self.chunks)
-        return f"hostile.run(hostile.{STATES[self.state].__name__}, Version.{self.version.name}, [{chunks}])"
+        said = ", ".join(
+            f'bytes.fromhex("{each.hex()}")' if isinstance(each, bytes) else str(each) for each in self.said
+        )
+        return f"run({STATES[self.state].__name__}, Version.{self.version.name}, [{said}])"
 
     def run(self, watch: hostile.Watch = hostile.at_once) -> None:
-        hostile.run(STATES[self.state], self.version, self.chunks, watch)
+        hostile.run(STATES[self.state], self.version, self.said, watch)
 
 
 @dataclass
@@ -217,7 +219,11 @@ class Fuzzer:
             for state in range(len(STATES)):
                 yield Case(state, version, ())
                 yield Case(state, version, (said[0], *said[4:12], said[26]))
-                yield Case(state, version, (said[0], b"".join(said[12:25])))
+                yield Case(state, version, (said[1], b"".join(said[12:25])))
+                yield Case(state, version, (said[2], *said[25:30], Move.FEED, Move.WAIT))
+                yield Case(state, version, (said[0], said[25], Move.CONGEST, Move.FEED, Move.RELIEVE))
+                yield Case(state, version, (said[0], said[25], Move.FEED, Move.RETURN, *said[17:25]))
+                yield Case(state, version, (said[31], *said[39:], Move.CRASH, said[41]))
 
     def run(self, case: Case) -> None:
         """Run a case, and keep it if it has reached something new."""
@@ -244,36 +250,42 @@ class Fuzzer:
     def vary(self, case: Case) -> Case:
         """A case a little different from another."""
         draw = self.random
-        state, version, chunks = case.state, case.version, list(case.chunks)
+        state, version, said = case.state, case.version, list(case.said)
         for _ in range(draw.randint(1, 4)):
-            kind = draw.randrange(12)
+            kind = draw.randrange(13)
+            at = draw.randrange(len(said)) if said else 0
+            each = said[at] if said else b""
             if kind == 0:
                 state = draw.randrange(len(STATES))
             elif kind == 1:
                 version = draw.choice(list(Version))
-            elif kind <= 5 or not chunks:
+            elif kind == 2:
+                said.insert(at, draw.choice(list(Move)))
+            elif kind <= 5 or not said:
                 word = _word(draw.choice(WORDS), draw.choice([version, version, *Version]))
-                chunks.insert(draw.randint(0, len(chunks)), word)
+                said.insert(draw.randint(0, len(said)), word)
             elif kind == 6:
-                del chunks[draw.randrange(len(chunks))]
+                del said[at]
             elif kind == 7:
-                at = draw.randrange(len(chunks))
-                chunks[at : at + 2] = [b"".join(chunks[at : at + 2])]
+                other = draw.choice(self.corpus).said
+                said += other[draw.randint(0, len(other)) :]
+            elif isinstance(each, Move):
+                said[at] = draw.choice(list(Move))
             elif kind == 8:
-                at = draw.randrange(len(chunks))
-                cut = draw.randint(0, len(chunks[at]))
-                chunks[at : at + 1] = [chunks[at][:cut], chunks[at][cut:]]
+                following = said[at + 1 : at + 2]
+                if following and isinstance(following[0], bytes):
+                    said[at : at + 2] = [each + following[0]]
             elif kind == 9:
-                other = draw.choice(self.corpus).chunks
-                chunks += other[draw.randint(0, len(other)) :]
+                cut = draw.randint(0, len(each))
+                said[at : at + 1] = [each[:cut], each[cut:]]
             else:
-                at = draw.randrange(len(chunks))
-                chunks[at] = self._scratch(chunks[at])
-        kept: list[bytes] = []
+                said[at] = self._scratch(each)
+        kept: list[bytes | Move] = []
         left = BYTES_MAX + SETTINGS.packet_bytes_max * draw.randint(0, 1)
-        for chunk in chunks[:CHUNKS_MAX]:
-            kept.append(chunk[:left])
-            left -= len(kept[-1])
+        for each in said[:PIECES_MAX]:
+            kept.append(each[:left] if isinstance(each, bytes) else each)
+            left -= len(each) if isinstance(each, bytes) else 0
+            left = max(left, 0)
         return Case(state, version, tuple(kept))
 
     def _scratch(self, chunk: bytes) -> bytes:
