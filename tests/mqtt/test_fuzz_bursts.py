@@ -1,4 +1,4 @@
-"""The short way of reading, among bytes that are wrong: nothing is a burst that the decoder would not read."""
+"""The short way of reading, among wrong bytes: nothing is a burst that the decoder would not read."""
 
 from __future__ import annotations
 
