@@ -1,6 +1,6 @@
 """A broker in a process of its own, for tests that kill it.
 
-`python -m tests.live.process ID PORT FOLDER NEIGHBOUR…` prints its address when it is started.
+`python -m tests.live.process ID PORT MQTT_PORT FOLDER NEIGHBOUR…` prints its addresses when it is started.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 
+from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.overlay.settings import Settings
 
@@ -29,7 +30,10 @@ class BrokerProcess:
         self._folder = folder
         self._neighbours = neighbours
         self._port = port
+        self._mqtt_port = 0
         self.address = ""
+        self.mqtt = ""
+        """Where MQTT clients connect; they may have to try again until they are let in."""
 
     async def start(self) -> None:
         self._process = await asyncio.create_subprocess_exec(
@@ -38,6 +42,7 @@ class BrokerProcess:
             "tests.live.process",
             self.broker,
             str(self._port),
+            str(self._mqtt_port),
             str(self._folder),
             *self._neighbours,
             stdout=subprocess.PIPE,
@@ -45,9 +50,9 @@ class BrokerProcess:
         )
         assert self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), WITHIN_S)
-        self.address = line.decode().strip()
-        assert self.address, f"broker {self.broker} has not started"
-        self._port = int(self.address.rpartition(":")[2])
+        assert line, f"broker {self.broker} has not started"
+        self.address, self.mqtt = line.decode().split()
+        self._port, self._mqtt_port = (int(one.rpartition(":")[2]) for one in (self.address, self.mqtt))
 
     async def kill(self) -> None:
         """As by kill -9: nothing more is written, sent or said."""
@@ -61,7 +66,7 @@ class BrokerProcess:
 
 
 def main() -> int:
-    broker, port, folder, *neighbours = sys.argv[1:]
+    broker, port, mqtt_port, folder, *neighbours = sys.argv[1:]
     logging.basicConfig(
         level=logging.WARNING,
         format=f"%(relativeCreated)d {broker}: %(message)s %(about)s",
@@ -72,6 +77,7 @@ def main() -> int:
         port=int(port),
         folder=Path(folder) / broker,
         neighbours=tuple(neighbours),
+        listening=(Listening("tcp", "127.0.0.1", int(mqtt_port)),),
         settings=Settings(redial_max_s=0.5),
     )
     return 1 if uvloop.run(serve(Node(options))) else 0
@@ -80,7 +86,7 @@ def main() -> int:
 async def serve(node: Node) -> str:
     """Runs it until SIGTERM; gives the reason that it stopped for."""
     await node.start()
-    print(node.address, flush=True)
+    print(node.address, node.mqtt_addresses["tcp"], flush=True)
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[str]] = []
     loop.add_signal_handler(signal.SIGTERM, lambda: ending.append(loop.create_task(node.stop())))
