@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -29,8 +30,11 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import (
     Advertise,
     Bye,
+    Catalogue,
     Distance,
     Done,
+    Enter,
+    Entry,
     Forget,
     Frame,
     Greet,
@@ -92,6 +96,21 @@ def some_publication(rng: random.Random) -> Publication:
     )
 
 
+def some_entry(rng: random.Random) -> Entry:
+    name = rng.choice(["t", "roads/+road", "#", "v", "", "\0"])
+    root = rng.choice(["a", "x", "m", ""])
+    declared = f"name = {json.dumps(name)}\nkind = 'plain'\nroot = '{root}'"
+    return Entry(
+        rng.choice(["topic", "topic", "view", "song", ""]),
+        name,
+        rng.choice([1, 2, 3, 7, 0, -1, 2**63]),
+        rng.choice(ROOTS),
+        rng.choice([declared, declared, "", "name =", '{"name": "v", "from": "t/#"}', "[" * 500, "\ufffd"]),
+        rng.choice([0, 0, 1, -1, 2**62]),
+        rng.choice([(), (1, 2), (2**64 - 1,), tuple(range(99))]),
+    )
+
+
 def some_message(rng: random.Random) -> Message:
     """Any message, true to its types and to nothing else."""
     pick: Any = rng.choice
@@ -114,6 +133,9 @@ def some_message(rng: random.Random) -> Message:
                 root, epoch, ((root, number, number),), (pick(ROOTS),), tuple(rng.sample(ADVERTISEMENTS, 2))
             ),
             Roll(root, epoch, (("a", 1, 1),), (), (), ((root, pick([0.0, -5.0, 1e300])),)),
+            Roll(root, epoch, (("a", 1, 1),), (), (), (), number),
+            Enter(some_entry(rng)),
+            Catalogue(tuple(some_entry(rng) for _ in range(rng.randint(0, 3))), rng.random() < 0.3),
             Table(root, epoch, tuple(some), rng.random() < 0.3),
             Table(root, epoch, tuple(some)),
             Subscribe(root, epoch, pick(SUBSCRIPTIONS)),
