@@ -30,6 +30,9 @@ HOT_TERMS = 24
 HOT_MAX = 256
 """Indexes that are made for this reason, so that their memory stays within 80 MB."""
 
+REMEMBERED_CHARACTERS_MAX = 256
+"""Of a topic whose answer is remembered. Longer ones are rare, and a few thousand of 64 kB would be much."""
+
 T = TypeVar("T")
 
 
@@ -235,9 +238,10 @@ class Table(Generic[T]):
             if "#" in node.below:
                 found.append(node.below["#"])
         answer = tuple(node for node in found if node.entries)
-        if len(self._nodes) >= self._cache_max:
-            del self._nodes[next(iter(self._nodes))]
-        self._nodes[topic] = answer
+        if len(topic) <= REMEMBERED_CHARACTERS_MAX:
+            if len(self._nodes) >= self._cache_max:
+                del self._nodes[next(iter(self._nodes))]
+            self._nodes[topic] = answer
         return answer
 
 
