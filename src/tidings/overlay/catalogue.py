@@ -72,8 +72,9 @@ TOMBSTONE_US = 86_400_000_000
 AFTER_MAX = 16
 """Versions back that an entry knows of. A broker that missed more reports a conflict where there is none."""
 
-PART_LENGTH, PART_ENTRIES = 65_536, 256
-"""Characters and entries after which a catalogue goes on in the next message."""
+PART_LENGTH, PART_ENTRIES = 65_536, 4
+"""Characters and entries after which a catalogue goes on in the next message. To read a declaration takes up
+to a millisecond, and a driver can do other things between two messages, not within one."""
 
 ALONE_AFTER_S = 0.05
 """A broker that has been told of no neighbour by then is taken to have none."""
