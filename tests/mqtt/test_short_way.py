@@ -121,6 +121,7 @@ def run(
         if at < len(receivers):
             talk.tell(ClientCongested(receivers[at].connection, False))
             got[at] += receivers[at].take_all()
+    talk.advance(3.0)
     lines = sorted(
         json.dumps([it.kind, it.topic, it.message, it.bytes, it.publisher, it.client, sorted(it.receivers)])
         for it in talk.records

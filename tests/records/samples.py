@@ -42,7 +42,7 @@ def run(n: int, rows: int, receivers: Sequence[tuple[str, ...]] = ((),)) -> Run:
         "b1",
         1,
         n,
-        n * 1000,
+        [n * 1000],
         Kind.DELIVERED,
         "t",
         "b1:1:b1:",

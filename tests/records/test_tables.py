@@ -32,7 +32,7 @@ def runs(draw: st.DrawFn) -> Run:
         draw(NAMES),
         draw(st.integers(0, 2**40)),
         draw(st.integers(0, 2**40)),
-        draw(INTEGERS),
+        draw(st.lists(INTEGERS, min_size=1, max_size=1) | _each(rows, INTEGERS)),
         draw(st.sampled_from(Kind)),
         draw(NAMES),
         draw(NAMES),

@@ -36,6 +36,9 @@ SLICE_BYTES_MAX = 64 * 1024
 GROUP_BYTES = 128 * 1024
 """Of all clients together, told to the front in one go; then the clock is looked at."""
 
+EXPRESS_BYTES = 2048
+"""What may be passed on without waiting for a turn: not so much that others would notice."""
+
 CHECKS_AT_ONCE = 2
 """Passwords that are checked at the same time: each takes a core and 32 MiB."""
 
@@ -67,12 +70,25 @@ class Transport(Protocol):
     def get_extra_info(self, name: str, default: object = None) -> object: ...
 
 
+class Express(Protocol):
+    """What is asked of the front without an event."""
+
+    def express(self, connection: int, data: bytes, now: float) -> int: ...
+
+    def take(self) -> Sequence[m.Transmit]: ...
+
+
 class Owner(Protocol):
     """Who is told what happens."""
 
     counters: Counters
 
     def tell_all(self, events: Sequence[m.ClientEvent]) -> None: ...
+
+    @property
+    def front(self) -> Express: ...
+
+    def now(self) -> float: ...
 
 
 class Client(asyncio.Protocol):
@@ -118,6 +134,11 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.open:
+            if len(data) <= EXPRESS_BYTES and not self.queued and not self.silenced:
+                passed = self._clients.express(self, data)
+                if passed == len(data):
+                    return
+                data = data[passed:]
             self.waiting.append(data)
             if not self.queued:
                 self._clients.queue(self)
@@ -202,6 +223,7 @@ class Clients:
         self._said: list[m.ClientEvent] = []
         self._ready: list[Client] = []
         self._scheduled = False
+        self._sending = False
         self._paused = False
         self._held: list[Client] = []
         """Those that had something to say since the pause began."""
@@ -251,6 +273,20 @@ class Clients:
                     self.queue(client)
             else:
                 self._bury(client)
+
+    def express(self, client: Client, data: bytes) -> int:
+        """Pass on what needs no thought, and send it at the end of the turn; how many bytes it was."""
+        owner = self._owner
+        passed = 0 if self._paused else owner.front.express(client.number, data, owner.now())
+        if passed and not self._sending:
+            self._sending = True
+            self._loop.call_soon(self._send)
+        return passed
+
+    def _send(self) -> None:
+        self._sending = False
+        for effect in self._owner.front.take():
+            self._transmit(effect)
 
     def say(self, event: m.ClientEvent) -> None:
         """Told to the front in the next turn, before what clients have sent: never from inside of what the

@@ -26,9 +26,28 @@ from tidings.mqtt.packets import (
 
 if TYPE_CHECKING:
     from tidings.mqtt.sessions import Session
+    from tidings.overlay.publications import Lane as Noted
 
 RECEIVE_MAXIMUM = 65_535
 """Of a client that does not say [section 3.1.2.11.3]."""
+
+
+class Lane:
+    """How a publication of a client to a topic went to others; the next one goes the same way."""
+
+    __slots__ = ("clients", "head", "length", "noted", "plans", "size", "stamp")
+
+    def __init__(self, plans: int, clients: list[Client], noted: Noted) -> None:
+        self.plans = plans
+        self.clients = clients
+        """Who gets the packet as it is."""
+        self.noted = noted
+        self.stamp = 0
+        """When it was last seen that nobody else does."""
+        self.head = b""
+        """The last packet that came by itself, up to its payload."""
+        self.length = self.size = 0
+        """Of that packet, and of its payload."""
 
 
 class State(Enum):
@@ -63,6 +82,7 @@ class Client:
         "heard_at",
         "id",
         "keep_alive_s",
+        "lanes",
         "listener",
         "may_publish",
         "number",
@@ -76,6 +96,7 @@ class Client:
         "rate_bytes_left",
         "rate_left",
         "receive_maximum",
+        "recent",
         "session",
         "state",
         "under_way",
@@ -110,6 +131,10 @@ class Client:
         self.problem_information = True
         self.offered_in = 0
         """The last turn in which it published by way of the broker."""
+        self.lanes: dict[bytes, Lane] = {}
+        """By topic, as it is in packets: how its publications go."""
+        self.recent: Lane | None = None
+        """That of the last packet, if it came by itself."""
         self.aliases_in: dict[int, str] = {}
         self.aliases_out: dict[str, int] = {}
         self.aliases_out_max = 0

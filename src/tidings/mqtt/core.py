@@ -69,6 +69,8 @@ class Core:
         self.now = 0.0
         self.turn = 0
         """Counts the calls of the driver."""
+        self.stamp = 0
+        """Counts whatever may have changed where publications go: all that is not a publication."""
         self.out: list[Effect | ClientEffect] = []
         self.counters = Counters()
         self.refusals: deque[Refusal] = deque(maxlen=REFUSALS_KEPT)

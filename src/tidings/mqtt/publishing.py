@@ -14,8 +14,8 @@ from functools import lru_cache
 import msgspec
 
 from tidings.mqtt.access import allowed
-from tidings.mqtt.bursts import Burst
-from tidings.mqtt.clients import Client, State
+from tidings.mqtt.bursts import QOS_0, Burst
+from tidings.mqtt.clients import Client, Lane, State
 from tidings.mqtt.codec import Malformed, encode, topic_of
 from tidings.mqtt.core import Core
 from tidings.mqtt.events import Access
@@ -38,6 +38,7 @@ from tidings.mqtt.subscribing import OWN, SHARE, VIEW, Subscribing
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
 from tidings.overlay.messages import Publication
+from tidings.overlay.publications import Lane as Noted
 from tidings.overlay.publications import Route
 from tidings.overlay.tables import Entry
 
@@ -49,6 +50,12 @@ MAY_PUBLISH_MAX = 1024
 
 KEY_BYTES_MAX = 258
 """Of topics that are remembered at all; longer ones are looked at each time, so that memory is bounded."""
+
+LANES_MAX = 256
+"""Topics of one client to which publications pass with a glance."""
+
+LANE_FROM = 4
+"""Packets in a burst below which the next are looked at one by one."""
 
 BATCH = 64
 """Payloads that are matched together."""
@@ -163,7 +170,6 @@ class Publishing:
         count = burst.count
         counters.packets_in += count
         counters.published += count
-        counters.published_bytes += burst.end - burst.start
         if route.filtered:
             self._pass_filtered(client, burst, route, plan)
         else:
@@ -217,6 +223,9 @@ class Publishing:
         core = self._core
         counters, dirty = core.counters, core.dirty
         count = burst.count
+        sizes = burst.sizes
+        total = sizes[0] * count if len(sizes) == 1 else sum(sizes)
+        counters.published_bytes += total
         for (v5, identifiers), clients in plan.plain.items():
             data = burst.plain(v5, identifiers)
             piece = data[0] if len(data) == 1 else b"".join(data)
@@ -224,14 +233,15 @@ class Publishing:
                 receiver.out.append(piece)
                 dirty[receiver] = None
             counters.delivered += count * len(clients)
-            counters.delivered_bytes += len(piece) * len(clients)
+            counters.delivered_bytes += total * len(clients)
             counters.packets_out += count * len(clients)
         involved: list[tuple[Session, tuple[str, ...]]] = list(plan.others)
         for session, identifiers in plan.acknowledged:
             if not self._pass_acknowledged(session, identifiers, burst):
                 asked = [name for who, name in route.plain if who == session.id]
                 involved.append((session, tuple(asked)))
-        sizes = burst.sizes
+        if count < LANE_FROM and not burst.qos and not involved and plan.plain.keys() <= {(burst.v5, b"")}:
+            self._open_lane(client, burst, route, plan)
         first = self._broker.note(route, client.id, sizes, count, (plan.receivers,))
         if involved:
             for publication in self._publications(client, burst, route, first):
@@ -239,6 +249,91 @@ class Publishing:
                     self.give(session, subscribed, publication)
         if burst.qos:
             self._acknowledge(client, burst, bool(plan.receivers))
+
+    def _open_lane(self, client: Client, burst: Burst, route: Route, plan: Plan) -> None:
+        """Let the next packet to this topic pass with a glance."""
+        if len(burst.key) <= KEY_BYTES_MAX:
+            if len(client.lanes) >= LANES_MAX:
+                client.lanes.clear()
+            clients = plan.plain.get((burst.v5, b""), [])
+            client.lanes[burst.key] = Lane(plan.version, clients, Noted(route, client.id, plan.receivers))
+
+    def skim(self, client: Client, data: bytes, at: int) -> int:
+        """Pass on publications whose topics the client has just published to; where the rest begins.
+
+        Clients that publish for many things, and devices that talk to each other, send packets that are no
+        bursts. What happens is the same as with `on_burst`, which sees the first to each topic.
+        """
+        core, broker = self._core, self._broker
+        if client.offered_in == core.turn:
+            return at
+        lanes, v5, dirty = client.lanes, client.v5, core.dirty
+        plans, stamp = core.plans, core.stamp
+        at_us = broker.core.at_us
+        size, begin = len(data), at
+        count = total = delivered = delivered_bytes = 0
+        while size - at >= 4 and data[at] == QOS_0:
+            length = data[at + 1]
+            head = at + 2
+            if length > 0x7F:
+                if data[head] > 0x7F:
+                    break
+                length = length & 0x7F | data[head] << 7
+                head += 1
+            end = head + length
+            if end > size or length < 2:
+                break
+            topic_end = head + 2 + (data[head] << 8 | data[head + 1])
+            if topic_end + v5 > end or (v5 and data[topic_end]):
+                break
+            lane = lanes.get(data[head:topic_end])
+            if lane is None or lane.plans != plans:
+                break
+            if lane.stamp != stamp:
+                if not broker.straight(lane.noted.route):
+                    break
+                lane.stamp = stamp
+            if data.startswith(data[at:topic_end], end):
+                break  # a burst is passed on in one piece
+            packet = data[at:end]
+            for receiver in lane.clients:
+                receiver.out.append(packet)
+                dirty[receiver] = None
+            payload = end - topic_end - v5
+            broker.note_one(lane.noted, at_us, payload)
+            count += 1
+            total += payload
+            delivered += len(lane.clients)
+            delivered_bytes += payload * len(lane.clients)
+            if end - at == size:
+                lane.head, lane.length, lane.size = data[: end - payload], size, payload
+                client.recent = lane
+            at = end
+        if at > begin:
+            counters = core.counters
+            counters.packets_in += count
+            counters.published += count
+            counters.published_bytes += total
+            counters.packets_out += delivered
+            counters.delivered += delivered
+            counters.delivered_bytes += delivered_bytes
+        return at
+
+    def repeat(self, lane: Lane, data: bytes) -> None:
+        """Pass on a packet that is like the last one but for its payload."""
+        core, size = self._core, lane.size
+        clients, dirty, counters = lane.clients, core.dirty, core.counters
+        for receiver in clients:
+            receiver.out.append(data)
+            dirty[receiver] = None
+        self._broker.note_one(lane.noted, int(core.now * 1_000_000), size)
+        delivered = len(clients)
+        counters.packets_in += 1
+        counters.published += 1
+        counters.published_bytes += size
+        counters.packets_out += delivered
+        counters.delivered += delivered
+        counters.delivered_bytes += delivered * size
 
     def _pass_acknowledged(self, session: Session, identifiers: bytes, burst: Burst) -> bool:
         """At QoS 1, if there is room for all of it."""
@@ -314,6 +409,7 @@ class Publishing:
                 receiver.out.append(piece)
                 dirty[receiver] = None
             delivered += len(clients)
+        core.counters.published_bytes += sum(map(len, texts))
         core.counters.delivered += delivered
         core.counters.packets_out += delivered
 

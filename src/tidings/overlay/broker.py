@@ -115,6 +115,7 @@ class Broker:
         self.route = publications.route
         self.straight = publications.straight
         self.note = publications.note
+        self.note_one = publications.note_one
         self.match_each = routing.local.match_each
         self.contents = known.contents
         self._events: dict[type, Callable[[Any], None]] = {
@@ -312,6 +313,7 @@ class Broker:
         core = self.core
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
+        self._publications.write_lanes()
         self._trees.tick()
         self.catalogue.tick()
         self._links.tick()
@@ -322,6 +324,7 @@ class Broker:
         if self._stopping is None:
             self._stopping = event
             self._publications.stopping = True
+            self._publications.write_lanes()
             self.core.timers.set(Timer.DRAIN, None, self.core.now + self.core.settings.drain_within_s)
 
     def _on_drain_late(self, _about: object) -> None:

@@ -107,6 +107,20 @@ class Route:
         self.topics_version = topics.version
 
 
+class Lane:
+    """Publications of one client to one topic that go the same short way, one at a time."""
+
+    __slots__ = ("at_us", "numbers", "receivers", "route", "session", "sizes")
+
+    def __init__(self, route: Route, session: str, receivers: tuple[str, ...]) -> None:
+        self.route = route
+        self.session = session
+        self.sizes: list[int] = []
+        self.receivers = receivers
+        self.numbers: list[int] = []
+        self.at_us: list[int] = []
+
+
 class Publications:
     """All publications that are at this broker."""
 
@@ -136,6 +150,8 @@ class Publications:
         self.stopping = False
         self.marks: dict[Stream, int] = {}
         """By stream: the highest number that sessions here have been given."""
+        self._lanes: dict[Lane, None] = {}
+        """With something that is not written down yet."""
         self._drain: dict[str, None] = {}
         """Roots on whose trees something that has waited may go on."""
 
@@ -258,8 +274,45 @@ class Publications:
         number = self._numbers.get(stream)
         first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = first + count - 1
-        at_us = core.at_us
-        numbers: Sequence[int] = range(first, first + count)
+        self._write_down(route, session, (core.at_us,), range(first, first + count), sizes, receivers)
+        return first
+
+    def note_one(self, lane: Lane, at_us: int, size: int) -> None:
+        """The same for one that went like others of its client before; written down with them later."""
+        core, route = self._core, lane.route
+        number = self._numbers.get(route.stream)
+        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+        self._numbers[route.stream] = number
+        numbers = lane.numbers
+        if not numbers:
+            self._lanes[lane] = None
+        numbers.append(number)
+        lane.at_us.append(at_us)
+        lane.sizes.append(size)
+        if len(numbers) >= LANE_MAX:
+            self._write_lane(lane)
+
+    def _write_lane(self, lane: Lane) -> None:
+        numbers, at_us, sizes = lane.numbers, lane.at_us, lane.sizes
+        lane.numbers, lane.at_us, lane.sizes = [], [], []
+        del self._lanes[lane]
+        self._write_down(lane.route, lane.session, at_us, numbers, sizes, (lane.receivers,))
+
+    def write_lanes(self) -> None:
+        """Write down what went one by one and has not been."""
+        for lane in list(self._lanes):
+            self._write_lane(lane)
+
+    def _write_down(
+        self,
+        route: Route,
+        session: str,
+        at_us: Sequence[int],
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        receivers: Sequence[tuple[str, ...]],
+    ) -> None:
+        core = self._core
         core.out.append(
             Run(
                 core.id,
@@ -275,10 +328,10 @@ class Publications:
                 session,
             )
         )
-        core.records += count
+        core.records += len(numbers)
         if len(receivers) > 1 and not all(receivers):
             kept = [at for at, some in enumerate(receivers) if some]
-            numbers = [first + at for at in kept]
+            numbers = [numbers[at] for at in kept]
             sizes = [sizes[at] for at in kept] if len(sizes) > 1 else sizes
             receivers = [receivers[at] for at in kept]
         if receivers and receivers[0]:
@@ -301,7 +354,6 @@ class Publications:
                 )
             )
             core.records += len(numbers)
-        return first
 
     def _objection(self, offered: PublicationOffered) -> str:
         settings = self._core.settings
@@ -670,6 +722,9 @@ class Publications:
         """Whether nothing is waited for, except brokers out of reach."""
         return not self.backlog_bytes and not self._core.syncing and self.flow.at_rest
 
+
+LANE_MAX = 256
+"""Publications that go one by one and are written down together."""
 
 LINK_STREAMS_MAX = 4 * STREAMS_MAX
 """Streams over one link in one epoch; more do not come of a network, but of a neighbour gone wrong."""

@@ -92,7 +92,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Many rows that differ in little, as one value: publications of one client to one topic at one moment.
+    """Many rows that differ in little, as one value: publications of one client to one topic.
 
     Of the columns that are sequences here, one of length 1 holds for all rows.
     """
@@ -102,7 +102,7 @@ class Run(msgspec.Struct, frozen=True):
     n: int
     """Of the first row; they count up."""
 
-    at: int
+    at: Sequence[int]
     kind: Kind
     topic: str
     prefix: str
@@ -123,13 +123,13 @@ class Run(msgspec.Struct, frozen=True):
 
     def records(self) -> Iterator[Record]:
         """The rows one by one: what it means."""
-        sizes, receivers = self.bytes, self.receivers
+        times, sizes, receivers = self.at, self.bytes, self.receivers
         for at, number in enumerate(self.numbers):
             yield Record(
                 self.broker,
                 self.boot,
                 self.n + at,
-                self.at,
+                times[at if len(times) > 1 else 0],
                 self.kind,
                 self.topic,
                 f"{self.prefix}{number}",

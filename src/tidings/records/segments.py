@@ -166,29 +166,38 @@ class SegmentWriter:
 
     def add(self, row: Record | Run) -> None:
         """Take one record, or a run of them; closes the segment if that fills it."""
-        if isinstance(row, Run):
-            self._add_run(row)
-            return
-        size = ROW_BYTES + RECEIVER_BYTES * len(row.receivers) + len(row.topic or "") + len(row.reason or "")
-        self._take(row, 1, size)
-
-    def _add_run(self, run: Run) -> None:
-        """Take a run, in parts if there is no room for the whole of it."""
-        while rows := len(run):
-            row_bytes = _row_bytes(run)
-            room = max(1, min(self._rows_max - self._rows, (self._bytes_max - self._bytes) // row_bytes))
-            if rows <= room:
-                self._take(run, rows, RUN_BYTES + rows * row_bytes)
+        if type(row) is Run:
+            rows = len(row.numbers)
+            if not rows:
                 return
-            self._take(_part(run, 0, room), room, RUN_BYTES + room * row_bytes)
-            run = _part(run, room, rows)
-
-    def _take(self, row: Record | Run, rows: int, size: int) -> None:
+            size = RUN_BYTES + rows * _row_bytes(row)
+            if self._rows + rows > self._rows_max or self._bytes + size > self._bytes_max:
+                self._add_parts(row)
+                return
+        else:
+            assert type(row) is Record, "a run or a record"
+            rows = 1
+            size = (
+                ROW_BYTES + RECEIVER_BYTES * len(row.receivers) + len(row.topic or "") + len(row.reason or "")
+            )
         self._open.append(row)
         self._rows += rows
         self._bytes += size
         if self._rows >= self._rows_max or self._bytes >= self._bytes_max:
             self.close_segment()
+
+    def _add_parts(self, run: Run) -> None:
+        """Take a run for the whole of which there is no room, in parts."""
+        row_bytes = _row_bytes(run)
+        while rows := len(run):
+            room = min(rows, self._rows_max - self._rows, (self._bytes_max - self._bytes) // row_bytes)
+            part = _part(run, 0, max(1, room))
+            run = _part(run, len(part), rows)
+            self._open.append(part)
+            self._rows += len(part)
+            self._bytes += RUN_BYTES + len(part) * row_bytes
+            if self._rows >= self._rows_max or self._bytes + row_bytes >= self._bytes_max:
+                self.close_segment()
 
     def tick(self, now: float) -> None:
         """Let time pass, in seconds of any clock: closes the segment if it has been open for long enough."""
@@ -284,9 +293,9 @@ def write_table(table: pa.Table, file: IO[bytes]) -> None:
 
 def _row_bytes(run: Run) -> int:
     """About what a row of a run takes, that of its table included."""
-    receivers = sum(map(len, run.receivers)) // max(1, len(run.receivers))
-    words = len(run.topic) + len(run.prefix) + len(run.publisher) + len(run.client or "")
-    return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + words
+    lists = run.receivers
+    receivers = len(lists[0]) if len(lists) == 1 else sum(map(len, lists)) // max(1, len(lists))
+    return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + len(run.topic) + len(run.publisher)
 
 
 def _part(run: Run, first: int, end: int) -> Run:
@@ -294,6 +303,7 @@ def _part(run: Run, first: int, end: int) -> Run:
     return msgspec.structs.replace(
         run,
         n=run.n + first,
+        at=run.at if len(run.at) == 1 else run.at[first:end],
         numbers=run.numbers[first:end],
         bytes=run.bytes if len(run.bytes) == 1 else run.bytes[first:end],
         receivers=run.receivers if len(run.receivers) == 1 else run.receivers[first:end],

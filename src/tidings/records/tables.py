@@ -93,11 +93,11 @@ class _Runs:
         self.lengths: list[Integers] = []
         """Of each run."""
         self._n: list[Integers] = []
-        self._at: list[Integers] = []
         self._latency_us: list[Integers] = []
         self._has_latency: list[Integers] = []
         self._numbers: list[Integers] = []
         """Of each row."""
+        self._at = _Shared()
         self._bytes = _Shared()
         self._receivers = _Shared()
         self._heads = _numbering()
@@ -110,11 +110,12 @@ class _Runs:
         rows = int(lengths.sum())
         self.lengths.append(lengths)
         self._n.append(_integers([run.n for run in runs], many))
-        self._at.append(_integers([run.at for run in runs], many))
         self._latency_us.append(_integers([run.latency_us or 0 for run in runs], many))
         self._has_latency.append(_integers([run.latency_us is not None for run in runs], many))
         self._numbers.append(_integers(chain.from_iterable([run.numbers for run in runs]), rows))
         self._head.append(_integers(map(self._heads.__getitem__, map(_HEAD, runs)), many))
+        times = [run.at for run in runs]
+        self._at.add(times, list(chain.from_iterable(times)))
         sizes = [run.bytes for run in runs]
         self._bytes.add(sizes, list(chain.from_iterable(sizes)))
         receivers = [run.receivers for run in runs]
@@ -143,7 +144,7 @@ class _Runs:
         nothing = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
         columns |= {
             "n": _column(np.repeat(np.concatenate(self._n), lengths) + steps),
-            "at": _column(np.repeat(np.concatenate(self._at), lengths)),
+            "at": _column(self._at.spread(lengths, steps)),
             "message": pc.binary_join_element_wise(columns["message"], numbers, nothing),
             "bytes": _column(self._bytes.spread(lengths, steps)),
             "latency_us": _column(
