@@ -3,9 +3,9 @@
     python benchmarks/mqtt_load.py JOB   # a JSON object on the first line of its input says the rest
 
 Started by `mqtt.py` as a process of its own, so that what it costs is nobody else's. It connects, says
-`ready`, waits for a line, does the job, and says what came of it, as JSON lines. All packets of a job have
-one length, so that a number of bytes is a number of messages; what came first and last is compared byte by
-byte. It knows just enough of MQTT 3.1.1 and 5 for this, and nothing of Tidings.
+`ready`, waits for a line, does the job, and says what came of it, as JSON lines. What is sent is known
+before, so that a number of bytes is a number of messages; what came first and last is compared byte by byte.
+It knows just enough of MQTT 3.1.1 and 5 for this, and nothing of Tidings.
 """
 
 from __future__ import annotations
@@ -152,9 +152,10 @@ def _receive_maximum(connack: bytes) -> int:
 # What is sent.
 
 
-def payloads(size: int) -> list[bytes]:
-    """Numbered texts."""
-    return [f"{number:08d}".encode().ljust(size, b".") for number in range(BLOCK)]
+def payloads(size: int, spread: int = 0) -> list[bytes]:
+    """Numbered texts, of one size or of sizes around it."""
+    sizes = np.random.default_rng(3).integers(size - spread, size + spread + 1, BLOCK).tolist()
+    return [f"{number:08d}".encode().ljust(one, b".") for number, one in enumerate(sizes)]
 
 
 def events(size: int, seed: int) -> tuple[list[bytes], np.ndarray[Any, Any]]:
@@ -207,9 +208,11 @@ def wanted(
 def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """One publisher, some subscribers, QoS 0, pipelined; with `filters`, each takes what its own let through.
 
-    A broker without content filters (`filters` without `content`) sends everything to everyone.
+    A broker without content filters (`filters` without `content`) sends everything to everyone. With
+    `topics`, neighbouring messages are on different ones, and with `spread`, of different sizes.
     """
-    version, fan, topic = spec["protocol"], spec["subscribers"], "bench/flow"
+    version, fan = spec["protocol"], spec["subscribers"]
+    topics = [f"bench/flow/{number:02d}" for number in range(spec.get("topics", 1))]
     publisher = Client(spec, "bench-p")
     readers = [Client(spec, f"bench-{at}") for at in range(fan)]
     takes = np.ones((BLOCK, fan), bool)
@@ -217,14 +220,16 @@ def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         bodies, values = events(spec["payload"], spec["seed"])
         texts, least, greatest = conditions(fan, spec["filters"], spec["seed"] + 1)
         for at, reader in enumerate(readers):
-            reader.subscribe([topic], where=texts[at] if spec["content"] else ())
+            reader.subscribe(["bench/flow/+"], where=texts[at] if spec["content"] else ())
         if spec["content"]:
             takes = wanted(values, least, greatest)
     else:
-        bodies = payloads(spec["payload"])
+        bodies = payloads(spec["payload"], spec.get("spread", 0))
         for reader in readers:
-            reader.subscribe([topic])
-    packets = [publish_packet(version, topic, body) for body in bodies]
+            reader.subscribe(["bench/flow/+"])
+    packets = [
+        publish_packet(version, topics[number % len(topics)], body) for number, body in enumerate(bodies)
+    ]
     stream = _Stream(publisher, readers, packets, takes)
     stream.run(spec["warm_s"])
     yield {"ready": True}
@@ -245,11 +250,15 @@ class _Stream:
         packets: Sequence[bytes],
         takes: np.ndarray[Any, Any],
     ) -> None:
-        self.size = len(packets[0])
-        assert {len(one) for one in packets} == {self.size}, "packets differ in length"
         self.packets = packets
         self.takes = takes
+        self.all = bool(takes.all())
+        assert self.all or len({len(one) for one in packets}) == 1, (
+            "what came could not be told from its size"
+        )
         self.block = b"".join(packets)
+        self.window = WINDOW * len(self.block) // len(packets)
+        """In bytes."""
         self.doubled = memoryview(self.block + self.block)
         self.publisher = publisher.socket
         self.sockets = {reader.socket.fileno(): reader.socket for reader in readers}
@@ -275,7 +284,7 @@ class _Stream:
 
     def run(self, seconds: float) -> int:
         """Send for that long, and read until all has come; gives the number of messages."""
-        before = self.sent // self.size
+        before = self.sent
         deadline = time.perf_counter() + seconds
         stall = time.perf_counter() + STALL_S
         target = None
@@ -283,12 +292,12 @@ class _Stream:
         while True:
             now = time.perf_counter()
             if target is None and now > deadline:
-                # Whole messages, and whole blocks, so that what was delivered is known.
+                # Whole blocks, so that what was delivered is known.
                 target = -(-self.sent // len(self.block)) * len(self.block)
             done = self._done()
-            if target is not None and self.sent == target and done * self.size == target:
-                return target // self.size - before
-            allowed = (done + WINDOW) * self.size
+            if target is not None and self.sent == target and done == target:
+                return (target - before) // len(self.block) * len(self.packets)
+            allowed = done + self.window
             if target is not None:
                 allowed = min(allowed, target)
             full = self._send(allowed) if allowed > self.sent else False
@@ -300,7 +309,7 @@ class _Stream:
                     self._read(number)
                     stall = now + STALL_S
             if now > stall:
-                raise Stalled(f"of {self.sent // self.size} messages only {done} have come everywhere")
+                raise Stalled(f"of {self.sent} bytes only {done} have come everywhere")
 
     def _send(self, allowed: int) -> bool:
         """Send what may be sent; whether the socket is full."""
@@ -323,11 +332,13 @@ class _Stream:
         self.got[at] += len(data)
 
     def _done(self) -> int:
-        """Messages that have come to all who take them: exactly where all take all, else by their number."""
-        if self.in_block == len(self.packets) * len(self.got):
-            return min(self.got) // self.size
-        blocks, rest = divmod(sum(self.got) // self.size, self.in_block)
-        return blocks * len(self.packets) + int(np.searchsorted(self.upto, rest, side="right")) - 1
+        """Up to which byte of what was sent all has come; exactly where all take all, else by the number."""
+        if self.all:
+            return min(self.got)
+        size = len(self.packets[0])
+        blocks, rest = divmod(sum(self.got) // size, self.in_block)
+        messages = blocks * len(self.packets) + int(np.searchsorted(self.upto, rest, side="right")) - 1
+        return messages * size
 
     def verify(self) -> None:
         """Whether everybody got what it takes: so many, and what came first and last byte by byte."""
