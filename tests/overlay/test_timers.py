@@ -18,7 +18,7 @@ def test_nothing_is_due_at_first() -> None:
 
 
 def test_what_is_due_comes_once_and_earliest_first() -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     timers.set(Timer.REDIAL, "late", 3.0)
     timers.set(Timer.REDIAL, "early", 1.0)
     timers.set(Timer.TICK, None, 2.0)
@@ -29,14 +29,14 @@ def test_what_is_due_comes_once_and_earliest_first() -> None:
 
 
 def test_equal_times_come_in_the_order_asked_for() -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     for name in "cab":
         timers.set(Timer.REDIAL, name, 1.0)
     assert [about for _, about in timers.fired(1.0)] == ["c", "a", "b"]
 
 
 def test_asking_again_takes_the_place_of_what_was_asked() -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     timers.set(Timer.TICK, None, 1.0)
     timers.set(Timer.TICK, None, 5.0)
     assert list(timers.fired(4.0)) == []
@@ -44,7 +44,7 @@ def test_asking_again_takes_the_place_of_what_was_asked() -> None:
 
 
 def test_what_is_cancelled_does_not_come() -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     timers.set(Timer.TICK, None, 1.0)
     assert timers.is_set(Timer.TICK, None)
     timers.cancel(Timer.TICK, None)
@@ -54,7 +54,7 @@ def test_what_is_cancelled_does_not_come() -> None:
 
 
 def test_what_is_set_while_timers_fire_fires_too_if_it_is_due() -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     timers.set(Timer.TICK, None, 1.0)
     fired = []
     for key in timers.fired(2.0):
@@ -71,7 +71,7 @@ times = st.integers(0, 20).map(float)
 
 @given(st.lists(st.tuples(st.sampled_from(["set", "cancel", "fire"]), names, times), max_size=60))
 def test_timers_agree_with_a_plain_dictionary(steps: list[tuple[str, str, float]]) -> None:
-    timers = Timers()
+    timers: Timers[Timer] = Timers()
     due: dict[str, float] = {}
     for step, name, at in steps:
         if step == "set":
