@@ -56,7 +56,7 @@ def where(url: str | None) -> str:
         return url or os.environ[URL]
     state = StateFile().read()
     if state is not None:
-        mqtt = [f"mqtt://{address}" for member in state.members if (address := getattr(member, "mqtt", ""))]
+        mqtt = [f"mqtt://{member.mqtt}" for member in state.members if member.alive]
         if mqtt:
             return ",".join(mqtt)
     return DEFAULT_URL
