@@ -14,19 +14,21 @@ import typer
 
 from tidings.errors import InputError
 from tidings.language import durations
-from tidings.sim import faults, runs, topologies, workload
+from tidings.sim import device_runs, faults, runs, topologies, workload
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.records.record import Record
-    from tidings.sim.measures import Distribution, LinkMeasure
+    from tidings.sim.measures import ClientMeasures, Distribution, LinkMeasure
     from tidings.sim.runs import Outcome, Plan
 
 LINKS_SHOWN = 10
 """Of the table of links: those with the most publications."""
 
 BREACHES_SHOWN = 5
+
+CLIENTS = ("plain", "mqtt")
 
 UNREPLAYED = ("json", "records", "trace")
 """Options that change what is shown of a run and not the run."""
@@ -98,6 +100,22 @@ def simulate(
     fault_count: Annotated[
         int, typer.Option("--fault-count", help="How often something goes wrong.", min=0)
     ] = 5,
+    clients: Annotated[
+        str,
+        typer.Option(
+            "--clients",
+            metavar="plain|mqtt",
+            help="Who subscribes and publishes: plain sessions, or MQTT clients at the brokers' front doors.",
+        ),
+    ] = "plain",
+    churn: Annotated[
+        int,
+        typer.Option(
+            "--churn",
+            min=0,
+            help="How often a client changes its mind, leaves or comes back, or an MQTT client fails.",
+        ),
+    ] = 0,
     chaos: Annotated[
         bool, typer.Option("--chaos", help="Draw everything from the seed: network, settings, faults.")
     ] = False,
@@ -131,8 +149,11 @@ def simulate(
         "durable": durable,
         "wildcards": wildcards,
     }
+    if clients not in CLIENTS:
+        raise InputError(f"--clients is {clients!r}; give {' or '.join(CLIENTS)}")
+    mqtt = clients == "mqtt"
     plan = (
-        runs.chaos(seed)
+        (device_runs.chaos(seed) if mqtt else runs.chaos(seed))
         if chaos
         else runs.Plan(
             seed=seed,
@@ -143,6 +164,8 @@ def simulate(
             ),
             faults=faults.read_kinds(faults_),
             fault_count=fault_count if faults_ != "none" else 0,
+            churn=churn,
+            mqtt=mqtt,
             command=shlex.join(["tidings", *_arguments(context)]),
         )
     )
@@ -150,7 +173,8 @@ def simulate(
     digest = runs.Digest() if trace else None
     start = process_time()
     with _Progress() as progress:
-        outcome = runs.Run(plan, record=write, trace=digest, progress=progress).run()
+        run = device_runs.DeviceRun if plan.mqtt else runs.Run
+        outcome = run(plan, record=write, trace=digest, progress=progress).run()
     close()
     spent_s = process_time() - start
     if json:
@@ -273,6 +297,8 @@ def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
     if digest is not None:
         overview.add_row("trace", digest.text)
     console.print(overview)
+    if found.mqtt is not None:
+        console.print(_clients_table(found.mqtt))
     kinds = Table(title="Messages sent")
     kinds.add_column("kind")
     kinds.add_column("sent", justify="right")
@@ -287,6 +313,22 @@ def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
         for fault in outcome.faults:
             happened.add_row(f"{fault.at:.2f}", f"{fault.until:.2f}", fault.kind, " ".join(fault.brokers))
         console.print(happened)
+
+
+def _clients_table(found: ClientMeasures) -> Table:
+    from rich.table import Table
+
+    table = Table(title="MQTT clients", show_header=False)
+    for name, value in (
+        ("clients, sessions, subscriptions", (found.clients, found.sessions, found.subscriptions)),
+        ("connections, of these lost", (found.connections, found.lost)),
+        ("publications sent more than once", (found.sent_again,)),
+        ("received at QoS 0, 1, 2", found.received),
+        ("of these sent again, retained", (found.received_again, found.retained)),
+        ("wills received", (found.wills,)),
+    ):
+        table.add_row(name, ", ".join(f"{count:,}" for count in value))
+    return table
 
 
 def _links_table(per_link: dict[str, LinkMeasure]) -> Table:

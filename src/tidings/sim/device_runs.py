@@ -18,7 +18,7 @@ from tidings.mqtt.front import Front
 from tidings.mqtt.packets import Version
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.broker import Broker
-from tidings.records.record import Record
+from tidings.records.record import Kind, Record
 from tidings.sim import checkers, runs, workload
 from tidings.sim.checkers import Breach
 from tidings.sim.devices import Device, Temper
@@ -81,6 +81,8 @@ class DeviceRun(Run):
         self._payloads = 0
         self._whims = random.Random(f"whims/{plan.seed}")
         self._identifiers = 0
+        self._hops: list[float] = []
+        """Of each publication for each session."""
 
     @property
     def _lines(self) -> Lines:
@@ -309,6 +311,11 @@ class DeviceRun(Run):
 
     # What came of it.
 
+    def _record(self, record: Record) -> None:
+        super()._record(record)
+        if record.kind is Kind.DELIVERED and record.hops is not None:
+            self._hops += [record.hops] * len(record.receivers)
+
     def _judge(self) -> list[Breach]:
         return Promises(self._diary, neighbours_keep=self.plan.settings.acks == "neighbour").check()
 
@@ -324,6 +331,7 @@ class DeviceRun(Run):
         found.accepted = sum(offer.accepted is not None for offer in diary.offers)
         found.rejected = sum(offer.rejected is not None for offer in diary.offers)
         found.delivered = len(diary.receipts)
+        found.hops = Distribution.of(self._hops)
         found.latency_s = Distribution.of(
             [one.at - sent[one.payload] for one in diary.receipts if one.payload in sent and not one.retain]
         )

@@ -158,10 +158,7 @@ class Device:
         assert self.connection is None, "one connection at a time"
         temper, diary = self.temper, self.diary
         # Once it was asked for a clean start, only an answer makes it sure of its session again.
-        clean = clean or self._forgotten or not temper.persistent
-        # Its session may be over, and another begun of which it was not told.
-        clean = clean or (self._unanswered and now - self._left_at > 0.8 * temper.expiry_s)
-        self._forgotten = clean
+        self._forgotten = clean = clean or self._forgotten or not temper.persistent
         self._decoder = Decoder(packet_bytes_max=PACKET_BYTES_MAX, version=temper.version, client=True)
         self._aliases_in, self._aliases_out, self._room = {}, {}, RECEIVE_MAXIMUM
         self.asking, self._owing = {}, {}
@@ -341,6 +338,10 @@ class Device:
             return
         if packet.session_present and (connection.clean or (self.life is None and not self._unanswered)):
             self._object("no session from nowhere", "CONNACK tells of a session that cannot be there")
+            return
+        if packet.session_present and self._unanswered and now - self._left_at > 0.8 * self.temper.expiry_s:
+            # Its session may be over, and this be another, of which it was not told.
+            self.broken = self._forgotten = True
             return
         self._forgotten = False
         self._unanswered = False

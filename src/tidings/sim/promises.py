@@ -129,7 +129,9 @@ class Promises:
                 continue
             if receipt.qos > max(wish.qos for wish in fitting):
                 yield Breach("granted QoS", f"{_told(receipt)} came with more than was asked for")
-            known = {wish.identifier for wish in fitting}
+            # What one subscription matched may come in the name of the one that has just taken its place.
+            texts = {wish.text for wish in fitting}
+            known = {wish.identifier for wish in self._wishes[receipt.life] if wish.text in texts}
             if not known.issuperset(receipt.identifiers):
                 yield Breach("subscription identifiers", f"{_told(receipt)} names {receipt.identifiers}")
             if not receipt.identifiers and 0 not in known and all(wish.leaving is None for wish in fitting):
