@@ -474,9 +474,11 @@ Restarted = tuple[Broker, list[Effect], dict[str, bytes]]
 """A broker, its first effects, and what its store then holds."""
 
 
-def restarted(rows: dict[str, bytes], boot: int, topics: list[Topic]) -> Restarted:
-    broker = Broker("m", boot=boot, incarnation=1, random=random.Random(0), saved=rows, topics=topics)
-    effects = broker.start(BEGIN)
+def restarted(rows: dict[str, bytes], boot: int, *topics: str) -> Restarted:
+    """A broker without neighbours that has been started with some files, and has let clients in."""
+    files = [parse_topic(text) for text in topics]
+    broker = Broker("m", boot=boot, incarnation=1, random=random.Random(0), saved=rows, topics=files)
+    effects = [*broker.start(BEGIN), *broker.handle(TimerFired(), BEGIN + ALONE_AFTER_S)]
     rows = dict(rows)
     for effect in effects:
         if isinstance(effect, Write):
@@ -494,49 +496,100 @@ def test_brokers_with_the_same_file_make_the_same_entry() -> None:
 
 
 def test_a_file_that_has_not_changed_does_not_beat_what_was_declared_since() -> None:
-    topic = parse_topic(TYPED)
-    broker, effects, rows = restarted({}, 1, [topic])
-    effects = told(broker, offered(MORE))
-    rows |= saved(effects)
-    again, _, _ = restarted(rows, 2, [topic])
+    broker, _, rows = restarted({}, 1, TYPED)
+    rows |= saved(told(broker, offered(MORE)))
+    again, _, _ = restarted(rows, 2, TYPED)
     assert known(again) == [("t", 2, "m")]
 
 
 def test_a_file_that_has_changed_is_the_newest_word() -> None:
-    _, _, rows = restarted({}, 1, [parse_topic(TYPED)])
-    again, _, rows = restarted(rows, 2, [parse_topic(MORE)])
+    _, _, rows = restarted({}, 1, TYPED)
+    again, _, rows = restarted(rows, 2, MORE)
     assert known(again) == [("t", 2, "")]
-    _, effects, _ = restarted(rows, 3, [parse_topic(MORE)])
+    _, effects, _ = restarted(rows, 3, MORE)
     assert writes(effects, "catalogue") == []
 
 
 def test_a_file_that_says_what_is_declared_already_makes_no_new_version() -> None:
     broker = started("m")
     rows = saved(told(broker, offered(MORE)))
-    again, _, rows = restarted(rows, 2, [parse_topic(MORE)])
+    again, _, rows = restarted(rows, 2, MORE)
     assert known(again) == [("t", 1, "m")]
     assert "catalogue-file/topic/t" in rows
 
 
 def test_a_file_that_breaks_what_holds_is_not_taken_and_that_is_said_at_each_start() -> None:
-    _, _, rows = restarted({}, 1, [parse_topic(MORE)])
+    _, _, rows = restarted({}, 1, MORE)
     for boot in (2, 3):
-        again, effects, rows = restarted(rows, boot, [parse_topic(TYPED)])
+        again, effects, rows = restarted(rows, boot, TYPED)
         assert known(again) == [("t", 1, "")]
         (said,) = kinds(effects, Log)
         assert isinstance(said, Log)
-        assert dict(said.about)["breaks"].startswith("y: the field is gone")
+        assert "y: the field is gone" in dict(said.about)["reason"]
 
 
 def test_what_was_removed_stays_removed_although_a_file_has_it() -> None:
-    broker, _, rows = restarted({}, 1, [parse_topic(TYPED)])
+    broker, _, rows = restarted({}, 1, TYPED)
     rows |= saved(told(broker, offered("", name="t")))
-    again, _, rows = restarted(rows, 2, [parse_topic(TYPED)])
+    again, _, rows = restarted(rows, 2, TYPED)
     assert known(again) == []
-    again, _, rows = restarted(rows, 3, [])
+    again, _, rows = restarted(rows, 3)
     assert not any(key.startswith("catalogue-file/") for key in rows)
-    again, _, _ = restarted(rows, 4, [parse_topic(TYPED)])
+    again, _, _ = restarted(rows, 4, TYPED)
     assert known(again) == [("t", 3, "")]
+
+
+def joining(file: str) -> tuple[Broker, Peer]:
+    """A broker with an empty disk and a file, about to be told the catalogue of a neighbour."""
+    broker = started("m", topics=[parse_topic(file)])
+    broker.handle(NeighbourAdded("there"), BEGIN)
+    peer = Peer(broker, "z", 1)
+    (part,) = peer.heard(peer.link(), Catalogue)
+    assert part.entries == (), "a file is not told before it is known what the network has"
+    assert broker.catalogue.topic("t") == parse_topic(file), "but it holds here"
+    return broker, peer
+
+
+def test_a_file_that_the_network_knows_nothing_of_becomes_an_entry() -> None:
+    _, peer = joining(TYPED)
+    effects = peer.say(Catalogue(()))
+    assert [it.entry.broker for it in peer.heard(effects, Enter)] == [""]
+    assert {write.key for write in writes(effects, "catalogue")} == {
+        "catalogue/topic/t",
+        "catalogue-file/topic/t",
+    }
+    assert kinds(effects, Synchronised)
+
+
+def test_a_file_that_the_network_has_too_is_not_told_again() -> None:
+    broker, peer = joining(TYPED)
+    theirs = started("z", topics=[parse_topic(TYPED)]).catalogue.entries("topic")[0]
+    effects = peer.say(Catalogue((theirs,)))
+    assert not peer.heard(effects, Enter)
+    assert not [effect for effect in effects if isinstance(effect, Log) and effect.level == "error"]
+    assert known(broker) == [("t", 1, "")]
+
+
+@pytest.mark.parametrize("theirs", [entry(1, "", MORE), entry(3, "z", TYPED + "\n"), entry(2, "z", "")])
+def test_a_broker_that_joins_with_another_file_does_not_undo_what_holds(theirs: Entry) -> None:
+    broker, peer = joining(TYPED.replace("int", "string"))
+    effects = peer.say(Catalogue((theirs,)))
+    assert not peer.heard(effects, Enter)
+    assert broker.catalogue.entries("topic") == ([theirs] if theirs.text else [])
+    (said,) = [effect for effect in effects if isinstance(effect, Log) and effect.level == "error"]
+    assert f"version {theirs.version}" in dict(said.about)["reason"]
+    assert writes(effects, "catalogue-file/"), "and it does not try again at the next start"
+
+
+def test_a_file_with_a_higher_version_than_what_holds_is_taken_if_it_breaks_nothing() -> None:
+    broker, peer = joining(MORE.replace("[fields]", "version = 7\n[fields]"))
+    effects = peer.say(Catalogue((entry(3, "z", TYPED),)))
+    assert [it.entry.version for it in peer.heard(effects, Enter)] == [7]
+    assert known(broker) == [("t", 7, "")]
+    assert kinds(effects, Synchronised)
+    broker, peer = joining(TYPED.replace("[fields]", "version = 7\n[fields]"))
+    effects = peer.say(Catalogue((entry(3, "z", MORE),)))
+    assert known(broker) == [("t", 3, "z")]
 
 
 # Until clients may come in.

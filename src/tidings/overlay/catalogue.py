@@ -10,9 +10,10 @@ Entries that met an older one of which they know (`Entry.after`) are its future.
 entry that does not know of it was made by somebody who could not see that one, beyond a partition say: that
 is logged with both, where it is seen.
 
-What is in configuration files is an entry as well, made by nobody (the empty broker id): brokers with the
-same file make the same entry and need not tell each other. A file counts when it is new or has changed since
-this broker last read it, and not again at each start.
+What is in configuration files is an entry as well, made by nobody (the empty broker id), so that brokers with
+the same file make the same entry. A file counts when it is new or has changed since this broker last read it,
+and not again at each start. It holds here at once, but becomes an entry only when the broker has heard what
+the network has: a broker that joins with an old file must not undo what holds there.
 
 What a declaration means is known to `topics`, what a view is for to those in front of the broker. Everything
 is bounded; see the constants.
@@ -109,6 +110,12 @@ class Catalogue:
         """Characters of all texts."""
         self._meanings: dict[Key, Meaning] = {}
         """Of entries that hold and can be read here."""
+        self._new: dict[Key, Meaning] = {}
+        """What files say that they did not say at the last start."""
+        self._tentative: dict[Key, Entry | None] = {}
+        """Entries made of these that nobody has been told of, with what was known before."""
+        self._overtaken: dict[Key, None] = {}
+        """Those whose place an entry of the network has taken."""
         self._pending: dict[Key, Entry] = {}
         """Offered by clients here, and not on disk yet."""
         self._full = False
@@ -140,42 +147,67 @@ class Catalogue:
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was there before a restart, and what files say that they did not say then."""
         self._began = self._core.now
-        for key in sorted(saved):
-            if key.startswith("catalogue/"):
-                self._hold(msgspec.msgpack.decode(saved[key], type=Entry))
-        seen = {key: value for key, value in saved.items() if key.startswith("catalogue-file/")}
+        for row in sorted(saved):
+            if row.startswith("catalogue/"):
+                self._hold(msgspec.msgpack.decode(saved[row], type=Entry))
+        seen = {row: value for row, value in saved.items() if row.startswith("catalogue-file/")}
         for meaning in self._files:
-            self._take_file(meaning, seen)
-        for key in sorted(seen):  # no longer in a file; what it declared stays until it is removed
-            self._core.out.append(Erase(key))
+            if seen.pop(_file_row(meaning), None) != _file_mark(meaning):
+                key = _key(meaning)
+                self._new[key] = meaning
+                before = self._known(key)
+                if (entry := self._of_file(meaning)) is not None:
+                    self._tentative[key] = before
+                    self._hold(entry)
+        for row in sorted(seen):  # no longer in a file; what it declared stays until it is removed
+            self._core.out.append(Erase(row))
             self._core.ask_sync()
         self._core.timers.set(Timer.SYNCHRONISE, None, self._core.now + ALONE_AFTER_S)
 
-    def _take_file(self, meaning: Meaning, seen: dict[str, bytes]) -> None:
-        core = self._core
-        kind, name = _key(meaning)
-        text = topic_text(meaning) if isinstance(meaning, Topic) else meaning.text
+    def _of_file(self, meaning: Meaning) -> Entry | None:
+        """The entry that a file makes; None if it says what holds, or must not be taken."""
+        key = _key(meaning)
+        held, old = self._entries.get(key), self._meanings.get(key)
+        if held is not None and old is not None and (_same(old, meaning) or _breaks(old, meaning)):
+            return None
+        text = _file_text(meaning)
+        if len(text) > TEXT_LENGTH_MAX or self._too_much(text, 0 if held is not None else 1):
+            return None
         version = meaning.version if isinstance(meaning, Topic) else 1
-        row = f"catalogue-file/{kind}/{quote(name, safe='')}"
-        mark = _digest(text).to_bytes(8, "big")
-        if seen.pop(row, None) == mark:
-            return  # as when it was last read; what has happened to it since is newer
-        held = self._entries.get((kind, name))
-        old = self._meanings.get((kind, name))
-        if len(text) > TEXT_LENGTH_MAX or (held is None and self._too_much(text, 1)):
-            core.log("error", "a file is not taken: the catalogue is full", kind=kind, name=name)
-            return
-        if held is not None and old is not None and not _same(old, meaning):
-            if broken := _breaks(old, meaning):
-                core.log("error", REFUSED_FILE, kind=kind, name=name, breaks="; ".join(broken))
-                return
-        if held is None or old is None or not _same(old, meaning):
-            before = held or self._removed.get((kind, name))
-            entry = _follow(before, kind, name, text, "", least=version)
-            self._hold(entry)
-            self._store(entry)
-        core.out.append(Write(row, mark))
-        core.ask_sync()
+        return _follow(self._known(key), *key, text, "", least=version)
+
+    def _settle_files(self) -> None:
+        """What the network has is known: let files count."""
+        core = self._core
+        for key, meaning in self._new.items():
+            old = self._meanings.get(key)
+            if key in self._tentative:
+                del self._tentative[key]
+                self._tell(self._entries[key], None)
+                self._store(self._entries[key])
+            elif old is None or not _same(old, meaning):
+                refused = self._refuse_file(key, meaning, old)
+                if refused and key not in self._overtaken:
+                    continue  # to be said at each start
+            core.out.append(Write(_file_row(meaning), _file_mark(meaning)))
+            core.ask_sync()
+        self._new = {}
+        self._overtaken = {}
+
+    def _refuse_file(self, key: Key, meaning: Meaning, old: Meaning | None) -> bool:
+        """Let a file that says something else than what holds have its way, if it has a higher version."""
+        held = self._known(key)
+        if held is not None and isinstance(meaning, Topic) and meaning.version > held.version:
+            if (entry := self._of_file(meaning)) is not None:
+                self._hold(entry)
+                self._tell(entry, None)
+                self._store(entry)
+                return False
+        reason = f"{_shown(held)} holds" if held is not None else "the catalogue is full"
+        if old is not None and (broken := _breaks(old, meaning)):
+            reason += f", and it would break: {'; '.join(broken)}"
+        self._core.log("error", REFUSED_FILE, kind=key[0], name=key[1], reason=reason)
+        return True
 
     # From clients here.
 
@@ -260,7 +292,9 @@ class Catalogue:
         if link.version < VERSION:
             self._synchronise()  # it knows of no catalogue
             return
-        everything = iter([*self._entries.values(), *self._removed.values()])
+        told = [entry for key, entry in self._entries.items() if key not in self._tentative]
+        before = [entry for entry in self._tentative.values() if entry is not None]
+        everything = iter([*told, *before, *self._removed.values()])
         part = _part(everything)
         while True:
             following = _part(everything)
@@ -300,20 +334,26 @@ class Catalogue:
     def _take(self, entry: Entry, source: Link | None) -> bool:
         """Let an entry hold if it is newer than what does, and tell the others; whether it does hold."""
         key = entry.kind, entry.name
-        held = self._known(key)
+        held = self._tentative.get(key) if key in self._tentative else self._known(key)
         if held is not None and _rank(entry) <= _rank(held):
             self._report(held, entry)
             return _rank(entry) == _rank(held)
         if held is not None:
             self._report(entry, held)
+        if key in self._tentative:
+            del self._tentative[key]
+            self._overtaken[key] = None
         self._hold(entry)
         pending = self._pending.get(key)
         if source is not None and (pending is None or _rank(pending) < _rank(entry)):
             self._store(entry)
+        self._tell(entry, source)
+        return True
+
+    def _tell(self, entry: Entry, source: Link | None) -> None:
         for link in self._links.up():
             if link is not source and link.version >= VERSION:
                 self._links.send(link, Enter(entry))
-        return True
 
     def _report(self, holds: Entry, lost: Entry) -> None:
         """Two entries of one name have met: say so if neither knew of the other."""
@@ -425,17 +465,35 @@ class Catalogue:
         if not self._synchronised:
             self._synchronised = True
             self._core.timers.cancel(Timer.SYNCHRONISE, None)
+            self._settle_files()
             self._core.out.append(Synchronised())
 
 
 READ: dict[str, Callable[[str], Meaning]] = {"topic": parse_topic, "view": parse_view}
 """How the text of each kind is read; DeclarationError where it cannot be."""
 
-REFUSED_FILE = "a file is not taken: it breaks what holds; declare it with --force, or put the file right"
+REFUSED_FILE = (
+    "a file is not taken, since something else is declared; put it right, give it a higher version, or "
+    "declare it with `tidings topic declare`"
+)
 
 
 def _key(meaning: Meaning) -> Key:
     return ("topic" if isinstance(meaning, Topic) else "view", meaning.name)
+
+
+def _file_text(meaning: Meaning) -> str:
+    return topic_text(meaning) if isinstance(meaning, Topic) else meaning.text
+
+
+def _file_row(meaning: Meaning) -> str:
+    """Where a broker remembers what a file said."""
+    kind, name = _key(meaning)
+    return f"catalogue-file/{kind}/{quote(name, safe='')}"
+
+
+def _file_mark(meaning: Meaning) -> bytes:
+    return _digest(_file_text(meaning)).to_bytes(8, "big")
 
 
 def _same(old: Meaning, new: Meaning) -> bool:
