@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.samples import WHOLE, row
+from tests.records.samples import WHOLE, row, run
 from tidings.records.reading import read_table
 from tidings.records.record import Kind, Record, Run
 from tidings.records.segments import SegmentWriter
@@ -63,6 +63,13 @@ def test_a_table_of_runs_and_records_is_that_of_the_records_they_stand_for(rows:
     table = table_of(rows)
     table.validate(full=True)
     assert table.equals(table_of(one_by_one(rows)), check_metadata=True)
+
+
+def test_many_turns_between_runs_and_records_do_not_change_their_order() -> None:
+    rows: list[Record | Run] = []
+    for n in range(0, 900, 3):
+        rows += [row(n), run(n + 1, 2, [("s1",), ()])]
+    assert table_of(rows).equals(table_of(one_by_one(rows)))
 
 
 @given(st.lists(st.lists(records() | runs(), max_size=4), max_size=4))

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tidings.live.logs import LOGGER
-from tidings.records.segments import SegmentWriter
+from tidings.records.segments import SegmentWriter, prepare
 
 LOG = logging.getLogger(LOGGER)
 
@@ -37,6 +37,7 @@ class Recorder:
             rest=lambda: time.sleep(REST_S),
             on_fault=self._on_fault,
         )
+        self._submit(prepare)
         self.add = self._writer.add
         self.tick = self._writer.tick
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
+STRETCHES_MAX = 64
+"""Up to so many turns between records and runs, each stretch is a piece of the table."""
+
+
 def table_of(rows: Iterable[Record | Run]) -> pa.Table:
     """Rows as a table, in the order given; a run stands for all its records."""
     columns = Columns()
@@ -61,6 +65,7 @@ class Columns:
 
     def table(self) -> pa.Table:
         """All of them, in the order in which they came."""
+        import numpy as np
         import pyarrow as pa
 
         if not self._single:
@@ -68,15 +73,27 @@ class Columns:
         single = _table_of_lines(b"".join(self._lines))
         if self._single == sum(map(len, self._is_run)):
             return single
-        return pa.concat_tables([single, self._runs.table()]).combine_chunks().take(_column(self._order()))
-
-    def _order(self) -> Integers:
-        """Where the rows are, if those that came one by one stand before those of runs."""
-        import numpy as np
-
+        runs = self._runs.table()
         is_run = np.concatenate(self._is_run).astype(bool)
         lengths = np.ones(len(is_run), np.int64)
         lengths[is_run] = np.concatenate(self._runs.lengths)
+        turns = np.flatnonzero(is_run[1:] != is_run[:-1]) + 1
+        if len(turns) <= STRETCHES_MAX:
+            # Mostly they are the one or the other: then stretches of both are put together as they are.
+            ends = [0, *np.cumsum(lengths)[turns - 1].tolist(), int(lengths.sum())]
+            left = {True: runs, False: single}
+            parts = []
+            for is_one, rows in zip(is_run[[0, *turns]].tolist(), np.diff(ends).tolist(), strict=True):
+                parts.append(left[is_one].slice(0, rows))
+                left[is_one] = left[is_one].slice(rows)
+            return pa.concat_tables(parts)
+        order = self._order(is_run, lengths)
+        return pa.concat_tables([single, runs]).combine_chunks().take(_column(order))
+
+    def _order(self, is_run: np.ndarray[tuple[int], np.dtype[np.bool_]], lengths: Integers) -> Integers:
+        """Where the rows are, if those that came one by one stand before those of runs."""
+        import numpy as np
+
         starts = np.empty(len(is_run), np.int64)
         starts[~is_run] = np.arange(self._single)
         starts[is_run] = self._single + _starts(lengths[is_run])
