@@ -265,7 +265,8 @@ class _Client(asyncio.Protocol):
             return
         if stub.refuse_publish is not None:
             code, said = stub.refuse_publish
-            self.send(p.Puback(packet.packet_id, code, p.Properties(reason_string=said)))
+            kind = p.Puback if packet.qos == 1 else p.Pubrec
+            self.send(kind(packet.packet_id, code, p.Properties(reason_string=said)))
             return
         if packet.topic in stub.answers:
             assert packet.properties.response_topic is not None

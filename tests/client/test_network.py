@@ -70,14 +70,18 @@ def test_many_are_published_in_order_with_each_quality_of_service(qos: int) -> N
     tell(story)
 
 
-def test_a_refused_publication_raises_with_the_reason() -> None:
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refused_publication_raises_with_the_reason(qos: int) -> None:
     async def story(stub: Stub) -> None:
         stub.refuse_publish = (Reason.NOT_AUTHORIZED, "user 'x' may not publish to 't'")
         async with tidings.connect(stub.address) as network:
             with pytest.raises(AccessError, match="user 'x' may not publish to 't'"):
-                await network.publish("t", {})
+                await network.publish("t", {}, qos=qos)
+            assert stub.of(p.Pubrel) == []
             stub.refuse_publish = None
-            await network.publish("t", {})
+            # As many more as may be under way: none of them was taken up for ever.
+            await asyncio.gather(*(network.publish("t", {}, qos=qos) for _ in range(50)))
+            assert len(stub.of(p.Pubrel)) == (50 if qos == 2 else 0)
 
     tell(story)
 

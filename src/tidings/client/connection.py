@@ -19,19 +19,20 @@ from typing import TYPE_CHECKING, Any
 
 from paho.mqtt.client import Client, MQTTMessage, WebsocketConnectionError
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from tidings.client import properties as convert
 from tidings.client import refusals
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, TidingsError
-from tidings.mqtt.packets import NO_PROPERTIES, Asked, Properties, Publish, Will
+from tidings.mqtt.codec import Decoder, variable
+from tidings.mqtt.packets import NO_PROPERTIES, Asked, Properties, Publish, Pubrec, Version, Will
 from tidings.mqtt.reasons import FAILURE
 
 if TYPE_CHECKING:
     from paho.mqtt.client import ConnectFlags, DisconnectFlags, SocketLike
     from paho.mqtt.properties import Properties as PahoProperties
-    from paho.mqtt.reasoncodes import ReasonCode
 
 LOG = logging.getLogger("tidings.client")
 
@@ -68,11 +69,28 @@ class Answer:
 
 
 class _Paho(Client):
-    """paho with acknowledgements by hand for QoS 1 only.
+    """paho, put right in two things about QoS 2.
 
-    By hand, it never answers a PUBREL that comes again because its PUBCOMP was lost, and the broker would
-    wait for ever; so QoS 2 is acknowledged when it is complete.
+    With acknowledgements by hand it never answers a PUBREL that comes again because its PUBCOMP was lost, and
+    the broker would wait for ever; so QoS 2 is acknowledged when it is complete. And it does not look at the
+    reason code of a PUBREC: what the broker has refused would be reported as done.
     """
+
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        body = bytes(self._in_packet["packet"])
+        decoder = Decoder(packet_bytes_max=len(body) + 5, version=Version.V5, client=True)
+        decoder.feed(b"\x50" + variable(len(body)) + body)
+        packet = decoder.next()
+        assert isinstance(packet, Pubrec), "paho has read the whole of one"
+        if packet.reason < FAILURE:
+            return super()._handle_pubrec()
+        with self._out_message_mutex:
+            if packet.packet_id not in self._out_messages:
+                return MQTTErrorCode.MQTT_ERR_SUCCESS
+            # It ends here: no PUBREL follows [MQTT-4.3.3-7].
+            properties = convert.to_paho(packet.properties, convert.PUBREC) or convert.none(convert.PUBREC)
+            code = ReasonCode(convert.PUBREC, identifier=packet.reason)
+            return self._do_on_publish(packet.packet_id, code, properties)
 
     def _handle_pubrel(self) -> MQTTErrorCode:
         self.manual_ack_set(False)

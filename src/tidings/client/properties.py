@@ -44,6 +44,7 @@ _OURS = {paho: name for name, paho in NAMES.items()}
 
 CONNECT: int = PacketTypes.CONNECT
 PUBLISH: int = PacketTypes.PUBLISH
+PUBREC: int = PacketTypes.PUBREC
 SUBSCRIBE: int = PacketTypes.SUBSCRIBE
 WILL: int = PacketTypes.WILLMESSAGE
 
@@ -57,10 +58,15 @@ def to_paho(properties: Properties, packet: int) -> PahoProperties | None:
     }
     if not given:
         return None
-    made: Any = PahoProperties(packet)  # type: ignore[no-untyped-call]
+    made: Any = none(packet)
     for name, value in given.items():
         setattr(made, NAMES[name], list(value) if isinstance(value, tuple) else value)
     return made  # type: ignore[no-any-return]
+
+
+def none(packet: int) -> PahoProperties:
+    """No properties, for where paho wants an object."""
+    return PahoProperties(packet)  # type: ignore[no-untyped-call]
 
 
 def from_paho(properties: PahoProperties | None) -> Properties:
