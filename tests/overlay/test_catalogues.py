@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.overlay.bench import Bench, path, ring
+from tidings.language.declarations import parse_topic
 from tidings.language.views import View
 from tidings.overlay.events import (
     CatalogueChanged,
@@ -299,7 +300,8 @@ def converge(seed: int, steps: int = 150) -> tuple[Bench, int]:
     links = [(ids[at], ids[source.randrange(at)]) for at in range(1, len(ids))]
     if len(ids) > 2:
         links.append((ids[0], ids[-1]))
-    bench = Bench(ids, dict.fromkeys(links), seed=seed)
+    files = [parse_topic('name = "t"\nkind = "plain"\nkeep = "1d"')] if seed % 2 else []
+    bench = Bench(ids, dict.fromkeys(links), seed=seed, topics=files)
     enlisted = 0
     for step in range(steps):
         draw = source.random()
