@@ -59,6 +59,10 @@ TICK_S = 0.001
 IN_FLIGHT_MAX = 1000
 """Publications of QoS 1 and 2 of one publisher under way; less if the broker says so."""
 
+IN_FLIGHT_MAX_V311 = 20
+"""In MQTT 3.1.1 a broker cannot say so. mosquitto 2.0 takes 20 by default, and beyond that loses what it has
+acknowledged of QoS 2: of 200 messages with 100 under way 46 arrived, with 20 all."""
+
 PACKET_BYTES_MAX = 256 * 1024 * 1024
 KEEP_ALIVE_S = 60
 
@@ -313,7 +317,7 @@ class _Client(asyncio.Protocol):
         self.writable.set()
         self.transport: asyncio.Transport | None = None
         self.lost: str | None = None
-        self.receive_maximum = IN_FLIGHT_MAX
+        self.receive_maximum = IN_FLIGHT_MAX if load.version is Version.V5 else IN_FLIGHT_MAX_V311
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pinging: asyncio.TimerHandle | None = None
 
@@ -397,7 +401,9 @@ class _Client(asyncio.Protocol):
                 if not self._ready.done():
                     self._ready.set_exception(error)
                 return
-            self.receive_maximum = min(IN_FLIGHT_MAX, packet.properties.receive_maximum or IN_FLIGHT_MAX)
+            self.receive_maximum = min(
+                self.receive_maximum, packet.properties.receive_maximum or self.receive_maximum
+            )
             self._ready.set_result(None)
         elif isinstance(packet, Disconnect):
             said = packet.properties.reason_string or refusals.reason_text(packet.reason)
