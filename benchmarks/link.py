@@ -178,6 +178,8 @@ async def bare(role: str, address: str, meter: Meter, told: Callable[[str], None
 class LinkOnly:
     """A broker that has links and nothing above them."""
 
+    indexed = False
+
     def __init__(self, options: NodeOptions, store: Store, meter: Meter, sends: bool) -> None:
         self.core = Core(
             options.id, store.identity.boot, store.identity.incarnation, options.settings, random.Random(0)

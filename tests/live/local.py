@@ -59,6 +59,8 @@ class LocalBroker:
     What happened to it is in `heard`.
     """
 
+    indexed = False
+
     def __init__(self, options: NodeOptions, store: Store) -> None:
         self.id = options.id
         self.saved = dict(store.saved)

@@ -417,7 +417,7 @@ def test_records_go_to_their_sink_which_is_closed_in_the_end(monkeypatch: pytest
         await node.stop()
         assert sink.closed
 
-    monkeypatch.setattr("tidings.live.node.RECORDS_EVERY_S", 0.01)
+    monkeypatch.setattr("tidings.live.node.TICK_S", 0.01)
     run(story)
 
 

@@ -79,6 +79,14 @@ def read_where(text: str) -> Filter:
     return found
 
 
+def canonical_where(text: str) -> Filter:
+    """A content filter without declared types, which is then known under its canonical text too."""
+    read = read_where(text)
+    if read.text not in _READ:
+        _remember(read.text, read)
+    return read
+
+
 def _remember(text: str, read: Filter) -> Filter:
     if len(_READ) >= _READ_MAX:
         del _READ[next(iter(_READ))]

@@ -14,6 +14,7 @@ import os
 import random
 import socket
 import ssl
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -36,12 +37,13 @@ from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
 from tidings.live.tls import ClientTls
 from tidings.live.users import Users
+from tidings.matching import compile_kernels
 from tidings.mqtt import events as m
 from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
-from tidings.overlay.messages import Frame, Subscribe, Unsubscribe
+from tidings.overlay.messages import Catalogue, Enter, Frame, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
 from tidings.records.record import Kind, Record, Run
 from tidings.wire import attachment as a
@@ -55,7 +57,7 @@ STOP_BEYOND_DRAIN_S = 5.0
 TURN_S = 0.01
 """How long one program is listened to before others have their turn."""
 
-DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe})
+DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe, Catalogue, Enter})
 """Messages that take the broker milliseconds."""
 
 DEAR_MESSAGES = 8
@@ -65,8 +67,8 @@ TURN_WEIGHT = 128
 """Words that are told to the broker together; a subscription counts for sixteen, since it takes milliseconds
 to compare it with others."""
 
-RECORDS_EVERY_S = 1.0
-"""How often a record sink is told the time."""
+TICK_S = 1.0
+"""How often a record sink is told the time, and it is looked after what is done beside events."""
 
 ACCEPT_AGAIN_S = 1.0
 """How long to wait where no connection can be accepted."""
@@ -180,6 +182,9 @@ Effect = e.Effect | m.ClientEffect
 class BrokerLike(Protocol):
     """What a node asks of a broker, beside what its front asks."""
 
+    @property
+    def indexed(self) -> bool: ...
+
     def qos_asked(self, session: str, name: str) -> int: ...
 
     def status(self, now: float, *, tables: bool = False) -> Any: ...
@@ -271,6 +276,7 @@ class Node:
         self._timer_at = 0.0
         self._wake_at = 0.0
         self._paused = False
+        self._compiling = False
         self._by_connection: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._clock_offset = time.time() - time.monotonic()
@@ -395,7 +401,7 @@ class Node:
         self.front = self._make_front(options, self._store)
         if self._records is not None:
             self._sink = self._records(options.id, self.boot)
-            self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
         self._carry_out(self.front.start(self.now()))
         self._started = True
         self._accepting_task = self._background(self._accept_all())
@@ -937,17 +943,22 @@ class Node:
         self._connections.clear()
         try:
             await self._store.close(discard)
+            self._tick_handle.cancel()
             if self._sink is not None:
-                self._tick_handle.cancel()
                 await self._loop.run_in_executor(None, self._sink.close)
         finally:
             self._say(logging.INFO, "stopped", reason=reason or "asked to")
             self._done.set_result(reason)
 
     def _tick(self) -> None:
-        assert self._sink is not None, "only a sink is told the time"
-        self._sink.tick(self.now())
-        self._tick_handle = self._loop.call_later(RECORDS_EVERY_S, self._tick)
+        if self._sink is not None:
+            self._sink.tick(self.now())
+        if not self._compiling and self.broker.indexed:
+            # Until it is done the index answers by numpy, which is slower. A broker without many content
+            # filters never needs it, and is spared the memory.
+            self._compiling = True
+            threading.Thread(target=_compile, name="kernels", daemon=True).start()
+        self._tick_handle = self._loop.call_later(TICK_S, self._tick)
 
     def _counted(self) -> Counters:
         store, counters = self._store, self.counters
@@ -968,3 +979,8 @@ def _peer(name: Any) -> str:
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
+
+
+def _compile() -> None:
+    with contextlib.suppress(ImportError):
+        compile_kernels()

@@ -59,7 +59,7 @@ from tidings.mqtt.packets import (
     Version,
 )
 from tidings.mqtt.publishing import Publishing
-from tidings.mqtt.reasons import Reason
+from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained
 from tidings.mqtt.sessions import Asked, Delivery, Saved, SavedWill, Session, row
@@ -85,6 +85,7 @@ from tidings.overlay.events import (
     SessionOpened,
     SetTimer,
     Stop,
+    StopAsked,
     Sync,
     TimerFired,
     WritesSynced,
@@ -201,6 +202,7 @@ class Front:
             WritesSynced: self._on_synced,
             SessionOpened: self._on_stranger,
             SessionEnded: self._on_stranger_gone,
+            StopAsked: self._on_stop_asked,
         }
         self._effects: dict[type, Callable[[Any], None]] = {
             Deliver: self._deliver,
@@ -433,8 +435,10 @@ class Front:
         if client.state is State.NEW:
             core = self._core
             core.refuse(client.id or client.peer, "connect", error.text)
-            if client.decoder.version is not None and not error.silent:
-                client.v5 = client.decoder.version is Version.V5
+            client.v5 = client.decoder.version is Version.V5
+            # 3.1.1 has codes for few faults, and says nothing of others [MQTT-3.1.4-1].
+            told = client.v5 or (client.decoder.version and error.reason in CONNECT_RETURN_CODES)
+            if told and not error.silent:
                 client.send(Connack(error.reason))
             self._shut_down(client, error.text)
             return
@@ -734,7 +738,7 @@ class Front:
 
     def _on_will_due(self, client_id: str) -> None:
         session = self.sessions.get(client_id)
-        if session is not None and session.client is None:
+        if session is not None and session.client is None and not self._stopping:
             self._publish_will(session)
 
     def _publish_will(self, session: Session) -> None:
@@ -752,7 +756,7 @@ class Front:
 
     def _on_expired(self, client_id: str) -> None:
         session = self.sessions.get(client_id)
-        if session is not None and session.client is None:
+        if session is not None and session.client is None and not self._stopping:
             self._end(session)
 
     def _end(self, session: Session) -> None:
@@ -871,14 +875,27 @@ class Front:
             client.heard_at = self._core.now
         self._core.out.append(effect)
 
+    def _on_stop_asked(self, event: StopAsked) -> None:
+        """Clients go first: what they would publish now could not be taken any more."""
+        self._send_away()
+        self.broker.tell(event)
+
     def _stop(self, effect: Stop) -> None:
-        """The broker is done, and so is the front: clients are told to go elsewhere."""
+        self._send_away()
+        self._core.out.append(effect)
+
+    def _send_away(self) -> None:
+        """Clients are to go elsewhere. Their sessions stay as they are, on disk, and so do their wills.
+
+        What falls due from now on does so after the next start: a broker that stops takes nothing.
+        """
         self._stopping = True
         for client in list(self.clients.values()):
             if client.v5 and client.state is State.OPEN:
                 client.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
+            client.state = State.SHUT
             self._shut.append(Shut(client.number, "the broker stops"))
-        self._core.out.append(effect)
+        self.clients.clear()
 
     # Time.
 

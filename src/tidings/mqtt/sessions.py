@@ -164,6 +164,9 @@ class Session:
             self.overflow()
             return
         self.given += 1
+        while (self.given - 1) % PACKET_IDS + 1 in self.inflight:
+            # An identifier that has come round and is still in use is passed by.
+            self.given += 1
         delivery.number = self.given
         if self.durable:
             core.write(row("queue", self.id, f"{self.given:016x}"), _ENCODE(delivery))
@@ -338,13 +341,16 @@ class Session:
         client.generation = self.generation
         again = list(self.inflight.items())
         self.inflight = {}
-        for packet_id, delivery in again:
+        for _, delivery in reversed(again):
             assert delivery is not None, "a session that is taken up again has remembered all"
-            self.inflight[packet_id] = delivery
-            if delivery.released:
+            if not delivery.released:
+                # Before all that waits, and no more at once than the client now allows [MQTT-3.3.4-9].
+                self._keep(delivery, self.queue)
+                self.queue.rotate(1)
+        for packet_id, delivery in again:
+            if delivery is not None and delivery.released:
+                self.inflight[packet_id] = delivery
                 client.send(Pubrel(packet_id))
-            elif not self.transmit(client, delivery):
-                self.done(packet_id)
         self.pump()
 
     def detach(self) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import msgspec
 
 from tidings.errors import FilterError
-from tidings.language import filters, names, views
+from tidings.language import names, views
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Subscription
+from tidings.language.subscriptions import Subscription, canonical_where
 from tidings.mqtt import packets
 from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
@@ -104,7 +104,7 @@ def where_fault(text: str) -> str:
     if not text.strip():
         return "'where' is empty; leave it out to get everything"
     try:
-        filters.parse(text)
+        canonical_where(text)
     except FilterError as error:
         return explained(error)
     return ""

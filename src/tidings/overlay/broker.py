@@ -225,6 +225,13 @@ class Broker:
         content = self._topics.content(publication)
         return content is not None and read.matches(content, subscription.unknown)
 
+    @property
+    def indexed(self) -> bool:
+        """Whether filters are found by an index, so that it pays to compile the kernels."""
+        return self._routing.local.indexes > 0 or any(
+            tree.current is not None and tree.current.routes.indexes for tree in self._trees.trees.values()
+        )
+
     def nobody(self, topic: str) -> bool:
         """Whether no subscription, here or behind a link, is about a topic."""
         return self._publications.nobody(topic)

@@ -25,6 +25,7 @@ from tidings.language.subscriptions import (
     Advertisement,
     Subscription,
     advertisement_covers,
+    canonical_where,
     check,
     filters_meet,
     overlap,
@@ -273,7 +274,8 @@ class Routing:
             return asked
         if names.name_fault(asked.topic_filter) is None:
             topic = self._topics.declaration(asked.topic_filter)
-            read = filters.parse(asked.where, topic.fields if topic is not None else None)
+            fields = topic.fields if topic is not None else None
+            read = canonical_where(asked.where) if fields is None else filters.parse(asked.where, fields)
         else:
             read = self._read_over_many(asked)
         return msgspec.structs.replace(asked, where=read.text)
@@ -286,7 +288,7 @@ class Routing:
                 return filters.parse(asked.where, topic.fields)
             except FilterError:
                 pass  # here a field that is not declared is only missing
-        return filters.parse(asked.where)
+        return canonical_where(asked.where)
 
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
         group = self.shares.groups.get((session, name), "")

@@ -78,6 +78,8 @@ class Table(Generic[T]):
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[T], ...]] = {}
         self._hot = 0
+        self.indexes = 0
+        """How many have been made."""
         self._size = 0
         self.version = 0
         """Counts the changes."""
@@ -118,7 +120,7 @@ class Table(Generic[T]):
                 if node.index is not None:
                     node.index.add(entry.number, entry.filter, subscription.unknown)
                 elif len(node.filtered) >= INDEX_FROM:
-                    _index(node)
+                    self._index(node)
         entry.targets[target] = None
 
     def remove(self, subscription: Subscription, target: T) -> None:
@@ -213,7 +215,15 @@ class Table(Generic[T]):
         if sum(entry.filter.cost.terms for entry in node.filtered.values() if entry.filter) >= HOT_TERMS:
             self._hot += 1
             node.hot = True
-            _index(node)
+            self._index(node)
+
+    def _index(self, node: Node[T]) -> None:
+        """From now on the content filters of a topic filter are found by an index."""
+        self.indexes += 1
+        node.index = Index()
+        for entry in node.filtered.values():
+            assert entry.filter is not None, "filtered entries have filters"
+            node.index.add(entry.number, entry.filter, entry.subscription.unknown)
 
     def _find(self, topic: str) -> tuple[Node[T], ...]:
         """The nodes whose topic filters match, remembered."""
@@ -243,14 +253,6 @@ class Table(Generic[T]):
                 del self._nodes[next(iter(self._nodes))]
             self._nodes[topic] = answer
         return answer
-
-
-def _index(node: Node[T]) -> None:
-    """From now on the content filters of a topic filter are found by an index."""
-    node.index = Index()
-    for entry in node.filtered.values():
-        assert entry.filter is not None, "filtered entries have filters"
-        node.index.add(entry.number, entry.filter, entry.subscription.unknown)
 
 
 def _levels(topic_filter: str) -> list[str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
+from math import inf
 
 from tidings.language import names
 from tidings.language.regions import Unknown
@@ -247,54 +249,55 @@ class Promises:
         for wish in self._diary.wishes:
             if wish.group:
                 groups[wish.life.host, wish.text].append(wish)
-        for (_, text), wishes in sorted(groups.items()):
+        for (_, text), members in sorted(groups.items()):
             for offer in self._diary.offers:
-                if not offer.payload or not offer.sends:
-                    continue
-                takers = [wish for wish in wishes if self._topic(wish, offer) is not None]
-                if not takers:
+                takers = [wish for wish in members if self._topic(wish, offer) is not None]
+                if not offer.payload or not offer.sends or not takers:
                     continue
                 key = (self._topic(takers[0], offer) or "", offer.payload)
-                lives = dict.fromkeys(wish.life for wish in takers if self._got[wish.life].get(key))
-                # Whoever may have it and is gone may have taken it along, or have it sent to another.
-                gone = any(
-                    wish.leaving is not None and wish.leaving > offer.sends[0]
-                    for wish in wishes
-                    if wish.asked
-                ) or any(wish.life.leaving is not None for wish in wishes)
-                if len(lives) > 1 and not gone and len(offer.sends) == 1 and not self._handed_on(key, lives):
-                    yield Breach(
-                        "one of a share group",
-                        f"{', '.join(one.name for one in lives)} all got {offer}, {text}",
-                    )
-                if not lives and not gone and self._owed(offer):
-                    yield from self._missed_by_all(takers, wishes, offer, text)
+                receipts = [some[0] for wish in takers if (some := self._got[wish.life].get(key))]
+                if not receipts:
+                    yield from self._missed_by_all(takers, members, offer, text)
+                elif len(offer.sends) == 1:
+                    yield from self._got_by_many(sorted(receipts), takers, offer, text)
 
-    def _handed_on(self, key: tuple[str, bytes], lives: dict[Life, None]) -> bool:
-        """Whether all receivers but one lost the connection that had it, so that it may go to another."""
-        receipts = [self._got[life][key] for life in lives]
-        if all(one.qos == 2 for some in receipts for one in some):
-            return False
-        broken = sum(any(one.connection.left is not None for one in some) for some in receipts)
-        return broken >= len(lives) - 1
+    def _got_by_many(
+        self, receipts: list[Receipt], takers: list[Wish], offer: Offer, text: str
+    ) -> Iterator[Breach]:
+        """A second session may get what the first one may not have, since its connection or it ended."""
+        for first, second in pairwise(receipts):
+            if first.life is second.life:
+                continue
+            ends = [first.life.leaving, *(wish.leaving for wish in takers if wish.life is first.life)]
+            if first.qos < 2:
+                ends.append(first.connection.left)
+            if not any(turn is not None and turn < second.turn for turn in ends):
+                both = f"{first.life.name} and {second.life.name}"
+                yield Breach("one of a share group", f"{both} got {offer}, both of {text}")
 
     def _missed_by_all(
-        self, takers: list[Wish], wishes: list[Wish], offer: Offer, text: str
+        self, takers: list[Wish], members: list[Wish], offer: Offer, text: str
     ) -> Iterator[Breach]:
-        assert offer.accepted is not None, "what is owed was accepted"
-        asking = [since for wish in takers if wish.qos and (since := self._in_force(wish)) is not None]
-        if not asking or min(asking) >= offer.sends[0] or any(not wish.qos for wish in wishes):
+        """A breach if nobody got it and nobody who may have had it has left or is away."""
+        asking = [since for wish in takers if (since := self._in_force(wish)) is not None]
+        if not self._owed(offer) or not asking or min(asking) >= offer.sends[0]:
             return
-        moment = next(
-            (
-                one
-                for one in self._diary.settled
-                if one.turn > offer.accepted and all(wish.life.client in one.there for wish in wishes)
-            ),
-            None,
-        )
-        if moment is not None and all(_stands(wish, moment) for wish in wishes):
-            yield Breach("nothing lost", f"nobody of {text} ever got {offer}")
+        for moment in self._diary.settled:
+            if offer.accepted is None or moment.turn < offer.accepted:
+                continue
+            had = [wish for wish in members if wish.asked < moment.turn and self._over(wish) > offer.sends[0]]
+            if all(wish.qos and wish.life.client in moment.there and _stands(wish, moment) for wish in had):
+                yield Breach("nothing lost", f"nobody of {text} ever got {offer}")
+                return
+
+    def _over(self, wish: Wish) -> float:
+        """The turn from which a broker surely gives it nothing any more."""
+        if wish.ended is None:
+            return inf
+        if wish.life.ended is None:
+            return wish.ended
+        own = [one for one in self._diary.connections[wish.life.client] if one.life is wish.life]
+        return max([wish.ended, *(inf if one.parted is None else one.parted for one in own)])
 
     # Sessions.
 
@@ -495,7 +498,7 @@ def _delay(connection: Connection) -> float:
 
 def _until(before: Connection, since: Sequence[Connection], sign: int) -> float:
     """Until when a session surely lasts (-1), or after which it surely is over (1)."""
-    parted = [one.parted_at if one.parted is not None else float("inf") for one in since]
+    parted = [one.parted_at if one.parted is not None else inf for one in since]
     return (min(parted) if sign < 0 else max(parted)) + _later(before.expiry_s, sign)
 
 
