@@ -56,8 +56,8 @@ SETTINGS = replace(
     subscriptions_max=12,
     retained_messages=10,
     retained_bytes=5_000,
-    session_expiry_max_s=60,
-    sys_every_s=45.0,
+    session_expiry_max_s=12,
+    sys_every_s=8.0,
 )
 """Bounds that a few packets reach."""
 
@@ -121,7 +121,7 @@ def connected(talk: Talk, version: Version, **options: Any) -> Hostile:
 
 KEPT: dict[Version, dict[str, Any]] = {
     V311: {"clean_start": False},
-    V5: {"clean_start": False, "session_expiry_s": 30},
+    V5: {"clean_start": False, "session_expiry_s": 10},
 }
 
 
@@ -186,8 +186,8 @@ def congested(talk: Talk, version: Version) -> Hostile:
     hostile.subscribe(Asked("a/#", 0), Asked("b/#", 1))
     talk.tell(ClientCongested(hostile.connection, True))
     helper = talk.connect("helper")
-    for number in range(60):
-        helper.publish("a/b" if number % 2 else "b/c", bytes(700), 1)
+    for number in range(24):
+        helper.publish("a/b" if number % 2 else "b/c", bytes(2000), 1)
     helper.disconnect()
     return hostile
 
@@ -357,7 +357,7 @@ class Attack:
             hostile.lose()
         self.check()
         for _ in range(2):
-            talk.advance(SETTINGS.session_expiry_max_s + 10.0)
+            talk.advance(SETTINGS.session_expiry_max_s + 3.0)
         self.check()
         good = {"good-writer", "good-reader"}
         assert set(talk.front.sessions) == good, "a session that nobody comes back to"

@@ -21,7 +21,7 @@ MODULES = (
     "subscribing",
     "front",
 )
-"""Not `packets` and `sessions`: mypyc loses the options of msgspec classes, and with them the form on disk."""
+"""Not `packets` and `sessions`: mypyc loses the options of msgspec classes, which are the form on disk."""
 
 
 @pytest.mark.slow
