@@ -198,8 +198,8 @@ class LinkOnly:
     def owns(self, _session: str) -> bool:
         return False
 
-    def express(self, _connection: int, _data: bytes, _now: float) -> bool:
-        return False
+    def express(self, _connection: int, _data: bytes, _now: float) -> int:
+        return 0
 
     def take(self) -> list[Transmit]:
         return []
@@ -288,8 +288,8 @@ class Counting:
     def owns(self, _session: str) -> bool:
         return False
 
-    def express(self, _connection: int, _data: bytes, _now: float) -> bool:
-        return False
+    def express(self, _connection: int, _data: bytes, _now: float) -> int:
+        return 0
 
     def take(self) -> list[Transmit]:
         return []

@@ -129,8 +129,8 @@ class LocalBroker:
     def owns(self, session: str) -> bool:
         return False
 
-    def express(self, connection: int, data: bytes, now: float) -> bool:
-        return False
+    def express(self, connection: int, data: bytes, now: float) -> int:
+        return 0
 
     def take(self) -> list[m.Transmit]:
         return []

@@ -237,6 +237,25 @@ def test_a_connection_that_is_reset_is_lost() -> None:
     run(story)
 
 
+@pytest.mark.parametrize("name", ["express", "take", "handle_all"])
+def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+        def broken(*_: object) -> int:
+            raise KeyError("a bug")
+
+        _, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        front.express = lambda *_: int(name == "take")  # type: ignore[method-assign]
+        setattr(front, name, broken)
+        writer.write(b"x")
+        assert "a bug" in await node.stopped()
+
+    run(story)
+
+
 # Who is let in.
 
 

@@ -90,6 +90,9 @@ class Owner(Protocol):
 
     def now(self) -> float: ...
 
+    def on_bug(self, error: Exception) -> None:
+        """The front has failed in the midst of something: nothing may go on."""
+
 
 class Client(asyncio.Protocol):
     """One connection of an MQTT client. What asyncio calls; what it means is decided in `Clients`."""
@@ -277,7 +280,13 @@ class Clients:
     def express(self, client: Client, data: bytes) -> int:
         """Pass on what needs no thought, and send it at the end of the turn; how many bytes it was."""
         owner = self._owner
-        passed = 0 if self._paused else owner.front.express(client.number, data, owner.now())
+        if self._paused:
+            return 0
+        try:
+            passed = owner.front.express(client.number, data, owner.now())
+        except Exception as error:
+            owner.on_bug(error)
+            raise
         if passed and not self._sending:
             self._sending = True
             self._loop.call_soon(self._send)
@@ -285,7 +294,12 @@ class Clients:
 
     def _send(self) -> None:
         self._sending = False
-        for effect in self._owner.front.take():
+        try:
+            effects = self._owner.front.take()
+        except Exception as error:
+            self._owner.on_bug(error)
+            raise
+        for effect in effects:
             self._transmit(effect)
 
     def say(self, event: m.ClientEvent) -> None:

@@ -502,10 +502,13 @@ class Node:
                 # Delivered to a durable session, and the broker does not wait for it: the session does.
                 self._store.sync(told)
         except Exception as error:
-            # The broker's state may be half of two: nothing more is written, and neighbours hold what is due.
-            LOG.exception("a bug of ours stops the broker", extra={"broker": self.id, "about": {}})
-            self._finish(f"a bug: {error!r}", discard=True)
+            self.on_bug(error)
             raise
+
+    def on_bug(self, error: Exception) -> None:
+        # The broker's state may be half of two: nothing more is written, and neighbours hold what is due.
+        LOG.error("a bug of ours stops the broker", exc_info=error, extra={"broker": self.id, "about": {}})
+        self._finish(f"a bug: {error!r}", discard=True)
 
     # What connections tell.
 
