@@ -38,9 +38,11 @@ from tidings.mqtt.packets import (
     Will,
 )
 from tidings.overlay.events import SetTimer, Stop, StopAsked, Sync, Write, WritesSynced
+from tidings.sim.device_runs import VIEW
 from tidings.sim.promises import _content_matches, _topic_matches
 
 KEY = "mqtt/everything"
+VIEWED = f"view/{VIEW.name}/"
 
 
 @dataclass
@@ -81,7 +83,7 @@ class Porter:
     """Takes clients in."""
 
     def __init__(self, broker: Any, *, saved: Mapping[str, bytes], random: Random) -> None:
-        self.state = pickle.loads(saved[KEY]) if saved else State()  # noqa: S301  its own
+        self.state = pickle.loads(saved[KEY]) if saved else State()
         self.broker = broker
         self.callers: dict[int, Caller] = {}
         self.now = 0.0
@@ -136,10 +138,7 @@ class Porter:
         self.syncs += 1
         self.held[self.syncs] = held
         times = [
-            at
-            for one in self.state.sessions.values()
-            for at in (one.ends_at, one.will_at)
-            if at is not None
+            at for one in self.state.sessions.values() for at in (one.ends_at, one.will_at) if at is not None
         ]
         timer = [SetTimer(min(times))] if times else []
         if not held:
@@ -244,12 +243,16 @@ class Porter:
         self.say(caller, Suback(packet.packet_id, tuple(asked.qos for asked in packet.asked)))
 
     def wants(self, asked: Asked, properties: Properties, packet: Publish) -> bool:
-        topic_filter = asked.topic_filter
+        topic_filter, topic = asked.topic_filter, packet.topic
         if topic_filter.startswith("$share/"):
             topic_filter = topic_filter.split("/", 2)[2]
+        if topic_filter.startswith(VIEWED):
+            topic = VIEWED + topic
+            if not _content_matches((VIEW.where,), VIEW.unknown, packet.payload):
+                return False
         where = tuple(value for name, value in properties.user if name == "where")
         unknown = Unknown(dict(properties.user).get("unknown", "wait"))
-        return _topic_matches(topic_filter, packet.topic) and _content_matches(where, unknown, packet.payload)
+        return _topic_matches(topic_filter, topic) and _content_matches(where, unknown, packet.payload)
 
     def publish(self, publisher: str, packet: Publish) -> None:
         if packet.retain:
@@ -261,15 +264,20 @@ class Porter:
             matching = [
                 one
                 for one in session.asked.values()
-                if self.wants(*one, packet) and not (one[0].no_local and publisher == session.client)
+                if self.wants(one[0], one[1], packet)
+                and not (one[0].no_local and publisher == session.client)
             ]
             for asked, _ in matching:
                 if asked.topic_filter.startswith("$share/"):
                     groups.setdefault(asked.topic_filter, []).append(session)
             plain = [one for one in matching if not one[0].topic_filter.startswith("$share/")]
-            if plain:
-                self.queue(session, packet, plain, retain=packet.retain and any(
-                    asked.retain_as_published for asked, _ in plain))  # fmt: skip
+            for some in (
+                [one for one in plain if not one[0].topic_filter.startswith(VIEWED)],
+                [one for one in plain if one[0].topic_filter.startswith(VIEWED)],
+            ):
+                if some:
+                    as_published = any(asked.retain_as_published for asked, _ in some)
+                    self.queue(session, packet, some, retain=packet.retain and as_published)
         for text, members in groups.items():
             self.state.turns += 1
             chosen = members[self.state.turns % len(members)]
@@ -280,8 +288,9 @@ class Porter:
     ) -> None:
         identifiers = [number for _, one in asked for number in one.subscription_identifiers]
         qos = min(packet.qos, max(one.qos for one, _ in asked))
+        viewed = f"/{VIEWED}" in f"/{asked[0][0].topic_filter}"
         copy = Publish(
-            packet.topic,
+            VIEWED + packet.topic if viewed else packet.topic,
             packet.payload,
             qos,
             retain,
@@ -297,7 +306,11 @@ class Porter:
 
     def pump(self, caller: Caller) -> None:
         session = caller.session
-        while session is not None and session.queue and (not session.queue[0].qos or len(session.flying) < caller.room):
+        while (
+            session is not None
+            and session.queue
+            and (not session.queue[0].qos or len(session.flying) < caller.room)
+        ):
             packet = session.queue.popleft()
             packet_id = 0
             if packet.qos:

@@ -279,8 +279,12 @@ class Promises:
         self, takers: list[Wish], members: list[Wish], offer: Offer, text: str
     ) -> Iterator[Breach]:
         """A breach if nobody got it and nobody who may have had it has left or is away."""
-        asking = [since for wish in takers if (since := self._in_force(wish)) is not None]
-        if not self._owed(offer) or not asking or min(asking) >= offer.sends[0]:
+        asking = [
+            wish
+            for wish in takers
+            if (since := self._in_force(wish)) is not None and since < offer.sends[0] < self._over(wish)
+        ]
+        if not asking or not self._owed(offer):
             return
         for moment in self._diary.settled:
             if offer.accepted is None or moment.turn < offer.accepted:
