@@ -102,7 +102,7 @@ class Plan:
         self.receivers: tuple[str, ...] = ()
         self.foreign = False
         """Whether someone who is not a client of ours gets it."""
-        self.entries: dict[Entry[tuple[str, str]], list[Client] | None] = {}
+        self.entries: dict[Entry[tuple[str, str]], dict[Client, None] | None] = {}
         """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
 
 
@@ -371,20 +371,20 @@ class Publishing:
         receivers: list[tuple[str, ...]] = []
         clients_of: list[dict[Client, None] | None] = []
         involved: dict[int, dict[str, list[str]]] = {}
+        known = plan.entries
         for begin in range(0, len(texts), BATCH):
             matched = self._broker.match_each(route.filtered, contents[begin : begin + BATCH])
             for at, entries in enumerate(matched, begin):
-                clients: dict[Client, None] | None = dict.fromkeys(everyone) if quick else None
-                if clients is not None:
-                    for entry in entries:
-                        if entry not in plan.entries:
-                            plan.entries[entry] = self._entry(entry.targets, v5)
-                        some = plan.entries[entry]
-                        if some is None:
-                            clients = None
-                            break
-                        for receiver in some:
-                            clients[receiver] = None
+                clients: dict[Client, None] | None = None
+                if quick:
+                    try:
+                        found = [known[entry] for entry in entries]
+                    except KeyError:
+                        found = [self._entry(plan, entry, v5) for entry in entries]
+                    if None not in found:
+                        clients = dict.fromkeys(everyone)
+                        for some in found:
+                            clients |= some  # type: ignore[arg-type]
                 clients_of.append(clients)
                 if clients is not None:
                     receivers.append(tuple([receiver.id for receiver in clients]))
@@ -398,7 +398,7 @@ class Publishing:
                 receivers.append(tuple(by_session))
         first = self._broker.note(route, client.id, burst.sizes, burst.count, receivers)
         publications = self._publications(client, burst, route, first) if involved else ()
-        delivered = 0
+        delivered = delivered_bytes = 0
         for at, clients in enumerate(clients_of):
             if clients is None:
                 for session_id, subscribed in involved[at].items():
@@ -407,22 +407,27 @@ class Publishing:
             piece = pieces[at]
             for receiver in clients:
                 receiver.out.append(piece)
-                dirty[receiver] = None
+            dirty.update(clients)
             delivered += len(clients)
+            delivered_bytes += len(clients) * len(texts[at])
         core.counters.published_bytes += sum(map(len, texts))
         core.counters.delivered += delivered
+        core.counters.delivered_bytes += delivered_bytes
         core.counters.packets_out += delivered
 
-    def _entry(self, targets: dict[tuple[str, str], None], v5: bool) -> list[Client] | None:
+    def _entry(self, plan: Plan, entry: Entry[tuple[str, str]], v5: bool) -> dict[Client, None] | None:
         """Who gets what one content filter matches, if that can be handed on as it is."""
-        found: list[Client] = []
-        for session_id, name in targets:
+        found: dict[Client, None] | None = {}
+        for session_id, name in entry.targets:
             session = self._sessions[session_id]
             asked = session.subscriptions[name]
             client = session.client
             if not _simple(session, [asked]) or client is None or client.v5 is not v5 or asked.identifier:
-                return None
-            found.append(client)
+                found = None
+                break
+            assert found is not None, "it is given up at the first that is not simple"
+            found[client] = None
+        plan.entries[entry] = found
         return found
 
     def _publications(self, client: Client, burst: Burst, route: Route, first: int) -> Sequence[Publication]:
