@@ -1,8 +1,8 @@
 """The page of statements, `docs/mqtt-conformance.md`: read, and brought up to date with what tests prove.
 
 What a statement asks and whose it is stands in the page alone. Its last column is written by this module,
-from the notes that `proves` has left at the tests, unless a person has written there why we deviate, or why a
-statement that only binds clients has nothing to be proved. So are the numbers at the top.
+from the notes that `proves` has left at the tests; a person writes there, before the tests, why we deviate, or
+why a statement that only binds clients has nothing to be proved. The numbers at the top are written too.
 
     .venv/bin/python -m tests.mqtt.conformance.page
 """
@@ -50,13 +50,13 @@ class Row:
         return self.proof.startswith(DEVIATES)
 
     @property
-    def by_hand(self) -> bool:
-        """Whether a person has written its proof."""
-        return bool(self.proof) and not self.proof.startswith("`")
+    def reason(self) -> str:
+        """What a person has written: why we deviate, or why there is nothing to be proved."""
+        return self.proof.partition("`")[0].strip()
 
     @property
     def tests(self) -> list[str]:
-        return re.findall(r"`(.*?)`", self.proof) if not self.by_hand else []
+        return re.findall(r"`(.*?)`", self.proof)
 
 
 def rows(page: str) -> list[Row]:
@@ -92,17 +92,18 @@ def brought_up_to_date(page: str, claimed: Mapping[Statement, list[str]]) -> str
             version = heading[1]
         elif match := ROW.fullmatch(line):
             row = Row(version, *match.groups())
-            tests = claimed.get((version, row.number), [])
-            if tests or not row.by_hand:
-                proof = ", ".join(f"`{test}`" for test in tests)
-                line = f"| {row.number} | {row.asks} | {row.whose} | {proof} |"
+            tests = ", ".join(f"`{test}`" for test in claimed.get((version, row.number), []))
+            reason = row.reason if row.deviates or not tests else ""
+            line = (
+                f"| {row.number} | {row.asks} | {row.whose} | {reason}{' ' * bool(reason and tests)}{tests} |"
+            )
         lines.append(line)
     known = rows("\n".join(lines))
 
     def counted(version: str) -> str:
         there = [row for row in known if row.version == version]
         of_servers = [row for row in there if row.of_servers]
-        proved = [row for row in of_servers if row.tests]
+        proved = [row for row in of_servers if row.tests and not row.deviates]
         deviating = [row for row in of_servers if row.deviates]
         return f"| {version} | {len(there)} | {len(of_servers)} | {len(proved)} | {len(deviating)} |"
 

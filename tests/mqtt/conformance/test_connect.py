@@ -143,7 +143,6 @@ def test_connect_flags_that_do_not_fit_its_payload_are_turned_away(version: Vers
     turned_away(client)
 
 
-@pytest.mark.xfail(reason="CONNACK 0x03 is sent")
 @proves(v311=("3.1.4-1",))
 @pytest.mark.parametrize("flags", [0x03, 0x0A, 0x22, 0x06, 0x82, 0x42])
 def test_a_connect_of_311_that_is_not_as_it_should_be_gets_no_answer(flags: int) -> None:

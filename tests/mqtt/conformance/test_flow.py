@@ -81,7 +81,6 @@ def test_everything_else_goes_on_while_no_more_may_be_open() -> None:
     assert watcher.publish("v", b"x", 1) < 0x80
 
 
-@pytest.mark.xfail(reason="all that is open is sent at once")
 @proves("4.9.0-1", "4.4.0-1")
 def test_what_is_sent_again_counts_against_what_may_be_open() -> None:
     talk = Talk()

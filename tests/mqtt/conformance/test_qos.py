@@ -43,7 +43,6 @@ def test_qos_1_goes_out_with_an_identifier_that_is_free_after_its_acknowledgemen
     assert watcher.take_all() == []
 
 
-@pytest.mark.xfail(reason="an identifier in use is waited for")
 @proves("2.2.1-4", "4.3.2-1", "4.3.3-1", v311=("2.3.1-4", "4.3.2-1"))
 def test_identifiers_come_round_and_pass_by_those_in_use() -> None:
     _, publisher, watcher = pair(V5)
