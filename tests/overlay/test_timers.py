@@ -115,3 +115,14 @@ def test_a_clock_that_goes_back_is_taken_to_stand_still() -> None:
     deadline = broker.next_deadline()
     assert broker.handle(TimerFired(), BEGIN - 50) == []
     assert broker.next_deadline() == deadline
+
+
+def test_what_was_cancelled_or_moved_is_not_kept_until_its_time() -> None:
+    timers: Timers[Timer] = Timers()
+    timers.set(Timer.REDIAL, "stays", 5.0)
+    for number in range(10_000):
+        timers.set(Timer.REDIAL, number, 1000.0 + number)
+        timers.cancel(Timer.REDIAL, number)
+        timers.set(Timer.TICK, None, 10.0 + number)
+    assert len(timers._heap) < 100
+    assert list(timers.fired(20_000.0)) == [(Timer.REDIAL, "stays"), (Timer.TICK, None)]

@@ -42,6 +42,9 @@ class Timer(Enum):
     """A stopping broker waits no longer."""
 
 
+SLACK = 64
+"""Entries of a heap that may be out of date, beside as many as are not."""
+
 Name = TypeVar("Name", bound=Enum)
 
 
@@ -63,6 +66,10 @@ class Timers(Generic[Name]):
         self._changed = True
         self._count += 1
         heapq.heappush(self._heap, (at, self._count, key))
+        if len(self._heap) > 2 * len(self._due) + SLACK:
+            # What was cancelled, or moved, would stay until its time, with what it is about.
+            self._heap = [one for one in self._heap if self._due.get(one[2]) == one[0]]
+            heapq.heapify(self._heap)
 
     def is_set(self, timer: Name, about: object) -> bool:
         return (timer, about) in self._due
