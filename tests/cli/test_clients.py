@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,6 +180,37 @@ def test_a_network_that_is_not_there_is_told_with_a_way_out(monkeypatch: pytest.
     result = run("sub", "t", "--url", "mqtts://127.0.0.1", "--certificate", "own.pem")
     assert isinstance(result.exception, InputError)
     assert "--key" in str(result.exception)
+
+
+def test_the_table_keeps_one_row_for_a_growing_event_and_as_many_as_there_is_room_for() -> None:
+    from rich.console import Console
+
+    from tidings.cli.sub import _Table
+    from tidings.client.deliveries import Delivery
+
+    def told(event: str, version: int, text: bytes) -> Delivery:
+        user = (("event", event), ("version", str(version)))
+        return Delivery(topic="t", payload=text, properties=p.Properties(user=user))
+
+    def shown(table: _Table) -> str:
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(table.table())
+        return console.export_text()
+
+    table = _Table(None)
+    table.add(told("e1", 1, b'{"road":"A1"}'))
+    table.add(told("e2", 1, b'{"road":"A2","position":{"lat":1.5}}'))
+    table.add(told("e1", 2, b'{"road":"A1","severity":4}'))
+    table.add(Delivery(topic="plain", payload=b"[red]not markup[/red] \x1b[2J"))
+    text = shown(table)
+    assert text.count("A1") == 1
+    for word in ("position.lat", "1.5", "severity", "[red]not markup[/red] �[2J", "4 received"):
+        assert word in text
+    for n in range(500):
+        table.add(Delivery(topic=f"t/{n}", payload=b"{}"))
+    assert "t/499" in shown(table)
+    assert "t/0 " not in shown(table)
+    assert len(shown(table).splitlines()) < 100
 
 
 # bench

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from tidings.errors import FilterError, PayloadError
 from tidings.language import names, payloads
@@ -146,8 +147,8 @@ class _Client(asyncio.Protocol):
         self.receive_maximum = 65_535
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are no subclasses.
+        self.transport = cast("asyncio.Transport", transport)
         self.stub.clients.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import msgspec
 import pytest
+import uvloop
 
 import tidings
 from tests.client.stub import PATIENCE_S, Stub, running, until
@@ -17,7 +18,17 @@ from tidings.errors import AccessError, FilterError, InputError, NetworkError, S
 from tidings.mqtt import packets as p
 from tidings.mqtt.reasons import Reason
 
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = []
+
 Story = Callable[[Stub], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture(autouse=True, params=[asyncio.new_event_loop, uvloop.new_event_loop])
+def _loops(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Everything on both loops that programs use."""
+    LOOPS.append(request.param)
+    yield
+    LOOPS.pop()
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +42,12 @@ def tell(story: Story, *, ours: bool = True) -> None:
         async with asyncio.timeout(2 * PATIENCE_S), running(ours=ours) as stub:
             await story(stub)
 
-    asyncio.run(bounded())
+    run(bounded())
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=LOOPS[-1]) as runner:
+        runner.run(story)
 
 
 # Publishing.
@@ -396,7 +412,7 @@ def test_brokers_that_do_not_answer_are_all_named() -> None:
             async with tidings.connect("mqtt://127.0.0.1:1,mqtt://127.0.0.1:2"):
                 pytest.fail("nobody is there")
 
-    asyncio.run(story())
+    run(story())
 
 
 def test_refused_credentials_are_told_and_not_tried_again() -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import socket as sockets
 import ssl
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,7 @@ class Connection:
         on_lost: Callable[[Lost], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._keep_alive_s = keep_alive_s
         self._answer_within_s = answer_within_s
         self._on_delivery = on_delivery
@@ -381,7 +383,6 @@ class Connection:
         with sockets.socket(fileno=os.dup(socket.fileno())) as same:
             same.setsockopt(sockets.IPPROTO_TCP, sockets.TCP_NODELAY, 1)
         self._loop.add_reader(socket.fileno(), self._read)
-        # Whatever the thread registered could not reach the loop from there.
         if self._paho.want_write():
             self._loop.add_writer(socket.fileno(), self._write)
         self._look = self._loop.call_later(LOOK_EVERY_S, self._misc)
@@ -408,7 +409,8 @@ class Connection:
         self._paho.loop_misc()
 
     def _watch_writing(self, _client: Client, _data: Any, socket: SocketLike) -> None:
-        if asyncio._get_running_loop() is self._loop:
+        # In the thread that opens a connection it cannot be done, and `_watch` does it after.
+        if threading.get_ident() == self._thread:
             self._loop.add_writer(socket.fileno(), self._write)
 
     def _unwatch_writing(self, _client: Client, _data: Any, socket: SocketLike) -> None:
