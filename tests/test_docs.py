@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tidings import parse_filter
+from tidings.errors import FilterError
+
 SKIPPED = {".git", ".venv", "dist", "build", "node_modules", "__pycache__"}
 
 # Spelled in two parts, so that this file passes its own test.
@@ -155,6 +158,12 @@ def test_the_example_in_the_readme_runs(root: Path, tmp_path: Path) -> None:
 
 
 # The command line
+
+
+def test_a_mistake_is_pointed_at_as_the_readme_shows(root: Path) -> None:
+    with pytest.raises(FilterError) as raised:
+        parse_filter("severity >= 3 AND road LIK 'A%'")
+    assert str(raised.value) in (root / "README.md").read_text()
 
 
 def commands() -> dict[str, object]:
