@@ -72,6 +72,9 @@ P = TypeVar("P")
 class Talk:
     """One broker, its front, its disk and its clock."""
 
+    express = False
+    """Whether what a client sends is first offered to the front's short way, as a live broker does."""
+
     def __init__(
         self,
         settings: Settings = PLAIN,
@@ -178,6 +181,16 @@ class Talk:
             data, client.outgoing = client.outgoing, b""
             self._events.append(BytesReceived(client.connection, data))
 
+    def receive(self, client: Client) -> None:
+        """Bytes of a client have come."""
+        if self.express and not client.unheard and not self._paused:
+            passed = self.front.express(client.connection, client.outgoing, self.now)
+            client.outgoing = client.outgoing[passed:]
+            self._carry_out(self.front.take())
+        self._read(client)
+        if self._events:
+            self.tell(self._events.popleft())
+
     # Clients.
 
     def dial(self, version: Version = V5, **more: Any) -> Client:
@@ -230,9 +243,7 @@ class Client:
         """Bytes as they are, or as text in hexadecimal."""
         assert not self.closed, "the connection is closed"
         self.outgoing += bytes.fromhex(data) if isinstance(data, str) else data
-        self.talk._read(self)
-        if self.talk._events:
-            self.talk.tell(self.talk._events.popleft())
+        self.talk.receive(self)
 
     def connect(
         self,

@@ -1,8 +1,8 @@
 """The page of statements, `docs/mqtt-conformance.md`: read, and brought up to date with what tests prove.
 
 What a statement asks and whose it is stands in the page alone. Its last column is written by this module,
-from the notes that `proves` has left at the tests; a person writes there, before the tests, why we deviate, or
-why a statement that only binds clients has nothing to be proved. The numbers at the top are written too.
+from the notes that `proves` has left at the tests; a person writes there, before the tests, why we deviate,
+or why a statement that only binds clients has nothing to be proved. The numbers at the top are written too.
 
     .venv/bin/python -m tests.mqtt.conformance.page
 """

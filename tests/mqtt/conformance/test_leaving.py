@@ -51,6 +51,19 @@ def test_any_packet_shows_that_a_client_is_there(version: Version) -> None:
     assert not client.closed
 
 
+@pytest.mark.xfail(reason="bytes count, not packets")
+@proves("3.1.2-22", v311=("3.1.2-24",))
+@both
+def test_a_packet_that_never_ends_does_not_show_that_a_client_is_there(version: Version) -> None:
+    talk = Talk()
+    client = talk.connect("c", version, keep_alive_s=10)
+    for byte in publish_bytes(version, "t", b"x" * 100)[:4]:
+        talk.advance(5)
+        if not client.closed:
+            client.send_bytes(bytes([byte]))
+    assert client.closed
+
+
 @proves("3.1.2-22", v311=("3.1.2-24",))
 @both
 def test_what_a_client_is_sent_does_not_show_that_it_is_there(version: Version) -> None:

@@ -149,6 +149,16 @@ def test_no_local_keeps_a_client_from_its_own_messages() -> None:
 
 
 @proves("3.8.3-3")
+def test_no_local_keeps_a_client_from_what_it_has_retained_itself() -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    client.publish("t", b"mine", 1, retain=True)
+    talk.connect("o").publish("u", b"other's", 1, retain=True)
+    client.subscribe("#", no_local=True)
+    assert client.payloads() == [b"other's"]
+
+
+@proves("3.8.3-3")
 def test_no_local_is_of_each_subscription_its_own() -> None:
     client = Talk().connect("c")
     client.subscribe("t/#", no_local=True, subscription_identifiers=(1,))

@@ -18,6 +18,12 @@ from tidings.live.node import Node, NodeOptions
 from tidings.mqtt.codec import Decoder
 from tidings.mqtt.packets import AnyPacket, Connack, Publish, Suback, Version
 
+
+@pytest.fixture(autouse=True)
+def way() -> None:
+    """Over sockets there is one way."""
+
+
 LISTENING = (Listening("tcp", "127.0.0.1", 0), Listening("ws", "127.0.0.1", 0))
 
 
