@@ -146,13 +146,11 @@ class Publishing:
             may = self._may_publish(client, key, place.topic)
         route = place.route
         broker = self._broker
-        if route is None or not broker.straight(route):
+        if route is None or not broker.fresh(route):
             place.plans = [None, None]
             route = place.route = broker.route(place.topic)
-            if not broker.straight(route):
-                place.route = None
         plan = None
-        if may and place.short and place.route is not None:
+        if may and place.short and broker.straight(route):
             plan = place.plans[burst.qos]
             if plan is None or plan.version != self._core.plans:
                 plan = place.plans[burst.qos] = self._plan(route, burst.qos)

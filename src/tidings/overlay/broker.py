@@ -113,6 +113,7 @@ class Broker:
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
         self.route = publications.route
+        self.fresh = publications.fresh
         self.straight = publications.straight
         self.note = publications.note
         self.note_one = publications.note_one

@@ -236,6 +236,17 @@ class Publications:
         tree = self._trees.serving(root) if root is not None else None
         return tree is not None and tree.current is not None and not tree.current.routes.nodes(topic)
 
+    def fresh(self, route: Route) -> bool:
+        """Whether a route would be the same if it were made now."""
+        tree = route.tree
+        return (
+            tree is not None
+            and tree.current is route.grown
+            and route.grown.routes.version == route.links_version
+            and self._routing.local.version == route.local_version
+            and self._topics.version == route.topics_version
+        )
+
     def straight(self, route: Route) -> bool:
         """Whether what is published there goes to sessions here and nowhere else, with nothing to be held.
 
@@ -244,13 +255,10 @@ class Publications:
         """
         tree = route.tree
         return (
-            tree is not None
-            and route.possible
-            and tree.current is route.grown
+            route.possible
+            and tree is not None
+            and self.fresh(route)
             and tree.growing is None
-            and route.grown.routes.version == route.links_version
-            and self._routing.local.version == route.local_version
-            and self._topics.version == route.topics_version
             and not self._backlogs.get(tree.root)
             and not self._backlogs.get(NO_TREE)
             and not self.stopping
