@@ -374,7 +374,6 @@ class Front:
         client = self.clients.get(event.connection)
         if client is None:
             return
-        client.heard_at = self._core.now
         self._core.counters.bytes_in += len(event.data)
         client.decoder.feed(event.data)
         if client.state is not State.VERIFYING and not client.unread:
@@ -386,6 +385,7 @@ class Front:
         core = self._core
         dear = 0
         before = core.counters.published, core.counters.published_bytes
+        packets = core.counters.packets_in
         try:
             while client.state is State.OPEN or client.state is State.NEW:
                 if client.state is State.OPEN and publishing.bursts:
@@ -425,6 +425,9 @@ class Front:
                 self._packets[type(packet)](client, packet)
         except Malformed as error:
             self._fault(client, error)
+        if core.counters.packets_in > packets:
+            # Packets count, not bytes: one that never ends does not show that a client is there.
+            client.heard_at = core.now
         if core.settings.publish_rate or core.settings.publish_bytes_rate:
             self._slow_down(client, before)
 

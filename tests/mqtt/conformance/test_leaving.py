@@ -51,7 +51,6 @@ def test_any_packet_shows_that_a_client_is_there(version: Version) -> None:
     assert not client.closed
 
 
-@pytest.mark.xfail(reason="bytes count, not packets")
 @proves("3.1.2-22", v311=("3.1.2-24",))
 @both
 def test_a_packet_that_never_ends_does_not_show_that_a_client_is_there(version: Version) -> None:
