@@ -12,11 +12,11 @@ import pytest
 from tidings.sim.runs import Digest, Run, chaos
 
 
-def told(seed: int, hash_seed: int) -> dict[str, object]:
+def told(seed: int, hash_seed: int, clients: str = "plain") -> dict[str, object]:
     """What the command says of a run, with a digest of all that its brokers were told and answered."""
     call = [sys.executable, "-c", "from tidings.cli import main; main()"]
     done = subprocess.run(
-        [*call, "simulate", "--chaos", "--seed", str(seed), "--trace", "--json"],
+        [*call, "simulate", "--chaos", "--clients", clients, "--seed", str(seed), "--trace", "--json"],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
         capture_output=True,
         text=True,
@@ -32,6 +32,12 @@ def told(seed: int, hash_seed: int) -> dict[str, object]:
 @pytest.mark.parametrize("seed", [12, 48, 56, 81])
 def test_two_processes_with_different_hash_seeds_make_the_same_trace(seed: int) -> None:
     assert told(seed, 1) == told(seed, 2)
+
+
+# Seeds with many clients that misbehave, and brokers that crash, stop and lose their disks.
+@pytest.mark.parametrize("seed", [6, 98])
+def test_two_processes_make_the_same_trace_of_mqtt_clients_too(seed: int) -> None:
+    assert told(seed, 1, "mqtt") == told(seed, 2, "mqtt")
 
 
 def test_another_seed_makes_another_trace() -> None:

@@ -290,12 +290,15 @@ class DeviceRun(Run):
             self._lines.come(party)
 
     def _probe(self) -> None:
-        """Some begin anew, then all that was published must be forgotten and what is published come."""
+        """Some begin anew: what was published is over for them, but for what is retained; the rest comes."""
         plan, world, whims = self.plan, self.world, self._whims
         for party in self._lines.parties.values():
             if whims.random() < 0.2:
                 self._lines.leave(party)
                 self._lines.come(party, clean=True)
+        for party in self._listeners:
+            if whims.random() < 0.3 and not any(wish.group for wish in party.device.wanted.values()):
+                self._ask(party, self._kept(party))
         self._settle("beginning anew")
         self._ways = checkers.Ways()
         ids = plan.topology.ids
