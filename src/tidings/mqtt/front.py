@@ -794,20 +794,12 @@ class Front:
 
     def _set_access(self, access: Access) -> None:
         self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
-        for client in list(self.clients.values()):
+        for client in self.clients.values():
             client.may_publish.clear()
-            self._revoke(client)
-
-    def _revoke(self, client: Client) -> None:
-        """Rights that were taken away end at once: subscriptions too."""
-        session = client.session
-        if session is None:
-            return
-        for name in list(session.subscriptions):
-            inner = name.split("/", 2)[2] if name.startswith("$share/") else name
-            if not allowed(self.access, client.user, client.id, "subscribe", inner):
-                self._core.refuse(client.id, f"subscribe {name[:200]}", "the right to it was taken away")
-                self._subscribing.drop(session, name)
+            client.lanes.clear()
+            client.recent = None
+        for session in list(self.sessions.values()):
+            self._subscribing.revoke(session)
 
     # What the broker wants.
 

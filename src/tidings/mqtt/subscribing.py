@@ -375,6 +375,16 @@ class Subscribing:
             self._core.erase(row("subscription", session.id, name))
         return Reason.SUCCESS
 
+    def revoke(self, session: Session) -> None:
+        """Rights that were taken away end at once, those of clients that are away too."""
+        for name in list(session.subscriptions):
+            inner = name.split("/", 2)[2] if name.startswith(SHARE) else name
+            if not _is_reply(inner) and not allowed(
+                self.access, session.user, session.id, "subscribe", inner
+            ):
+                self._core.refuse(session.id, f"subscribe {name[:200]}", "the right to it was taken away")
+                self.drop(session, name)
+
     def forget(self, session: Session) -> None:
         """A session has ended."""
         for name, asked in session.subscriptions.items():
