@@ -144,3 +144,16 @@ def test_the_cpu_time_of_a_process_that_is_not_there_is_refused() -> None:
     assert loads.cpu_seconds(os.getpid()) > 0
     with pytest.raises(InputError, match="cannot be read"):
         loads.cpu_seconds(2**22 + 1)
+
+
+def test_what_a_broker_puts_off_is_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = iter([1.0, 1.0, 1.5, 1.5, 2.0])
+    last = [0.0]
+
+    def cpu_seconds(_pid: int) -> float:
+        last[0] = next(told, last[0])
+        return last[0]
+
+    monkeypatch.setattr(loads, "cpu_seconds", cpu_seconds)
+    monkeypatch.setattr(loads, "REST_S", 0.3)
+    assert asyncio.run(loads._at_rest([7])) == 2.0
