@@ -29,6 +29,7 @@ import argparse
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -364,6 +365,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="how long one turn is")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     asked = parser.parse_args()
+    # As Ctrl-C: what was started is ended.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     usual = QUICK if asked.quick else FULL
     sizes = Sizes(
         asked.seconds or usual.seconds,
