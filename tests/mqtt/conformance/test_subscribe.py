@@ -227,7 +227,14 @@ def test_only_what_matches_is_sent_and_under_its_own_topic(version: Version) -> 
 # Leaving.
 
 
-@proves("3.10.4-1", "3.10.4-2", "3.10.4-4", "3.10.4-5", v311=("3.10.4-1", "3.10.4-2", "3.10.4-4"))
+@proves(
+    "3.10.4-1",
+    "3.10.4-2",
+    "3.10.4-4",
+    "3.10.4-5",
+    "2.2.1-6",
+    v311=("3.10.4-1", "3.10.4-2", "3.10.4-4", "2.3.1-7"),
+)
 @both
 def test_unsubscribing_ends_it(version: Version) -> None:
     talk = Talk()
