@@ -251,7 +251,17 @@ def test_a_client_of_311_without_id_that_wants_a_session_is_refused() -> None:
     assert client.bytes == bytes.fromhex("20 02 00 02")
 
 
-@proves("3.1.3-8", "3.2.2-6", "3.2.2-7", "3.2.2-8", "3.1.4-2", "4.13.2-1")
+@proves("3.1.3-8", "3.2.2-6", "3.2.2-7", v311=("3.1.3-9", "3.2.2-4", "3.2.2-5"))
+@pytest.mark.parametrize("client_id", ["x" * 1_000, "two\nlines"])
+@both
+def test_a_client_id_that_is_not_taken_is_refused(version: Version, client_id: str) -> None:
+    client = Talk().dial(version)
+    client.send_bytes(connect_bytes(version, 0x00, text(client_id)))
+    assert client.closed
+    assert client.bytes == bytes.fromhex("20 03 00 85 00" if version is V5 else "20 02 00 02")
+
+
+@proves("3.2.2-6", "3.2.2-7", "3.2.2-8", "3.1.4-2", "4.13.2-1")
 def test_a_client_that_is_not_who_it_says_is_refused() -> None:
     talk = Talk(access=KNOWN_ONLY, users={"name": b"password"})
     for name, password, reason in (

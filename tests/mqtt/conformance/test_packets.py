@@ -185,7 +185,6 @@ def test_a_length_of_five_bytes_closes_the_connection(version: Version, kind: in
     assert client.closed
 
 
-@proves(v311=("4.8.0-2", "7.0.0-2"))
 @both
 def test_packets_are_read_wherever_they_are_cut(version: Version) -> None:
     talk = Talk()

@@ -124,7 +124,6 @@ def test_topics_that_differ_in_anything_are_different(version: Version) -> None:
 CONTROL = ["\x01", "\x1f", "\x7f", "\x9f", "a\nb"]
 
 
-@proves("3.3.2-1", v311=("3.3.2-1",))
 @pytest.mark.parametrize("character", CONTROL)
 @both
 def test_control_characters_in_topics_and_filters_are_refused(version: Version, character: str) -> None:
