@@ -492,7 +492,7 @@ def test_those_who_begin_a_handshake_and_say_nothing_keep_nobody_out(
         for _, writer in silent:
             writer.close()
         await until(lambda: node._clients.connections == 10)
-        assert node._listeners._handshakes == 0
+        assert node._listeners._slots == 0
         await node.stop()
 
     run(story)

@@ -19,6 +19,7 @@ from tidings.errors import SetupError
 from tidings.live import addresses
 from tidings.live.clients import Client, Clients
 from tidings.live.logs import LOGGER
+from tidings.live.secure import Handshakes, Secure
 
 BACKLOG = 16_384
 """Connections that the kernel holds until they are accepted; it may allow less (`net.core.somaxconn`)."""
@@ -27,7 +28,8 @@ ACCEPT_AT_ONCE = 32
 """Connections that are accepted in one turn: each takes about 50 µs."""
 
 HANDSHAKES_AT_ONCE = 64
-"""Of TLS. Each takes the loop about 0.5 ms, so that nobody else waits longer than 32 ms for all of them."""
+"""Of TLS. A handshake takes OpenSSL some 50 KiB for a moment, which the process keeps: with 256 at once an
+idle connection had 38 KiB in the end, with 64 it has 16, and with 16 no less. More are not faster either."""
 
 HANDSHAKE_SLOT_S = 0.5
 """A handshake that takes longer waits for the client, not for us, and no longer counts: a few clients that
@@ -81,7 +83,9 @@ class Listeners:
         self._broker = broker
         self._sockets: list[tuple[str, socket.socket]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._handshakes = 0
+        self._slots = 0
+        """Handshakes that are under way, and connections that are just being accepted."""
+        self._handshakes = Handshakes()
         self._resting: list[tuple[str, socket.socket]] = []
         """Those from which nothing is accepted at the moment."""
         self.refused = 0
@@ -127,7 +131,7 @@ class Listeners:
 
     def _accept(self, kind: str, listener: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
-            if self._handshakes >= HANDSHAKES_AT_ONCE:
+            if self._slots >= HANDSHAKES_AT_ONCE:
                 self._rest(kind, listener)
                 return
             try:
@@ -159,7 +163,6 @@ class Listeners:
             self._turn_away(accepted, host, f"there are {admission.per_host_max} clients from there already")
         else:
             clients.admit(host)
-            self._handshakes += 1
             task = self._loop.create_task(self._take(kind, accepted, host))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -170,63 +173,77 @@ class Listeners:
         accepted.close()
 
     async def _take(self, kind: str, accepted: socket.socket, host: str) -> None:
-        context = self._context if kind in ("tls", "wss") else None
-        slot = _Slot(self)
-        late = self._loop.call_later(HANDSHAKE_SLOT_S, slot.give_back) if context else None
+        slot = _Slot(self, host)
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A client may choose to send no pings: the system finds out that it has gone without a word.
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await self._loop.connect_accepted_socket(
-                lambda: self._protocol(kind, host),
-                accepted,
-                ssl=context,
-                ssl_handshake_timeout=self._admission.handshake_within_s if context else None,
-            )
-        except (OSError, ssl.SSLError) as error:
-            self.refused += 1
-            self._clients.dismiss(host)
-            self._say("a client is refused", peer=host, reason=str(error) or type(error).__name__)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(kind, host, slot), accepted)
+        except OSError as error:
+            slot.unsecured(str(error))
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()
             raise
-        finally:
-            slot.give_back()
-            if late is not None:
-                late.cancel()
 
-    def _protocol(self, kind: str, host: str) -> asyncio.Protocol:
+    def _protocol(self, kind: str, host: str, slot: _Slot) -> asyncio.Protocol:
         client = Client(self._clients, self._number(), kind, host)
-        if kind in ("tcp", "tls"):
-            return client
-        from tidings.live.websocket import WebSocket
+        protocol: asyncio.Protocol = client
+        if kind in ("ws", "wss"):
+            from tidings.live.websocket import WebSocket
 
-        return WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
+            protocol = WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
+        if kind in ("tcp", "ws"):
+            slot.secured()
+            return protocol
+        assert self._context is not None, "a listener with TLS has a certificate"
+        return Secure(protocol, self._context, self._handshakes, slot, self._admission.handshake_within_s)
+
+    def take_slot(self) -> None:
+        """A connection is being made."""
+        self._slots += 1
 
     def give_back(self) -> None:
-        """A handshake is over, or waits for its client."""
-        self._handshakes -= 1
+        """It is made, or waits for its client."""
+        self._slots -= 1
         if self._resting:
             self._go_on()
+
+    def fail(self, host: str, reason: str) -> None:
+        """It will not be made."""
+        self.refused += 1
+        self._clients.dismiss(host)
+        self._say("a client is refused", peer=host, reason=reason)
 
     def _say(self, text: str, **about: str) -> None:
         LOG.warning(text, extra={"broker": self._broker, "about": about})
 
 
 class _Slot:
-    """One of the handshakes that may be under way; given back once."""
+    """One of the connections that may be in the making."""
 
-    __slots__ = ("_listeners",)
+    __slots__ = ("_held", "_host", "_late", "_listeners")
 
-    def __init__(self, listeners: Listeners) -> None:
-        self._listeners: Listeners | None = listeners
+    def __init__(self, listeners: Listeners, host: str) -> None:
+        self._listeners = listeners
+        self._host = host
+        self._held = True
+        self._late = asyncio.get_running_loop().call_later(HANDSHAKE_SLOT_S, self._give_back)
+        listeners.take_slot()
 
-    def give_back(self) -> None:
-        listeners, self._listeners = self._listeners, None
-        if listeners is not None:
-            listeners.give_back()
+    def secured(self) -> None:
+        self._give_back()
+
+    def unsecured(self, reason: str) -> None:
+        self._give_back()
+        self._listeners.fail(self._host, reason)
+
+    def _give_back(self) -> None:
+        if self._held:
+            self._held = False
+            self._late.cancel()
+            self._listeners.give_back()
 
 
 def bind(host: str, port: int) -> socket.socket:

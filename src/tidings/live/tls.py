@@ -53,6 +53,7 @@ def client_context(tls: ClientTls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # Tickets are for those who come back often; a client stays. They cost each handshake a tenth.
     context.num_tickets = 0
+    context.options |= ssl.OP_NO_RENEGOTIATION
     _check_files(tls.certificate, tls.key, *([tls.authority] if tls.authority else []))
     if tls.authority is not None:
         context.verify_mode = ssl.CERT_REQUIRED if tls.required else ssl.CERT_OPTIONAL
