@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -593,5 +594,39 @@ def test_a_struct_is_published_as_its_fields() -> None:
         async with tidings.connect(stub.address) as network, network.subscribe("t") as events:
             await network.publish("t", Accident(4))
             assert (await events.next()).fields == {"severity": 4}
+
+    tell(story)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_however_often_connections_break(seed: int) -> None:
+    draws = random.Random(seed)
+    count = 300
+
+    async def story(stub: Stub) -> None:
+        async def trouble() -> None:
+            while not finished.is_set():
+                await until(enough(len(stub.heard) + draws.randint(1, 150)))
+                stub.cut()
+
+        def enough(heard: int) -> Callable[[], bool]:
+            return lambda: len(stub.heard) >= heard or finished.is_set()
+
+        finished = asyncio.Event()
+        troubling = asyncio.create_task(trouble())
+        async with (
+            tidings.connect(stub.address, client_id="writer", session_expiry=60) as writer,
+            durable(stub) as reader,
+            reader.subscribe("t") as events,
+        ):
+            sending = asyncio.gather(*(writer.publish("t", str(n)) for n in range(count)))
+            got: list[int] = []
+            while len(set(got)) < count:
+                got.append(int((await events.next(PATIENCE_S)).text))
+            await sending
+            finished.set()
+            await troubling
+        # Whatever came again, a first time came in order.
+        assert list(dict.fromkeys(got)) == list(range(count))
 
     tell(story)
