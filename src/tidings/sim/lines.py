@@ -391,7 +391,8 @@ class Lines:
         unread = unread or any(getattr(one, "connection", None) == line.number for one in host.inbox)
         back = line.connection is not self.diary.connections[line.connection.client][-1]
         left = line.connection.farewell is not None and not unread and not back
-        self._parted(line, "farewell" if left else "shut")
+        # A broker that stops is as good as gone: what would be due now is due after its next start.
+        self._parted(line, "died" if host.stopping else "farewell" if left else "shut")
         at = max(self._agenda.now + line.delay_s, line.down_last)
         self._agenda.add(at, self._closed, line)
 
