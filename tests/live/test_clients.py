@@ -16,7 +16,7 @@ import pytest
 from tests.live.front import TCP, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
-from tidings.live import clients, listeners
+from tidings.live import clients, secure
 from tidings.live.attachment import attach
 from tidings.live.clients import SLICE_BYTES, SLICE_BYTES_MAX, SLICE_BYTES_MIN
 from tidings.live.listeners import Listening
@@ -475,8 +475,8 @@ def test_a_tls_client_that_is_shut_gets_what_is_left(tmp_path: Path) -> None:
 def test_those_who_begin_a_handshake_and_say_nothing_keep_nobody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "HANDSHAKES_AT_ONCE", 2)
-    monkeypatch.setattr(listeners, "HANDSHAKE_SLOT_S", 0.01)
+    monkeypatch.setattr(secure, "AT_ONCE", 2)
+    monkeypatch.setattr(secure, "SLOT_S", 0.01)
 
     async def story() -> None:
         authority, certificate, key = make_authority(tmp_path)("broker")
@@ -492,7 +492,7 @@ def test_those_who_begin_a_handshake_and_say_nothing_keep_nobody_out(
         for _, writer in silent:
             writer.close()
         await until(lambda: node._clients.connections == 10)
-        assert node._listeners._slots == 0
+        assert node._listeners._handshakes.under_way == 0
         await node.stop()
 
     run(story)

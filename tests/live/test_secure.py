@@ -92,7 +92,7 @@ def test_what_is_no_tls_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixt
 def test_a_flood_before_the_handshake_is_done_is_refused(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secure.Handshakes, "queue", lambda *_: None)  # its turn never comes
+    monkeypatch.setattr(secure.Handshakes, "go_on", lambda *_: None)  # its turn never comes
 
     async def story() -> None:
         async with secured(tmp_path) as (node, _, _):
@@ -101,6 +101,32 @@ def test_a_flood_before_the_handshake_is_done_is_refused(
             await until(lambda: node._listeners.refused == 1)
             assert "too much is said" in reasons(caplog, "a client is refused")[0]
             writer.close()
+
+    run(story)
+
+
+def test_those_for_whom_there_is_no_room_wait_and_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secure, "AT_ONCE", 1)
+    monkeypatch.setattr(secure, "SLOT_S", WITHIN_S)
+
+    async def story() -> None:
+        async with secured(tmp_path) as (node, front, context):
+            _, first = await connect(node, "tls")
+            await until(lambda: node._listeners._handshakes.under_way == 1)
+            _, gone = await connect(node, "tls")
+            how = {"ssl": context, "server_hostname": "broker"}
+            waiting = [asyncio.ensure_future(connect(node, "tls", **how)) for _ in range(20)]
+            await until(lambda: node._clients.connections == 22)
+            gone.transport.abort()
+            first.transport.abort()
+            for reader, writer in await asyncio.gather(*waiting):
+                writer.write(b"x")
+                assert await asyncio.wait_for(reader.readexactly(1), WITHIN_S) == b"x"
+            await until(lambda: node._clients.connections == 20)
+            assert node._listeners._handshakes.under_way == 0
+            assert len(front.told(m.ClientConnected)) == 20
 
     run(story)
 

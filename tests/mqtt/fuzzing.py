@@ -54,6 +54,7 @@ WORDS: list[AnyPacket] = [
     Connect(Version.V311, hostile.HOSTILE, True, 5, will=Will("a/will", b"w", 2, True)),
     Connect(Version.V5, "w", will=Will("a/w", b"w", 1, False, Properties(will_delay_s=3))),
     Publish("a/b", b"hello"),
+    Publish("b/a", b"hullo"),
     Publish("a/b", b"hello", retain=True),
     Publish("a/b", b"", retain=True),
     Publish("b/c", b'{"severity": 4}', 1, packet_id=1),
@@ -124,6 +125,7 @@ class Case:
     state: int
     version: Version
     said: tuple[bytes | Move, ...]
+    express: bool = False
 
     @property
     def size(self) -> int:
@@ -134,10 +136,10 @@ class Case:
         said = ", ".join(
             f'bytes.fromhex("{each.hex()}")' if isinstance(each, bytes) else str(each) for each in self.said
         )
-        return f"run({STATES[self.state].__name__}, Version.{self.version.name}, [{said}])"
+        return f"run({STATES[self.state].__name__}, Version.{self.version.name}, [{said}], {self.express})"
 
     def run(self, watch: hostile.Watch = hostile.at_once) -> None:
-        hostile.run(STATES[self.state], self.version, self.said, watch)
+        hostile.run(STATES[self.state], self.version, self.said, self.express, watch)
 
 
 @dataclass
@@ -215,15 +217,21 @@ class Fuzzer:
     def seeds(self) -> Iterator[Case]:
         """Each state with everything that can be said, one packet in a piece."""
         for version in Version:
-            said = [_word(packet, version) for packet in WORDS]
+            kinds: dict[type, list[bytes]] = {}
+            for packet in WORDS:
+                kinds.setdefault(type(packet), []).append(_word(packet, version))
+            connects, publishes, subscribes = kinds[Connect], kinds[Publish], kinds[Subscribe]
+            answers = kinds[Puback] + kinds[Pubrec] + kinds[Pubrel] + kinds[Pubcomp]
+            first, second = publishes[:2]
             for state in range(len(STATES)):
                 yield Case(state, version, ())
-                yield Case(state, version, (said[0], *said[4:12], said[26]))
-                yield Case(state, version, (said[1], b"".join(said[12:25])))
-                yield Case(state, version, (said[2], *said[25:30], Move.FEED, Move.WAIT))
-                yield Case(state, version, (said[0], said[25], Move.CONGEST, Move.FEED, Move.RELIEVE))
-                yield Case(state, version, (said[0], said[25], Move.FEED, Move.RETURN, *said[17:25]))
-                yield Case(state, version, (said[31], *said[39:], Move.CRASH, said[41]))
+                yield Case(state, version, (connects[0], *publishes[:10]))
+                yield Case(state, version, (connects[0], *[first, second] * 4, first * 3), express=True)
+                yield Case(state, version, (connects[1], b"".join(publishes[8:]), b"".join(answers)))
+                yield Case(state, version, (connects[2], *subscribes[:5], Move.FEED, Move.WAIT))
+                yield Case(state, version, (subscribes[0], Move.CONGEST, Move.FEED, Move.RELIEVE))
+                yield Case(state, version, (subscribes[0], Move.FEED, Move.RETURN, *answers))
+                yield Case(state, version, (*subscribes[5:], *publishes[-6:], Move.CRASH, publishes[-4]))
 
     def run(self, case: Case) -> None:
         """Run a case, and keep it if it has reached something new."""
@@ -251,6 +259,7 @@ class Fuzzer:
         """A case a little different from another."""
         draw = self.random
         state, version, said = case.state, case.version, list(case.said)
+        express = case.express ^ (draw.randrange(8) == 0)
         for _ in range(draw.randint(1, 4)):
             kind = draw.randrange(13)
             at = draw.randrange(len(said)) if said else 0
@@ -286,7 +295,7 @@ class Fuzzer:
             kept.append(each[:left] if isinstance(each, bytes) else each)
             left -= len(each) if isinstance(each, bytes) else 0
             left = max(left, 0)
-        return Case(state, version, tuple(kept))
+        return Case(state, version, tuple(kept), express)
 
     def _scratch(self, chunk: bytes) -> bytes:
         """The same bytes, but for a few."""

@@ -56,10 +56,12 @@ def test_a_client_that_says_nothing_leaves_nothing_behind(state: hostile.State, 
     hostile.run(state, version, [])
 
 
-@given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS)
+@given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS, st.booleans())
 @settings(max_examples=60)
-def test_any_bytes_at_any_state(state: hostile.State, version: Version, data: bytes, cuts: list[int]) -> None:
-    hostile.run(state, version, pieces(data, cuts))
+def test_any_bytes_at_any_state(
+    state: hostile.State, version: Version, data: bytes, cuts: list[int], express: bool
+) -> None:
+    hostile.run(state, version, pieces(data, cuts), express)
 
 
 @given(
@@ -68,6 +70,7 @@ def test_any_bytes_at_any_state(state: hostile.State, version: Version, data: by
     strategies.versions,
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
     CUTS,
+    st.booleans(),
 )
 @settings(max_examples=120)
 def test_any_packets_with_wrong_bytes_at_any_state(
@@ -76,6 +79,7 @@ def test_any_packets_with_wrong_bytes_at_any_state(
     version: Version,
     wrong: list[tuple[int, int]],
     cuts: list[int],
+    express: bool,
 ) -> None:
     sent = data.draw(st.lists(strategies.from_client(version), max_size=6))
     if state is hostile.unconnected:
@@ -84,7 +88,7 @@ def test_any_packets_with_wrong_bytes_at_any_state(
     for place, byte in wrong:
         if stream:
             stream[place % len(stream)] = byte
-    hostile.run(state, version, pieces(bytes(stream), cuts))
+    hostile.run(state, version, pieces(bytes(stream), cuts), express)
 
 
 @pytest.mark.slow

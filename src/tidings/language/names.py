@@ -15,6 +15,10 @@ NAME_BYTES_MAX = 65_535
 """The longest UTF-8 string that MQTT can carry [MQTT-4.7.3-3]."""
 
 
+LEVELS_MAX = 200
+"""Levels of a topic name or filter, as in mosquitto: each is a node in tables, whatever its length."""
+
+
 def name_fault(name: str) -> str | None:
     """What is wrong with a topic name to publish to, or None."""
     if "+" in name or "#" in name:
@@ -139,6 +143,10 @@ def _levels_match(levels: tuple[str, ...] | list[str], name: list[str]) -> bool:
 def _text_fault(text: str) -> str | None:
     if not text:
         return "the topic is empty; it must have at least one character"
+    if text.count("/") >= LEVELS_MAX:
+        return (
+            f"{_shown(text)} has {text.count('/') + 1} levels; a topic must not have more than {LEVELS_MAX}"
+        )
     if "\0" in text:
         return f"{_shown(text)} has a NUL character, which MQTT does not allow"
     try:

@@ -19,11 +19,11 @@ from tidings.language.declarations import Lines, parse_toml, read_text
 from tidings.language.faults import shown
 from tidings.language.names import filter_fault
 from tidings.mqtt.access import ACTIONS
-from tidings.mqtt.events import Rule
+from tidings.mqtt.events import ALL_ALLOWED, Rule
 
 KEYS = ("allow", "action", "topic", "user")
 
-OPEN = (Rule(True, "any", "#"), Rule(True, "subscribe", "$SYS/#"))
+OPEN = ALL_ALLOWED.rules
 """The rules of a broker without a file: whoever may connect may do everything."""
 
 

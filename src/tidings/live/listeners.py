@@ -1,8 +1,8 @@
 """Where MQTT clients come in: sockets, limits, and how many are let in at a time.
 
-When thousands connect at once nobody is refused: only so many handshakes are under way at a time, and the
-others wait in the kernel's queue. Whoever is beyond a limit on connections is closed without a word, since
-nothing can be said before a CONNECT is read. What a client says is not known here.
+When thousands connect at once nobody is refused: they are accepted as fast as they come, and those with TLS
+wait for their turn to shake hands (`secure`). Whoever is beyond a limit on connections is closed without a
+word, since nothing can be said before a CONNECT is read. What a client says is not known here.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tidings.errors import SetupError
 from tidings.live import addresses
@@ -26,14 +27,6 @@ BACKLOG = 16_384
 
 ACCEPT_AT_ONCE = 32
 """Connections that are accepted in one turn: each takes about 50 µs."""
-
-HANDSHAKES_AT_ONCE = 64
-"""Of TLS. A handshake takes OpenSSL some 50 KiB for a moment, which the process keeps: with 256 at once an
-idle connection had 38 KiB in the end, with 64 it has 16, and with 16 no less. More are not faster either."""
-
-HANDSHAKE_SLOT_S = 0.5
-"""A handshake that takes longer waits for the client, not for us, and no longer counts: a few clients that
-say nothing must not keep the others out."""
 
 ACCEPT_AGAIN_S = 0.5
 """How long to wait where no connection can be accepted."""
@@ -83,11 +76,9 @@ class Listeners:
         self._broker = broker
         self._sockets: list[tuple[str, socket.socket]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = 0
-        """Handshakes that are under way, and connections that are just being accepted."""
         self._handshakes = Handshakes()
         self._resting: list[tuple[str, socket.socket]] = []
-        """Those from which nothing is accepted at the moment."""
+        """Those from which nothing is accepted at the moment, for want of files."""
         self.refused = 0
         """Connections beyond a limit, and handshakes that failed."""
         self.is_open = False
@@ -131,9 +122,6 @@ class Listeners:
 
     def _accept(self, kind: str, listener: socket.socket) -> None:
         for _ in range(ACCEPT_AT_ONCE):
-            if self._slots >= HANDSHAKES_AT_ONCE:
-                self._rest(kind, listener)
-                return
             try:
                 accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -173,21 +161,20 @@ class Listeners:
         accepted.close()
 
     async def _take(self, kind: str, accepted: socket.socket, host: str) -> None:
-        slot = _Slot(self, host)
         try:
             accepted.setblocking(False)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             # A client may choose to send no pings: the system finds out that it has gone without a word.
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await self._loop.connect_accepted_socket(lambda: self._protocol(kind, host, slot), accepted)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(kind, host), accepted)
         except OSError as error:
-            slot.unsecured(str(error))
+            self._fail(host, str(error))
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()
             raise
 
-    def _protocol(self, kind: str, host: str, slot: _Slot) -> asyncio.Protocol:
+    def _protocol(self, kind: str, host: str) -> asyncio.Protocol:
         client = Client(self._clients, self._number(), kind, host)
         protocol: asyncio.Protocol = client
         if kind in ("ws", "wss"):
@@ -195,55 +182,19 @@ class Listeners:
 
             protocol = WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
         if kind in ("tcp", "ws"):
-            slot.secured()
             return protocol
         assert self._context is not None, "a listener with TLS has a certificate"
-        return Secure(protocol, self._context, self._handshakes, slot, self._admission.handshake_within_s)
+        failed = partial(self._fail, host)
+        return Secure(protocol, self._context, self._handshakes, failed, self._admission.handshake_within_s)
 
-    def take_slot(self) -> None:
-        """A connection is being made."""
-        self._slots += 1
-
-    def give_back(self) -> None:
-        """It is made, or waits for its client."""
-        self._slots -= 1
-        if self._resting:
-            self._go_on()
-
-    def fail(self, host: str, reason: str) -> None:
-        """It will not be made."""
+    def _fail(self, host: str, reason: str) -> None:
+        """A connection will not be made."""
         self.refused += 1
         self._clients.dismiss(host)
         self._say("a client is refused", peer=host, reason=reason)
 
     def _say(self, text: str, **about: str) -> None:
         LOG.warning(text, extra={"broker": self._broker, "about": about})
-
-
-class _Slot:
-    """One of the connections that may be in the making."""
-
-    __slots__ = ("_held", "_host", "_late", "_listeners")
-
-    def __init__(self, listeners: Listeners, host: str) -> None:
-        self._listeners = listeners
-        self._host = host
-        self._held = True
-        self._late = asyncio.get_running_loop().call_later(HANDSHAKE_SLOT_S, self._give_back)
-        listeners.take_slot()
-
-    def secured(self) -> None:
-        self._give_back()
-
-    def unsecured(self, reason: str) -> None:
-        self._give_back()
-        self._listeners.fail(self._host, reason)
-
-    def _give_back(self) -> None:
-        if self._held:
-            self._held = False
-            self._late.cancel()
-            self._listeners.give_back()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -3,8 +3,8 @@ the other.
 
 Why not the loop's own: uvloop 0.23 keeps some 20 KiB of every TLS connection that its client cuts, for ever,
 and asyncio's takes 300 KiB for each that is open (docs/design/0011). And handshakes, which take half a
-millisecond each, have their turn here: when thousands connect at once, those who are connected do not wait
-for all of them.
+millisecond each, have their turn here: when thousands connect at once, only some of them shake hands at a
+time, the others wait unread, and those who are connected notice little of it.
 """
 
 from __future__ import annotations
@@ -14,45 +14,68 @@ import contextlib
 import ssl
 import time
 from collections import deque
-from typing import Protocol, cast
+from collections.abc import Callable
+from typing import cast
 
 SLICE_BYTES = 16 * 1024
 """What is encrypted or decrypted in one go: a record of TLS. Buffers of OpenSSL grow to this, and stay."""
 
 HANDSHAKE_BYTES_MAX = 128 * 1024
-"""What a client may say while it waits for its turn: certificates, and the first packets behind them."""
+"""What a client may say during the handshake: certificates, and the first packets behind them."""
+
+GREETING_BYTES_MAX = 16 * 1024
+"""And before it begins: a record of TLS."""
 
 TURN_S = 0.01
 """How long handshakes are worked at before others have their turn."""
 
 
-class Keeper(Protocol):
-    """Who hears how a handshake ends. One of the two is told, once."""
+AT_ONCE = 64
+"""Handshakes under way. Each takes OpenSSL some 50 KiB for a moment, which the process keeps: with 256 at
+once an idle connection had 38 KiB in the end, with 64 it has 16, and with 16 no less. More are not faster."""
 
-    def secured(self) -> None: ...
-
-    def unsecured(self, reason: str) -> None:
-        """The connection is gone, or as good as gone."""
+SLOT_S = 0.5
+"""A handshake that takes longer waits for the client, not for us, and no longer counts: a few clients that
+say nothing must not keep the others out."""
 
 
 class Handshakes:
-    """Handshakes that can go on, one after the other."""
+    """Whose turn it is to shake hands."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Secure] = deque()
         self._loop = asyncio.get_running_loop()
+        self._waiting: deque[Secure] = deque()
+        """Those that have not begun."""
+        self._speaking: deque[Secure] = deque()
+        """Those that have, and whose client has said something."""
+        self.under_way = 0
 
-    def queue(self, secure: Secure) -> None:
-        if not self._waiting:
-            self._loop.call_soon(self._turn)
+    def admit(self, secure: Secure) -> None:
+        """Let it begin, now or when there is room."""
         self._waiting.append(secure)
+        self._begin()
+
+    def free(self) -> None:
+        """One of those that have begun counts no longer."""
+        self.under_way -= 1
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and self.under_way < AT_ONCE:
+            self.under_way += self._waiting.popleft().begin()
+
+    def go_on(self, secure: Secure) -> None:
+        """Its client has said something."""
+        if not self._speaking:
+            self._loop.call_soon(self._turn)
+        self._speaking.append(secure)
 
     def _turn(self) -> None:
         until = time.monotonic() + TURN_S
-        waiting = self._waiting
-        while waiting and time.monotonic() < until:
-            waiting.popleft().shake_hands()
-        if waiting:
+        speaking = self._speaking
+        while speaking and time.monotonic() < until:
+            speaking.popleft().shake_hands()
+        if speaking:
             self._loop.call_soon(self._turn)
 
 
@@ -64,40 +87,68 @@ class Secure(asyncio.Protocol):
         above: asyncio.Protocol,
         context: ssl.SSLContext,
         handshakes: Handshakes,
-        keeper: Keeper,
+        failed: Callable[[str], None],
         within_s: float,
     ) -> None:
-        """The handshake may take so many seconds; `above` hears of the connection when it is done."""
+        """`above` hears of the connection when the handshake is done, which may take so many seconds;
+        `failed` hears why it will not be.
+        """
         self._above: asyncio.Protocol | None = above
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._context = context
         self._handshakes = handshakes
-        self._keeper: Keeper | None = keeper
+        self._failed = failed
         self._within_s = within_s
+        self._early: bytes | None = b""
+        """What is said before the handshake begins; None when it has."""
+        self._done = False
+        """Whether the handshake is."""
+        self._slot: asyncio.TimerHandle | None = None
+        """While it counts as under way."""
+        self._late: asyncio.TimerHandle | None = None
         self._queued = False
         self._closed = False
         """Whether nothing more is heard and said."""
         self._ended = False
         """Whether the client has said that nothing more comes."""
 
+    def begin(self) -> bool:
+        """There is room for this handshake; whether it is still wanted."""
+        if self._closed or self._transport.is_closing():
+            return False
+        loop = asyncio.get_running_loop()
+        self._slot = loop.call_later(SLOT_S, self._give_back)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ssl = self._context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._late = loop.call_later(self._within_s, self._fail, "no TLS handshake in time")
+        early, self._early = self._early, None
+        if early:
+            self._transport.resume_reading()
+            self.data_received(early)
+        return True
+
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._late = asyncio.get_running_loop().call_later(
-            self._within_s, self._fail, "no TLS handshake in time"
-        )
+        self._handshakes.admit(self)
 
     def data_received(self, data: bytes) -> None:
         if self._closed:
             return
-        if self._keeper is not None:
+        if self._early is not None:
+            # Its turn has not come. No client says more than its greeting before it is answered.
+            self._early += data
+            self._transport.pause_reading()
+            if len(self._early) > GREETING_BYTES_MAX:
+                self._fail("too much is said before the TLS handshake")
+            return
+        if not self._done:
             self._incoming.write(data)
             if self._incoming.pending > HANDSHAKE_BYTES_MAX:
                 self._fail("too much is said before the TLS handshake is done")
             elif not self._queued:
                 self._queued = True
-                self._handshakes.queue(self)
+                self._handshakes.go_on(self)
             return
         if len(data) <= SLICE_BYTES:
             self._incoming.write(data)
@@ -110,24 +161,23 @@ class Secure(asyncio.Protocol):
         self._hear(b"".join(parts))
 
     def eof_received(self) -> None:
-        if self._keeper is None and self._above is not None:
+        if self._done and self._above is not None:
             self._above.eof_received()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._late.cancel()
+        above = self._above
+        self._fail(str(error) if error else "closed during the TLS handshake")
         self._closed = True
-        above, self._above = self._above, None
-        if self._keeper is not None:
-            self._end_handshake().unsecured(str(error) if error else "closed during the TLS handshake")
-        elif above is not None:
+        self._above = None
+        if self._done and above is not None:
             above.connection_lost(error)
 
     def pause_writing(self) -> None:
-        if self._keeper is None and self._above is not None:
+        if self._done and self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._keeper is None and self._above is not None:
+        if self._done and self._above is not None:
             self._above.resume_writing()
 
     # What is asked of a connection.
@@ -185,7 +235,7 @@ class Secure(asyncio.Protocol):
     def shake_hands(self) -> None:
         """Go on with the handshake, as far as the client has said its part."""
         self._queued = False
-        if self._closed or self._keeper is None:
+        if self._closed:
             return
         try:
             self._ssl.do_handshake()
@@ -197,23 +247,28 @@ class Secure(asyncio.Protocol):
             self._fail(error.reason or str(error))
             return
         self._flush()
-        self._late.cancel()
-        self._end_handshake().secured()
-        above = self._above
-        assert above is not None, "a connection that is not lost has somebody above"
-        above.connection_made(cast("asyncio.BaseTransport", self))
+        self._done = True
+        self._give_back()
+        assert self._above is not None, "a connection that is not lost has somebody above"
+        self._above.connection_made(cast("asyncio.BaseTransport", self))
         self._hear(self._decrypted())
 
-    def _end_handshake(self) -> Keeper:
-        keeper, self._keeper = self._keeper, None
-        assert keeper is not None, "a handshake ends once"
-        return keeper
+    def _give_back(self) -> None:
+        """It counts no longer as under way."""
+        if self._slot is not None:
+            self._slot.cancel()
+            self._slot = None
+            self._handshakes.free()
+        if self._late is not None and (self._done or self._closed):
+            self._late.cancel()
 
     def _fail(self, reason: str) -> None:
-        if self._keeper is not None:
+        """It will not be made, unless it is already; told once."""
+        if not self._done and not self._closed:
             self._closed = True
-            self._above = None
-            self._end_handshake().unsecured(reason)
+            self._above = self._early = None
+            self._give_back()
+            self._failed(reason)
             self._transport.close()
 
     def _decrypted(self) -> bytes:

@@ -7,8 +7,7 @@ is done with the answer.
 
 from __future__ import annotations
 
-from tidings.language.names import filter_covers
-from tidings.language.subscriptions import filters_meet
+from tidings.language.subscriptions import filters_meet, topics_cover
 from tidings.mqtt.events import Access, Rule
 
 ACTIONS = ("publish", "subscribe", "declare")
@@ -44,7 +43,7 @@ def deciding(access: Access, user: str | None, client: str, action: str, topic_f
                 continue
             about = filled
         # What is denied for some of the topics asked for cannot be allowed for all of them.
-        if filter_covers(about, topic_filter) if rule.allow else filters_meet(about, topic_filter):
+        if topics_cover(about, topic_filter) if rule.allow else filters_meet(about, topic_filter):
             return rule
     return None
 

@@ -32,6 +32,13 @@ RECEIVE_MAXIMUM = 65_535
 """Of a client that does not say [section 3.1.2.11.3]."""
 
 
+REASON_OVERHEAD_BYTES = 10
+"""What a reason string takes beside its text: its head, a longer length, the mark of a cut."""
+
+REASON_BYTES_MIN = 16
+"""Less than this of a reason says nothing."""
+
+
 class Lane:
     """How a publication of a client to a topic went to others; the next one goes the same way."""
 
@@ -167,19 +174,31 @@ class Client:
     def send(self, packet: AnyPacket) -> bool:
         """Have a packet sent; False if it is larger than the client takes, and was not.
 
-        A reason string or user properties of ours are left out first [MQTT-3.2.2-19], [MQTT-3.9.2-2].
+        A reason string is cut and user properties of ours are left out first [MQTT-3.2.2-19], [MQTT-3.9.2-2].
         """
         if not isinstance(packet, Publish | Connack | Disconnect) and not self.problem_information:
             packet = _without_explanation(packet)
         data = encode(packet, self.version)
         if self.packet_bytes_max and len(data) > self.packet_bytes_max:
             if not isinstance(packet, Publish):
-                data = encode(_without_explanation(packet), self.version)
+                data = self._shortened(packet, len(data) - self.packet_bytes_max)
             if len(data) > self.packet_bytes_max:
                 return False
         self.core.counters.packets_out += 1
         self.put(data)
         return True
+
+    def _shortened(self, packet: AnyPacket, excess: int) -> bytes:
+        """A packet with less explanation. What a reason string points at is at its end, so that stays."""
+        reason = getattr(packet, "properties", NO_PROPERTIES).reason_string
+        bare = _without_explanation(packet)
+        data = encode(bare, self.version)
+        room = self.packet_bytes_max - len(data) - REASON_OVERHEAD_BYTES
+        if reason is None or excess <= 0 or room < REASON_BYTES_MIN:
+            return data
+        kept = reason.encode()[-room:].decode(errors="ignore")
+        explained = Properties(reason_string=kept if len(kept) == len(reason) else f"…{kept}")
+        return encode(msgspec.structs.replace(bare, properties=explained), self.version)
 
     # Answers to publications, in the order in which those came [MQTT-4.6.0-2], [MQTT-4.6.0-3].
 

@@ -78,6 +78,8 @@ class Core:
         """Clients for whom there is something to send."""
         self.touched: dict[Session, None] = {}
         """Sessions with publications that are written, and not yet known to be on disk."""
+        self.hungry: dict[Session, None] = {}
+        """Sessions to which retained messages can be given in the next turn."""
         self.queues_bytes = 0
         """Of publications that wait for all sessions."""
         self.slow: dict[Client, None] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidings.language.subscriptions import EVERYTHING
 from tidings.overlay.events import Happened, Wanted
 
 
@@ -116,7 +117,9 @@ class Rule(msgspec.Struct, frozen=True):
     """"publish", "subscribe", "declare" or "any"."""
 
     topic_filter: str
-    """Topics that it is about; `%u` stands for the user's name, `%c` for the client id, as whole levels."""
+    """Topics that it is about; `%u` stands for the user's name, `%c` for the client id, as whole levels.
+
+    Empty for all topics, those that begin with `$` too."""
 
     user: str | None = None
     """Whom it is about; None for everyone, "" for those without a name (anonymous)."""
@@ -136,9 +139,7 @@ class Access(msgspec.Struct, frozen=True):
     version: int = 0
 
 
-ALL_ALLOWED = Access(
-    (Rule(True, "any", "#"), Rule(True, "subscribe", "$SYS/#"), Rule(True, "declare", "#")), anonymous=True
-)
+ALL_ALLOWED = Access((Rule(True, "any", EVERYTHING),), anonymous=True)
 """Anyone may do anything: for tests, simulations and networks on loopback."""
 
 ClientEvent = (

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from tidings.mqtt import bursts
-from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
 from tidings.mqtt.codec import Malformed
 from tidings.mqtt.core import Core, Refusal
@@ -61,7 +60,7 @@ from tidings.mqtt.packets import (
 from tidings.mqtt.publishing import Publishing
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
-from tidings.mqtt.retained import Retained
+from tidings.mqtt.retained import Retained, expired
 from tidings.mqtt.sessions import Asked, Delivery, Saved, SavedWill, Session, row
 from tidings.mqtt.settings import DEFAULT, Settings
 from tidings.mqtt.subscribing import Subscribing
@@ -119,6 +118,9 @@ class Due(Enum):
 
     EXPIRY = auto()
     """The session of a client that is away."""
+
+    FEED = auto()
+    """Some more retained messages for a session that has subscribed."""
 
     HEED = auto()
     """A client that sent faster than it may is listened to again."""
@@ -236,6 +238,7 @@ class Front:
             Due.SILENCE: self._on_silence,
             Due.WILL: self._on_will_due,
             Due.EXPIRY: self._on_expired,
+            Due.FEED: self._on_feed_due,
             Due.HEED: self._on_heed_due,
             Due.UNREAD: self._on_unread_due,
             Due.SYS: self._on_sys_due,
@@ -356,6 +359,10 @@ class Front:
             if not inner.out and not inner.sync_wanted:
                 break
             effects = broker.collect()
+        if core.hungry:
+            for session in core.hungry:
+                self._timers.set(Due.FEED, session, core.now)
+            core.hungry.clear()
         sent = self.take()
         core.counters.bytes_out += sum([sum(map(len, it.chunks)) for it in sent])
         out += sent
@@ -491,6 +498,9 @@ class Front:
             self._timers.set(Due.HEED, client, core.now + wait)
             self._hush(client)
 
+    def _on_feed_due(self, session: Session) -> None:
+        self._subscribing.feed(session)
+
     def _on_heed_due(self, client: Client) -> None:
         if client.state is State.OPEN:
             self._heed(client)
@@ -571,9 +581,11 @@ class Front:
             )
             self._turn_away(client, Reason.CLIENT_IDENTIFIER_NOT_VALID, text)
             return
-        if will is not None and not allowed(self.access, user, connect.client_id, "publish", will.topic):
-            self._turn_away(client, Reason.NOT_AUTHORIZED, "this client may not publish its will there")
-            return
+        if will is not None:
+            reason, text = self._publishing.topic_objection(will.topic, user, connect.client_id)
+            if reason is not None:
+                self._turn_away(client, reason, f"its will: {text}")
+                return
         if connect.client_id not in self.sessions and len(self.sessions) >= settings.sessions_max:
             self._turn_away(
                 client, Reason.QUOTA_EXCEEDED, f"there are {settings.sessions_max} sessions already"
@@ -602,6 +614,7 @@ class Front:
         if client.keep_alive_s:
             self._timers.set(Due.SILENCE, client, core.now + client.keep_alive_s * KEEP_ALIVE_GRACE)
         session.attach(client)
+        self._subscribing.feed(session)
 
     def _agree(self, client: Client, connect: Connect) -> int:
         """Take down what the client wants; how long its session is kept."""
@@ -766,6 +779,7 @@ class Front:
         """Nothing of a session is wanted any more. Its will, if it still waits, is due now [MQTT-3.1.2-8]."""
         self._publish_will(session)
         self._timers.cancel(Due.EXPIRY, session.id)
+        self._timers.cancel(Due.FEED, session)
         self._subscribing.forget(session)
         session.forget()
         del self.sessions[session.id]
@@ -791,6 +805,7 @@ class Front:
         self._core.plans += 1
         if not event.congested and client.session is not None:
             client.session.pump()
+            self._subscribing.feed(client.session)
 
     def _set_access(self, access: Access) -> None:
         self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
@@ -947,7 +962,11 @@ class Front:
             if client_id in self.sessions:
                 self.sessions[client_id].received[int(key.rpartition("/")[2])] = True
         for key in (it for it in keys if it.startswith("mqtt/retained/")):
-            self.retained.keep(decode(saved[key], type=Publication))
+            message = decode(saved[key], type=Publication)
+            if expired(message, core.now):
+                core.erase(key)
+            else:
+                self.retained.keep(message)
         for session in self.sessions.values():
             self._timers.set(Due.EXPIRY, session.id, session.left_at + session.expiry_s)
         for key in (it for it in keys if it.startswith("mqtt/will/")):

@@ -13,6 +13,8 @@ from functools import lru_cache
 
 import msgspec
 
+from tidings.language import names
+from tidings.language.views import PREFIX
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client, Lane, State
@@ -79,7 +81,9 @@ class Place:
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
-        self.short = not topic.startswith(("$", VIEW))
+        self.short = (
+            not topic.startswith(("$", VIEW)) and topic != PREFIX and topic.count("/") < names.LEVELS_MAX
+        )
         """Whether nothing about it needs the long way."""
         self.route: Route | None = None
         self.plans: list[Plan | None] = [None, None]
@@ -126,6 +130,7 @@ class Publishing:
         self._request = request
         self.access = Access()
         self._places: dict[bytes, Place] = {}
+        self._purged_at = 0.0
         self._held = 0
         """Bursts whose answer has waited for the disk."""
         small = min(core.settings.packet_bytes_max, broker.core.settings.message_bytes_max)
@@ -530,23 +535,44 @@ class Publishing:
         return known
 
     def _objection(self, client: Client, topic: str, packet: Publish) -> tuple[Reason | None, str]:
-        if topic.startswith((*OWN, SHARE)) or topic == "$SYS":
-            return Reason.NOT_AUTHORIZED, "topics of the broker itself are not published to"
-        if topic.startswith(VIEW):
-            return (
-                Reason.TOPIC_NAME_INVALID,
-                "a view is only looked at; publish to the topics that it looks at",
-            )
-        if not allowed(self.access, client.user, client.id, "publish", topic):
-            return Reason.NOT_AUTHORIZED, "this client may not publish there"
+        reason, text = self.topic_objection(topic, client.user, client.id)
+        if reason is not None:
+            return reason, text
         if packet.properties.payload_format == 1:
             try:
                 packet.payload.decode()
             except UnicodeDecodeError as error:
                 return Reason.PAYLOAD_FORMAT_INVALID, f"the payload is not UTF-8, as it says: {error.reason}"
-        if packet.retain and packet.payload and not self._retained.fits(self._message("", topic, packet)):
+        if packet.retain and packet.payload and not self._fits(self._message("", topic, packet)):
             return Reason.QUOTA_EXCEEDED, "there is no room for more retained messages"
         return None, ""
+
+    def topic_objection(self, topic: str, user: str, client_id: str) -> tuple[Reason | None, str]:
+        """Why a client may not publish to a topic, by its own hand or by its will."""
+        if topic.startswith((*OWN, SHARE, REQUESTS)) or topic == "$SYS":
+            return Reason.NOT_AUTHORIZED, "topics of the broker itself are not published to"
+        if topic == PREFIX or topic.startswith(VIEW):
+            return (
+                Reason.TOPIC_NAME_INVALID,
+                "a view is only looked at; publish to the topics that it looks at",
+            )
+        if fault := names.name_fault(topic):
+            return Reason.TOPIC_NAME_INVALID, fault
+        if not allowed(self.access, user, client_id, "publish", topic):
+            return Reason.NOT_AUTHORIZED, "this client may not publish there"
+        return None, ""
+
+    def _fits(self, message: Publication) -> bool:
+        """Whether there is room for a retained message, perhaps after those that have expired are gone."""
+        if self._retained.fits(message):
+            return True
+        core = self._core
+        if core.now - self._purged_at < 1.0:
+            return False
+        self._purged_at = core.now
+        for topic in self._retained.purge(core.now):
+            core.erase(row("retained", topic))
+        return self._retained.fits(message)
 
     def _offer(
         self,
@@ -579,7 +605,7 @@ class Publishing:
 
     def publish_will(self, client_id: str, will: Will) -> None:
         """The last word of a client that is gone."""
-        fits = not will.retain or self._retained.fits(
+        fits = not will.retain or self._fits(
             self._message(client_id, will.topic, Publish(will.topic, will.payload, will.qos, True))
         )
         properties = msgspec.structs.replace(will.properties, will_delay_s=None)

@@ -82,26 +82,46 @@ class Retained:
         return True
 
     def matching(self, topic_filter: str) -> Iterator[Publication]:
-        """All whose topics match a topic filter, in the order in which their levels came."""
-        yield from _matching(self._root, topic_filter.split("/"), 0)
+        """All whose topics match a topic filter, in the order in which their levels came.
+
+        It may be gone through in steps, while others come and go.
+        """
+        names = topic_filter.split("/")
+        # Levels to look at, the next one last; the names that have led there are behind `at`.
+        stack: list[tuple[Level, int]] = [(self._root, 0)]
+        while stack:
+            level, at = stack.pop()
+            name = names[at] if at < len(names) else ""
+            if at == len(names) or name == "#":
+                if level.message is not None:
+                    yield level.message
+                if at == len(names):
+                    continue
+            if name in ("#", "+"):
+                stack += [
+                    (below, at if name == "#" else at + 1)
+                    for text, below in reversed(level.below.items())
+                    if at or level is not self._root or not text.startswith("$")  # [MQTT-4.7.2-1]
+                ]
+            elif name in level.below:
+                stack.append((level.below[name], at + 1))
+
+    def purge(self, now: float) -> list[str]:
+        """Remove all whose time is over; their topics."""
+        gone = [message.topic for message in self._all() if expired(message, now)]
+        for topic in gone:
+            self.remove(topic)
+        return gone
+
+    def _all(self) -> Iterator[Publication]:
+        levels = [self._root]
+        while levels:
+            level = levels.pop()
+            if level.message is not None:
+                yield level.message
+            levels += level.below.values()
 
 
-def _matching(level: Level, names: list[str], at: int) -> Iterator[Publication]:
-    if at == len(names):
-        if level.message is not None:
-            yield level.message
-        return
-    name = names[at]
-    if name == "#":
-        if level.message is not None:
-            yield level.message
-        for below_name, below in level.below.items():
-            # [MQTT-4.7.2-1]
-            if at or not below_name.startswith("$"):
-                yield from _matching(below, names, at)
-    elif name == "+":
-        for below_name, below in level.below.items():
-            if at or not below_name.startswith("$"):
-                yield from _matching(below, names, at + 1)
-    elif name in level.below:
-        yield from _matching(level.below[name], names, at + 1)
+def expired(message: Publication, now: float) -> bool:
+    """Whether the time that a client gave a message is over [MQTT-3.3.2-5]."""
+    return message.expiry_s >= 0 and now - message.at_us / 1_000_000 >= max(1, message.expiry_s)

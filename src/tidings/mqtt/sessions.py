@@ -18,6 +18,7 @@ it would not know what it missed. Why something is given is not known here.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import msgspec
@@ -26,6 +27,7 @@ from tidings.language.regions import Unknown
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
+from tidings.mqtt.retained import expired
 from tidings.overlay.messages import Publication
 
 PACKET_IDS = 65_535
@@ -133,6 +135,9 @@ class Session:
         """Of all that is QoS 1 or 2 and not in flight, and of QoS 0 that waits."""
         self.unsynced: deque[Delivery] = deque()
         """What is not known to be on disk yet, and what came behind it."""
+        self._purged_at = 0.0
+        self.retained: dict[str, Iterator[Publication]] = {}
+        """By subscription: retained messages that are still to be given."""
         self.inflight: dict[int, Delivery | None] = {}
         """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
 
@@ -154,15 +159,12 @@ class Session:
             return
         if not self.durable and self.client is None:
             return
-        settings = core.settings
         size = delivery.size
-        if (
-            len(self.queue) + len(self.unsynced) + len(self.inflight) >= settings.queue_messages
-            or self.queue_bytes + size > settings.queue_bytes
-            or core.queues_bytes + size > settings.queues_bytes
-        ):
-            self.overflow()
-            return
+        if self._full(size):
+            self._purge()
+            if self._full(size):
+                self.overflow()
+                return
         self.given += 1
         while (self.given - 1) % PACKET_IDS + 1 in self.inflight:
             # An identifier that has come round and is still in use is passed by.
@@ -176,6 +178,31 @@ class Session:
             self._launch(delivery)
         else:
             self._keep(delivery, self.queue)
+
+    def _full(self, size: int) -> bool:
+        settings = self.core.settings
+        return (
+            len(self.queue) + len(self.unsynced) + len(self.inflight) >= settings.queue_messages
+            or self.queue_bytes + size > settings.queue_bytes
+            or self.core.queues_bytes + size > settings.queues_bytes
+        )
+
+    def _purge(self) -> None:
+        """Make room by what has outlived its time; looked for once a second."""
+        core = self.core
+        if core.now - self._purged_at < 1.0:
+            return
+        self._purged_at = core.now
+        kept: deque[Delivery] = deque()
+        for delivery in self.queue:
+            if delivery.dup or not expired(delivery.publication, core.now):
+                kept.append(delivery)
+                continue
+            self._unkeep(delivery)
+            core.counters.expired += 1
+            if self.durable and delivery.qos:
+                core.erase(row("queue", self.id, f"{delivery.number:016x}"))
+        self.queue = kept
 
     def overflow(self) -> None:
         core = self.core
@@ -228,6 +255,18 @@ class Session:
         client = self.client
         return client is not None and not client.congested and len(self.inflight) < self.window
 
+    @property
+    def ready(self) -> bool:
+        """Whether the client is there and nothing waits for it: more may be given."""
+        client = self.client
+        return (
+            client is not None
+            and not client.congested
+            and not self.queue
+            and not self.unsynced
+            and len(self.inflight) < self.window
+        )
+
     def pump(self) -> None:
         """Send what can be sent."""
         client, queue = self.client, self.queue
@@ -246,6 +285,11 @@ class Session:
                 self.transmit(client, delivery)
         if not queue:
             self.core.plans += 1
+        self._ask_for_retained()
+
+    def _ask_for_retained(self) -> None:
+        if self.retained and self.ready:
+            self.core.hungry[self] = None
 
     def _launch(self, delivery: Delivery) -> None:
         """Send QoS 1 or 2, unless its time is over or it is too large; both count as done."""
@@ -323,6 +367,7 @@ class Session:
         delivery = self.inflight.pop(packet_id)
         if delivery is not None and self.durable:
             self.core.erase(row("queue", self.id, f"{delivery.number:016x}"))
+        self._ask_for_retained()
 
     def release(self, delivery: Delivery) -> None:
         """The client has it for good: from now on only that it has is remembered."""

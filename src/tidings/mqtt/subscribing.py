@@ -24,7 +24,7 @@ from tidings.mqtt.core import Core
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Suback, Unsuback, Unsubscribe, UserProperties
 from tidings.mqtt.reasons import FAILURE, Reason
-from tidings.mqtt.retained import Retained
+from tidings.mqtt.retained import Retained, expired
 from tidings.mqtt.sessions import Asked, Delivery, Session, row
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import SubscriptionAsked, SubscriptionDropped
@@ -38,6 +38,11 @@ OWN = ("$SYS/", "$tidings/reply/")
 
 PLANNED = ("every", "max_delay", "max_extra", "since", "until")
 """Properties whose mechanism is yet to come: refused by name, never ignored."""
+
+RETAINED_PER_TURN = 200
+"""Retained messages that one session is given in one turn; a large one counts for several."""
+
+RETAINED_UNIT_BYTES = 1024
 
 EXCERPT = 40
 """Characters of a filter that are shown around a mistake."""
@@ -70,8 +75,11 @@ class Wanted:
         self.given = False
         texts: list[str] = []
         unknowns: list[str] = []
-        for name, value in user:
-            name = name.removeprefix("$")
+        for given, value in user:
+            name = given.removeprefix("$")
+            if name != name.lower() and name.lower() in ("where", "unknown", *PLANNED):
+                self.fault = f"{given!r} is not a property of ours; did you mean {name.lower()!r}?"
+                return
             if name == "where":
                 texts.append(value)
             elif name == "unknown":
@@ -178,8 +186,9 @@ class Subscribing:
         self._answer_if_complete(pending)
 
     def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
-        if reason not in pending.explained:
-            pending.explained.append(reason)
+        explained = reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}"
+        if explained not in pending.explained:
+            pending.explained.append(explained)
         self._core.refuse(client, f"subscribe {_line(topic_filter)[:200]}", reason)
 
     def _ask(self, session: Session, asked: Asked, client: Client) -> tuple[int | None, str]:
@@ -202,10 +211,12 @@ class Subscribing:
         if inner.startswith(VIEW):
             view_name = inner.split("/")[1]
             seen, reason = self._through(subscription, view_name)
-            if seen is None:
+            if reason:
                 return Reason.TOPIC_FILTER_INVALID, reason
-            subscription = seen
             asked = msgspec.structs.replace(asked, view=view_name)
+            if seen is None:
+                return self._ask_nothing(session, asked)
+            subscription = seen
         elif inner == views.PREFIX:
             return Reason.TOPIC_FILTER_INVALID, "a view has a name: subscribe to view/<name>/#"
         before = session.subscriptions.get(name)
@@ -233,8 +244,17 @@ class Subscribing:
         session.save_subscription(asked)
         return asked.qos, ""
 
+    def _ask_nothing(self, session: Session, asked: Asked) -> tuple[int, str]:
+        """Through a view that has nothing there now, and may have later."""
+        if asked.topic_filter in session.subscriptions:
+            self._broker.tell(SubscriptionDropped(session.id, asked.topic_filter))
+        session.subscriptions[asked.topic_filter] = asked
+        session.save_subscription(asked)
+        self._core.plans += 1
+        return asked.qos, ""
+
     def _through(self, subscription: Subscription, name: str) -> tuple[Subscription | None, str]:
-        """A subscription as it is through a view; None and why if it cannot be."""
+        """A subscription as it is through a view; None if that has nothing there, and why if it cannot be."""
         rest = subscription.topic_filter.split("/", 2)
         if name in ("+", "#") or len(rest) < 3:
             return None, "the name of a view cannot be a wildcard; subscribe to view/<name>/#"
@@ -243,7 +263,7 @@ class Subscribing:
             return None, f"there is no view {name!r}; make it with: tidings view add"
         topic_filter = views.asked(view, rest[2])
         if topic_filter is None:
-            return None, f"the view {name!r} looks at {view.topic_filter!r}, of which {rest[2]!r} has nothing"
+            return None, ""
         where, unknown = view.where, view.unknown
         if subscription.where and where and subscription.unknown is not unknown:
             return None, f"the view {name!r} has unknown = {unknown.value!r}; ask for the same beside 'where'"
@@ -317,19 +337,35 @@ class Subscribing:
 
     def _send_retained(self, session: Session, asked: Asked) -> None:
         """[MQTT-3.3.1-9], [MQTT-3.3.1-10]: what is retained, if its content is wanted."""
-        name = asked.topic_filter
-        subscription = self._broker.subscription(session.id, name)
-        if subscription is None:
-            return
-        identifiers = (asked.identifier,) if asked.identifier else ()
-        for message in self._retained.matching(subscription.topic_filter):
-            if not self._broker.wants(subscription, message):
+        subscription = self._broker.subscription(session.id, asked.topic_filter)
+        if subscription is not None:
+            session.retained[asked.topic_filter] = self._retained.matching(subscription.topic_filter)
+            self.feed(session)
+
+    def feed(self, session: Session) -> None:
+        """Give a session some of the retained messages that it has yet to get, as far as it takes them.
+
+        There may be a hundred thousand: they wait here, not in its queue, and others have their turn.
+        """
+        left = RETAINED_PER_TURN
+        while session.retained and session.ready and left > 0:
+            name, messages = next(iter(session.retained.items()))
+            asked = session.subscriptions.get(name)
+            subscription = self._broker.subscription(session.id, name)
+            message = next(messages, None) if asked is not None and subscription is not None else None
+            if message is None or asked is None or subscription is None:
+                del session.retained[name]
+                continue
+            left -= 1 + message.size // RETAINED_UNIT_BYTES
+            if not self._broker.wants(subscription, message) or expired(message, self._core.now):
                 continue
             if asked.no_local and message.publisher == session.id:
                 continue
+            identifiers = (asked.identifier,) if asked.identifier else ()
             topic = f"{VIEW}{asked.view}/{message.topic}" if asked.view else message.topic
-            qos = min(message.qos, asked.qos)
-            session.give(Delivery(0, message, topic, qos, True, identifiers))
+            session.give(Delivery(0, message, topic, min(message.qos, asked.qos), True, identifiers))
+        if session.retained and session.ready:
+            self._core.hungry[session] = None
 
     def _send_own(self, session: Session, asked: Asked) -> None:
         """What `$SYS` says now."""
@@ -402,7 +438,7 @@ class Subscribing:
     # Views that change.
 
     def on_view_changed(self, name: str) -> None:
-        """Subscriptions through a view follow it; without it they are nothing."""
+        """Subscriptions through a view follow it; while it is gone they sleep."""
         for session in list(self._sessions.values()):
             for asked in [it for it in session.subscriptions.values() if it.view == name]:
                 inner = asked.topic_filter
@@ -412,14 +448,10 @@ class Subscribing:
                 subscription = Subscription(inner, asked.where, asked.unknown, asked.qos)
                 seen, reason = self._through(subscription, name)
                 if seen is None:
-                    self._core.log(
-                        "warning",
-                        "a subscription is dropped with its view",
-                        client=session.id,
-                        filter=asked.topic_filter,
-                        reason=reason,
-                    )
-                    self.drop(session, asked.topic_filter)
+                    if reason:
+                        self._core.refuse(session.id, f"subscribe {asked.topic_filter[:200]}", reason)
+                    self._broker.tell(SubscriptionDropped(session.id, asked.topic_filter))
+                    self._core.plans += 1
                     continue
                 self._broker.tell(
                     SubscriptionAsked(

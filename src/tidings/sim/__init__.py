@@ -6,6 +6,6 @@ got), `hosts`, `clients` and `world` (the driver of the very brokers that run li
 wrong, and when), `workload` (who subscribes and publishes), `checkers` (what was promised), `measures` (what
 it cost), `runs` (all of it from one seed) and `transcripts` (small networks as texts).
 
-MQTT clients have the same in their own words: `diary` (what they asked, were promised and got), `devices` (one
-client), `lines` (their connections), `promises` (what was promised to them) and `device_runs`.
+MQTT clients have the same in their own words: `diary` (what they asked, were promised and got), `devices`
+(a client), `lines` (their connections), `promises` (what was promised to them) and `device_runs`.
 """

@@ -45,6 +45,9 @@ WATCHERS = 2
 SHARED = 0.15
 """Of all subscribers, those in share groups."""
 
+BURSTS = 0.05
+"""Of all publications, those that come in a burst."""
+
 VERSIONS = (Version.V5, Version.V5, Version.V5, Version.V311)
 
 EXPIRY_S = (6, 60, 10_000)
@@ -208,6 +211,9 @@ class DeviceRun(Run):
         party = self._speakers[planned.broker]
         topic, body, retain, expiry_s = planned.topic, planned.payload, False, None
         near = [one for one in self._listeners if one.host.address == planned.broker]
+        if whims.random() < BURSTS:
+            self._burst(whims.choice([party, *near]), topic, planned.qos)
+            return
         what = whims.random()
         if what < 0.15:
             topic = f"kept/{planned.broker}/{whims.randrange(KEPT_TOPICS)}"
@@ -234,13 +240,39 @@ class DeviceRun(Run):
         retain: bool = False,
         expiry_s: int | None = None,
     ) -> None:
+        self._lines.say(party, self._packet(party, topic, body, qos, retain=retain, expiry_s=expiry_s))
+
+    def _packet(
+        self,
+        party: Party,
+        topic: str,
+        body: bytes,
+        qos: int,
+        *,
+        retain: bool = False,
+        expiry_s: int | None = None,
+    ) -> bytes:
+        """What a client sends to publish something; nothing if it has nobody to tell it to."""
         device = party.device
         if not device.open and not (qos and device.temper.persistent):
-            return
+            return b""
         offer = self._diary.offer(
             device.name, device.host, topic, body, qos, retain=retain, expiry_s=expiry_s
         )
-        self._lines.say(party, device.publish(offer, self.world.now))
+        return device.publish(offer, self.world.now)
+
+    def _burst(self, party: Party, topic: str, qos: int) -> None:
+        """Many publications at once, more or less alike."""
+        whims = self._whims
+        mixed = whims.random() < 0.3
+        said = []
+        for _ in range(whims.randint(2, 20)):
+            body = self._payload(whims.choice((0, 10, 1000)) * whims.randrange(1000))
+            if mixed:
+                topic = workload.topic_name(whims.randrange(self.plan.workload.topics))
+                qos = whims.randint(0, 2)
+            said.append(self._packet(party, topic, body, qos))
+        self._lines.say(party, b"".join(said))
 
     def _join(self, name: str, _: object) -> None:
         self._diary.joined.append((self._diary.next_turn(), name))
