@@ -157,7 +157,8 @@ def test_what_is_remembered_does_not_grow_with_what_is_said(
     """The same number of packets again, all about new things, weighs nothing once memories are full."""
     monkeypatch.setattr(publishing, "PLACES_MAX", 50)
     monkeypatch.setattr(publishing, "MAY_PUBLISH_MAX", 50)
-    attack = Attack(hostile.connected, V5)
+    monkeypatch.setattr(publishing, "LANES_MAX", 50)
+    attack = Attack(hostile.connected, V5, express=True)
     client, front = attack.hostile, attack.talk.front
     for it in list(below(front)):
         if isinstance(it, Table):
