@@ -1,0 +1,146 @@
+"""What a client can cost: topics, retained messages, queues, and reasons that must fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.mqtt.talk import V5, V311, Talk
+from tidings.mqtt.packets import Asked, Connack, Properties, Puback, Publish, Suback, Subscribe, Will
+from tidings.mqtt.reasons import Reason
+from tidings.mqtt.settings import DEFAULT
+from tidings.mqtt.subscribing import RETAINED_PER_TURN
+
+
+def refused(talk: Talk, topic_filter: str, where: str, **connect: Any) -> Suback:
+    client = talk.connect("c", **connect)
+    client.send(Subscribe(1, (Asked(topic_filter),), Properties(user=(("where", where),))))
+    (answer,) = client.take(Suback)
+    return answer
+
+
+def test_a_topic_of_too_many_levels_is_refused_and_ends_nothing() -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    client.send(Publish("a/" * 1000 + "b", b"x", 1, retain=True, packet_id=1))
+    (answer,) = client.take(Puback)
+    assert answer.reason == Reason.TOPIC_NAME_INVALID
+    client.send(Publish("a/" * 1000 + "b", b"x"), Publish("a/" * 199 + "b", b"y", retain=True))
+    assert client.subscribe("#").reasons == (0,)
+    assert client.payloads() == [b"y"]
+
+
+def test_what_has_expired_in_a_queue_gives_way_to_what_has_not() -> None:
+    talk = Talk(replace(DEFAULT, queue_messages=10))
+    talk.connect("away", session_expiry_s=1000).subscribe("t", qos=1)
+    talk.clients[1].lose()
+    publisher = talk.connect("p")
+    for at in range(10):
+        publisher.publish("t", b"old %d" % at, qos=1, message_expiry_s=1)
+    talk.advance(2.5)
+    for at in range(5):
+        publisher.publish("t", b"new %d" % at, qos=1)
+    back = talk.connect("away", clean_start=False, session_expiry_s=1000)
+    assert back.payloads() == [b"new %d" % at for at in range(5)]
+
+
+def test_expired_retained_messages_give_way_and_do_not_come_back() -> None:
+    talk = Talk(replace(DEFAULT, retained_messages=5))
+    publisher = talk.connect("p")
+    for at in range(5):
+        assert publisher.publish(f"r/{at}", b"old", qos=1, retain=True, message_expiry_s=1) in (0, 16)
+    assert publisher.publish("r/more", b"new", qos=1, retain=True) == Reason.QUOTA_EXCEEDED
+    talk.advance(3.0)
+    assert publisher.publish("r/more", b"new", qos=1, retain=True) in (0, 16)
+    assert talk.front.retained.messages == 1
+    talk.crash()
+    reader = talk.connect("s")
+    reader.subscribe("r/#")
+    assert reader.payloads() == [b"new"]
+
+
+@pytest.mark.parametrize(
+    "topic", ["view/severe/x", "view", "$SYS/broker/version", "$share/g/t", "$tidings/topic/list"]
+)
+def test_a_will_goes_nowhere_that_its_client_could_not_publish_to(topic: str) -> None:
+    talk = Talk()
+    client = talk.dial(V5)
+    answer = client.connect("c", will=Will(topic, b"forged"))
+    assert isinstance(answer, Connack)
+    assert answer.reason >= 0x80
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_many_retained_messages_come_in_turns_and_all_of_them(qos: int) -> None:
+    talk = Talk()
+    publisher = talk.connect("p")
+    count = 3 * RETAINED_PER_TURN
+    for at in range(count):
+        publisher.send(Publish(f"r/{at}", b"x", qos, retain=True, packet_id=at + 1 if qos else 0))
+    reader = talk.connect("s")
+    reader.send(Subscribe(1, (Asked("r/#", qos),)))
+    first = len(reader.read())
+    assert first <= RETAINED_PER_TURN
+    got = first
+    for _ in range(10):
+        talk.advance(0.01)
+        got += len(reader.read())
+    assert got == count
+
+
+def test_retained_messages_wait_for_a_client_that_does_not_take_them() -> None:
+    talk = Talk()
+    publisher = talk.connect("p")
+    for at in range(1500):
+        publisher.send(Publish(f"r/{at}", b"x", 1, retain=True, packet_id=at + 1))
+    reader = talk.connect("s", receive_maximum=10)
+    reader.send(Subscribe(1, (Asked("r/#", 1),)))
+    talk.advance(5.0)
+    waiting = talk.front.status(talk.now)
+    assert (waiting.inflight, waiting.queued) == (10, 0)
+    assert reader.take(Publish)[0].retain
+
+
+def test_a_reason_is_cut_to_what_the_client_takes_and_keeps_its_end() -> None:
+    talk = Talk()
+    whole = refused(talk, "t", "severity >= ").properties.reason_string
+    cut = refused(talk, "t", "severity >= ", maximum_packet_bytes=60).properties.reason_string
+    assert whole is not None
+    assert cut is not None
+    assert whole.endswith(cut.removeprefix("…"))
+    assert "at character 12" in cut
+    assert refused(talk, "t", "severity >= ", maximum_packet_bytes=20).reasons == (
+        Reason.TOPIC_FILTER_INVALID,
+    )
+
+
+@pytest.mark.parametrize("name", ["Where", "WHERE", "$Where", "Unknown"])
+def test_a_property_in_other_letters_is_not_passed_over(name: str) -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    client.send(Subscribe(1, (Asked("t"),), Properties(user=((name, "a > 1"),))))
+    (answer,) = client.take(Suback)
+    assert answer.reasons == (Reason.TOPIC_FILTER_INVALID,)
+    assert "did you mean" in (answer.properties.reason_string or "")
+
+
+def test_several_refusals_say_which_topic_filter_each_is_about() -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    client.send(Subscribe(1, (Asked("view/nothing/#"), Asked("fine"), Asked("view/+/x"))))
+    (answer,) = client.take(Suback)
+    reason = answer.properties.reason_string or ""
+    assert [code >= 0x80 for code in answer.reasons] == [True, False, True]
+    assert "view/nothing/#: there is no view" in reason
+    assert "view/+/x: " in reason
+
+
+@pytest.mark.parametrize("version", [V5, V311])
+def test_topics_that_begin_with_a_dollar_are_ordinary_where_everything_is_allowed(version: Any) -> None:
+    talk = Talk()
+    client = talk.connect("c", version=version)
+    client.subscribe("$mine/#")
+    client.send(Publish("$mine/x", b"1"))
+    assert client.payloads() == [b"1"]
