@@ -149,9 +149,11 @@ def _value(text: str) -> object:
 
 
 async def plain_topic(network: Network, topic: str) -> str | None:
-    """A word about a topic that nobody has declared; None if it is declared or cannot be known."""
-    from tidings.language.names import parse_pattern
+    """A word about a topic that nobody has declared; None if it is declared, is no topic, or cannot be known."""
+    from tidings.language.names import name_fault, parse_pattern
 
+    if name_fault(topic):
+        return None
     try:
         answer = await network.request("$tidings/topic/list", {}, timeout=ASK_WITHIN_S)
     except (NetworkError, InputError):
