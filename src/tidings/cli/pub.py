@@ -149,7 +149,7 @@ def _value(text: str) -> object:
 
 
 async def plain_topic(network: Network, topic: str) -> str | None:
-    """A word about a topic that nobody has declared; None if it is declared, is no topic, or cannot be known."""
+    """A word about a topic that nobody has declared; None if it is, is no topic, or cannot be known."""
     from tidings.language.names import name_fault, parse_pattern
 
     if name_fault(topic):
