@@ -199,7 +199,10 @@ class Client(asyncio.Protocol):
         if transport.can_write_eof():
             # What the client still sends is read and left: closing over unread bytes would reset the
             # connection, and the client would never see why.
-            transport.write_eof()
+            try:
+                transport.write_eof()
+            except OSError:
+                transport.abort()  # the client has cut it, and the loop has not told us yet
         else:
             transport.close()
         self._cut_later()
