@@ -77,6 +77,7 @@ from tidings.overlay.events import (
     Event,
     Grant,
     Pause,
+    PublicationOffered,
     Reject,
     Resume,
     SessionClosed,
@@ -778,6 +779,9 @@ class Front:
     def _end(self, session: Session) -> None:
         """Nothing of a session is wanted any more. Its will, if it still waits, is due now [MQTT-3.1.2-8]."""
         self._publish_will(session)
+        self._forget(session)
+
+    def _forget(self, session: Session) -> None:
         self._timers.cancel(Due.EXPIRY, session.id)
         self._timers.cancel(Due.FEED, session)
         self._subscribing.forget(session)
@@ -905,6 +909,12 @@ class Front:
                 client.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
             client.state = State.SHUT
             self._shut.append(Shut(client.number, "the broker stops"))
+            session = client.session
+            if session is not None:
+                session.detach()
+                if not session.expiry_s:
+                    # Nobody may be given anything for it any more, while the broker drains.
+                    self._forget(session)
         self.clients.clear()
 
     # Time.
@@ -958,9 +968,9 @@ class Front:
         for client_id, deliveries in queues.items():
             self.sessions[client_id].recover(deliveries)
         for key in (it for it in keys if it.startswith("mqtt/received/")):
-            client_id = saved[key].decode()
+            client_id, offered = decode(saved[key], type=tuple[str, PublicationOffered | None])
             if client_id in self.sessions:
-                self.sessions[client_id].received[int(key.rpartition("/")[2])] = True
+                self._publishing.recover(self.sessions[client_id], int(key.rpartition("/")[2]), offered)
         for key in (it for it in keys if it.startswith("mqtt/retained/")):
             message = decode(saved[key], type=Publication)
             if expired(message, core.now):

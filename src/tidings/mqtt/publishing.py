@@ -150,7 +150,8 @@ class Publishing:
         if may is None:
             may = self._may_publish(client, key, place.topic)
         route = place.route
-        broker = self._broker
+        broker, session = self._broker, client.session
+        assert session is not None, "a client that publishes has a session"
         if route is None or not broker.fresh(route):
             place.plans = [None, None]
             route = place.route = broker.route(place.topic)
@@ -161,7 +162,7 @@ class Publishing:
                 plan = place.plans[burst.qos] = self._plan(route, burst.qos)
             if plan.foreign or (burst.qos and (route.filtered or client.acks)):
                 plan = None
-            elif client.offered_in == self._core.turn:
+            elif client.offered_in == self._core.turn or session.deferred:
                 # What it published before is yet to come out of the broker, and must not be overtaken.
                 plan = None
         if plan is None:
@@ -268,7 +269,7 @@ class Publishing:
         bursts. What happens is the same as with `on_burst`, which sees the first to each topic.
         """
         core, broker = self._core, self._broker
-        if client.offered_in == core.turn:
+        if client.offered_in == core.turn or (client.session is not None and client.session.deferred):
             return at
         lanes, v5, dirty = client.lanes, client.v5, core.dirty
         plans, stamp = core.plans, core.stamp
@@ -508,11 +509,20 @@ class Publishing:
         client.offered_in = self._core.turn
         if qos == 1 and self._broker.nobody(topic):
             token = self._retoken(client, token, token | _NOBODY)
+        offered = _offered(client.id, token, topic, packet.payload, qos, packet.retain, properties)
         if qos == 2:
             session.received[packet.packet_id] = False
             if session.durable:
-                self._core.write(row("received", session.id, str(packet.packet_id)), session.id.encode())
-        self._offer(client.id, token, topic, packet.payload, qos, packet.retain, properties)
+                # On disk before anyone gets it: else a broker that dies now would take it for new when the
+                # client says it again.
+                key = _received_row(session, packet.packet_id)
+                self._core.write(key, _ENCODE((session.id, offered)))
+                self._defer(session, offered, packet.packet_id)
+                return
+        if session.deferred:
+            self._defer(session, offered)
+            return
+        self._take(offered)
 
     def _retoken(self, client: Client, old: int, new: int) -> int:
         del client.acks[old]
@@ -543,7 +553,11 @@ class Publishing:
                 packet.payload.decode()
             except UnicodeDecodeError as error:
                 return Reason.PAYLOAD_FORMAT_INVALID, f"the payload is not UTF-8, as it says: {error.reason}"
-        if packet.retain and packet.payload and not self._fits(self._message("", topic, packet)):
+        if (
+            packet.retain
+            and packet.payload
+            and not self._fits(_offered(client.id, 0, topic, packet.payload, 0, True, packet.properties))
+        ):
             return Reason.QUOTA_EXCEEDED, "there is no room for more retained messages"
         return None, ""
 
@@ -562,8 +576,9 @@ class Publishing:
             return Reason.NOT_AUTHORIZED, "this client may not publish there"
         return None, ""
 
-    def _fits(self, message: Publication) -> bool:
-        """Whether there is room for a retained message, perhaps after those that have expired are gone."""
+    def _fits(self, offered: PublicationOffered) -> bool:
+        """Whether there is room to retain it, perhaps after those that have expired are gone."""
+        message = self._message(offered)
         if self._retained.fits(message):
             return True
         core = self._core
@@ -574,75 +589,72 @@ class Publishing:
             core.erase(row("retained", topic))
         return self._retained.fits(message)
 
-    def _offer(
-        self,
-        publisher: str,
-        token: int,
-        topic: str,
-        payload: bytes,
-        qos: int,
-        retain: bool,
-        properties: Properties,
-    ) -> None:
-        if retain:
-            self._retain(publisher, Publish(topic, payload, qos, retain, properties=properties))
-        self._broker.tell(
-            PublicationOffered(
-                publisher,
-                token,
-                topic,
-                payload,
-                qos,
-                properties.content_type or "",
-                properties.user,
-                retain,
-                properties.payload_format if properties.payload_format is not None else -1,
-                properties.message_expiry_s if properties.message_expiry_s is not None else -1,
-                properties.response_topic,
-                properties.correlation_data,
-            )
-        )
+    def _take(self, offered: PublicationOffered) -> None:
+        """Hand a publication to the broker, and keep it if it is to be retained."""
+        if offered.retain:
+            self._retain(offered)
+        self._broker.tell(offered)
+
+    def _defer(self, session: Session, offered: PublicationOffered, packet_id: int = 0) -> None:
+        """Take it when what was written by now is on disk, and whatever its client sends behind it too."""
+        session.deferred += 1
+        self._broker.core.after_sync(lambda: self._undefer(session, offered, packet_id))
+
+    def _undefer(self, session: Session, offered: PublicationOffered, packet_id: int) -> None:
+        session.deferred -= 1
+        if packet_id:
+            if self._sessions.get(session.id) is not session:
+                return  # ended before it was answered: nobody counts on it
+            self._core.write(_received_row(session, packet_id), _ENCODE((session.id, None)))
+        self._take(offered)
+
+    def recover(self, session: Session, packet_id: int, offered: PublicationOffered | None) -> None:
+        """A QoS 2 publication of a client from before a restart, which the broker has taken or not yet."""
+        session.received[packet_id] = offered is None
+        if offered is not None:
+            self._core.write(_received_row(session, packet_id), _ENCODE((session.id, None)))
+            self._take(offered)
 
     def publish_will(self, client_id: str, will: Will) -> None:
         """The last word of a client that is gone."""
-        fits = not will.retain or self._fits(
-            self._message(client_id, will.topic, Publish(will.topic, will.payload, will.qos, True))
-        )
         properties = msgspec.structs.replace(will.properties, will_delay_s=None)
-        self._offer(client_id, NO_TOKEN, will.topic, will.payload, will.qos, will.retain and fits, properties)
+        offered = _offered(client_id, NO_TOKEN, will.topic, will.payload, will.qos, will.retain, properties)
+        if will.retain and not self._fits(offered):
+            offered = msgspec.structs.replace(offered, retain=False)
+        self._take(offered)
 
     # Retained messages.
 
-    def _message(self, publisher: str, topic: str, packet: Publish) -> Publication:
-        core, properties = self._broker.core, packet.properties
+    def _message(self, offered: PublicationOffered) -> Publication:
+        """What is kept of a publication that is retained."""
+        core = self._broker.core
         return Publication(
             core.id,
             core.incarnation,
             "",
             0,
-            topic,
-            packet.payload,
-            packet.qos,
+            offered.topic,
+            offered.payload,
+            offered.qos,
             core.at_us,
-            publisher,
-            properties.content_type or "",
-            properties.user,
+            offered.session,
+            offered.content_type,
+            offered.properties,
             True,
-            properties.payload_format if properties.payload_format is not None else -1,
-            properties.message_expiry_s if properties.message_expiry_s is not None else -1,
-            properties.response_topic,
-            properties.correlation_data,
+            offered.payload_format,
+            offered.expiry_s,
+            offered.response_topic,
+            offered.correlation,
         )
 
-    def _retain(self, publisher: str, packet: Publish) -> None:
+    def _retain(self, offered: PublicationOffered) -> None:
         """[MQTT-3.3.1-5], [MQTT-3.3.1-6]: it takes the place of the one before; an empty one removes it."""
-        topic = packet.topic
-        key = row("retained", topic)
-        if not packet.payload:
-            if self._retained.remove(topic):
+        key = row("retained", offered.topic)
+        if not offered.payload:
+            if self._retained.remove(offered.topic):
                 self._core.erase(key)
             return
-        message = self._message(publisher, topic, packet)
+        message = self._message(offered)
         self._retained.keep(message)
         self._core.write(key, msgspec.msgpack.encode(message))
 
@@ -718,7 +730,7 @@ class Publishing:
 
     def _unreceive(self, session: Session, packet_id: int) -> None:
         if session.received.pop(packet_id, None) is not None and session.durable:
-            self._core.erase(row("received", session.id, str(packet_id)))
+            self._core.erase(_received_row(session, packet_id))
 
     # What clients answer to what they were sent.
 
@@ -819,6 +831,35 @@ class Publishing:
             session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
 
 
+def _received_row(session: Session, packet_id: int) -> str:
+    return row("received", session.id, str(packet_id))
+
+
+def _offered(
+    publisher: str,
+    token: int,
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    properties: Properties,
+) -> PublicationOffered:
+    return PublicationOffered(
+        publisher,
+        token,
+        topic,
+        payload,
+        qos,
+        properties.content_type or "",
+        properties.user,
+        retain,
+        properties.payload_format if properties.payload_format is not None else -1,
+        properties.message_expiry_s if properties.message_expiry_s is not None else -1,
+        properties.response_topic,
+        properties.correlation_data,
+    )
+
+
 def _token(client: Client, qos: int, packet_id: int) -> int:
     """What the broker gives back with its answer."""
     return client.generation << _GENERATION_SHIFT | qos << _QOS_SHIFT | packet_id
@@ -850,3 +891,6 @@ def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
 
 def _explained(client: Client, text: str) -> Properties:
     return Properties(reason_string=text) if text and client.problem_information else NO_PROPERTIES
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode

@@ -126,6 +126,8 @@ class Session:
         """How many connections it has had."""
         self.subscriptions: dict[str, Asked] = {}
         self.will: Will | None = None
+        self.deferred = 0
+        """Publications of the client that wait for the disk before anyone gets them."""
         self.received: dict[int, bool] = {}
         """Packet identifiers of QoS 2 from the client that it has not released; whether it knows."""
         self.given = 0
@@ -438,13 +440,13 @@ class Session:
 
     def recover(self, deliveries: list[Delivery]) -> None:
         """What was kept for it before a restart, in order."""
-        for at, delivery in enumerate(deliveries):
+        for delivery in deliveries:
             self.given = max(self.given, delivery.number)
             if delivery.released:
                 self.inflight[delivery.packet_id] = delivery
                 continue
-            # At most a window of them can have been sent.
-            delivery.dup = at < self.core.settings.inflight_max
+            # It may have been sent: nobody knows.
+            delivery.dup = True
             self._keep(delivery, self.queue)
 
 
