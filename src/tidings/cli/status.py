@@ -15,8 +15,8 @@ from tidings.live.values import read_address
 if TYPE_CHECKING:
     from rich.table import Table
 
-NUMBERS = ("clients", "messages", "deliveries")
-"""Columns of a table of brokers that are counts."""
+NUMBERS = ("clients", "in", "out")
+"""Columns of a table of brokers that are counts: of MQTT clients, of messages that came and were delivered."""
 
 REFUSALS_SHOWN = 10
 
@@ -114,9 +114,9 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
     shown = Table()
     columns = ["broker", "mqtt", "http", "state", "links", "root", *NUMBERS]
     if rates is not None:
-        columns.insert(columns.index("messages"), "messages/s")
+        columns.insert(columns.index("in"), "in/s")
     for column in columns:
-        number = column in (*NUMBERS, "messages/s")
+        number = column in (*NUMBERS, "in/s")
         shown.add_column(
             column,
             justify="right" if number else "left",
@@ -143,6 +143,6 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
             f"{one.delivered:,}",
         ]
         if rates is not None:
-            cells.insert(columns.index("messages/s"), f"{rates.get(one.id, 0.0):,.0f}")
+            cells.insert(columns.index("in/s"), f"{rates.get(one.id, 0.0):,.0f}")
         shown.add_row(*cells)
     return shown
