@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NUMBERS = ("clients", "in", "out")
-"""Columns of a table of brokers that are counts: of MQTT clients, of messages that came and were delivered."""
+"""Columns of a table of brokers that are counts: MQTT clients, messages that came, and were delivered."""
 
 REFUSALS_SHOWN = 10
 
