@@ -34,7 +34,7 @@ class Recorder:
             age_max_s=age_max_s,
             keep_bytes=keep_bytes,
             run=self._submit,
-            rest=lambda: time.sleep(REST_S),
+            rest=self._rest,
             on_fault=self._on_fault,
         )
         self._submit(prepare)
@@ -55,6 +55,11 @@ class Recorder:
         """Write what is left; returns when it is on disk."""
         self._writer.close()
         self._thread.shutdown()
+
+    def _rest(self) -> None:
+        # With more to do, rows would be lost before long: then the loop has to ask for the interpreter.
+        if self._writer.waiting < 2:
+            time.sleep(REST_S)
 
     def _submit(self, work: Callable[[], None]) -> None:
         self._thread.submit(work).add_done_callback(self._ended)

@@ -156,7 +156,8 @@ class SegmentWriter:
         """Of all that is open."""
         self._bytes = 0
         self._opened_at: float | None = None
-        self._waiting = 0
+        self.waiting = 0
+        """Segments that are being written, or will be."""
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(f".{self._safe}+*{OPEN}"):
             left.unlink(missing_ok=True)
@@ -214,10 +215,10 @@ class SegmentWriter:
         self._open, self._rows, self._bytes, self._opened_at = [], 0, 0, None
         if not rows:
             return
-        if self._waiting >= WAITING_MAX:
+        if self.waiting >= WAITING_MAX:
             self.rows_lost += rows
             return
-        self._waiting += 1
+        self.waiting += 1
         name = f"{self._safe}+{self._boot:020d}+{self._next:010d}{CLOSED}"
         self._next += 1
         self._run(lambda: self._write(opened, rows, name))
@@ -246,7 +247,7 @@ class SegmentWriter:
             self._kept.append((path, size))
             self._remove_oldest()
         finally:
-            self._waiting -= 1
+            self.waiting -= 1
 
     def _write_hidden(self, opened: list[Record | Run], hidden: Path) -> int:
         columns = Columns()
