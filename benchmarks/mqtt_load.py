@@ -231,8 +231,8 @@ def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         publish_packet(version, topics[number % len(topics)], body) for number, body in enumerate(bodies)
     ]
     stream = _Stream(publisher, readers, packets, takes)
-    stream.run(spec["warm_s"])
-    yield {"ready": True}
+    warm = stream.run(spec["warm_s"])
+    yield {"ready": True, "warm": warm, "taken": float(takes.any(axis=1).mean())}
     start = time.perf_counter()
     sent = stream.run(spec["seconds"])
     seconds = time.perf_counter() - start
@@ -377,8 +377,7 @@ def lockstep(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
             count += 1
         return count
 
-    run(spec["warm_s"])
-    yield {"ready": True}
+    yield {"ready": True, "warm": run(spec["warm_s"])}
     start = time.perf_counter()
     count = run(spec["seconds"])
     yield {"messages": count, "delivered": count, "seconds": time.perf_counter() - start}
@@ -396,8 +395,7 @@ def acknowledged(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     # Behind the first byte, one or two bytes of length, and the topic.
     place = (2 if rows.shape[1] < 130 else 3) + 2 + len("bench/qos1")
     exchange = _Exchange(publisher.socket, reader.socket, rows, place, window)
-    exchange.run(spec["warm_s"])
-    yield {"ready": True}
+    yield {"ready": True, "warm": exchange.run(spec["warm_s"])}
     start = time.perf_counter()
     count = exchange.run(spec["seconds"])
     yield {
@@ -528,8 +526,7 @@ def latency(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 data = data[size:]
         return waits
 
-    run(int(spec["rate"] * spec["warm_s"]))
-    yield {"ready": True}
+    yield {"ready": True, "warm": len(run(int(spec["rate"] * spec["warm_s"])))}
     waits = sorted(run(int(spec["rate"] * spec["seconds"])))
     points = {
         f"p{part:g}": waits[min(len(waits) - 1, int(len(waits) * part / 100))] for part in (50, 99, 99.9)
