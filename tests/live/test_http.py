@@ -105,6 +105,9 @@ class StubNode:
     def remove_neighbour(self, address: str) -> None:
         self.asked.append(("remove", address))
 
+    def expel(self, client: str) -> None:
+        self.asked.append(("expel", client))
+
     async def stop(self, for_good: bool = False) -> str:
         self.asked.append(("stop", for_good))
         return ""
@@ -263,6 +266,13 @@ def test_only_this_machine_or_the_token_may_change_something(
     # Whoever is let in is told of the bad body, or, where there is none to read, that it leaves.
     admitted = 202 if path == "/leave" else 400
     assert asyncio.run(asked()) == (admitted if status == 400 else status)
+
+
+def test_clients_are_expelled_by_their_ids(pages: Pages, node: StubNode) -> None:
+    assert ask(pages, "/expel", b'{"clients": ["c1", "c2"]}') == (200, {"expelled": ["c1", "c2"]})
+    assert node.asked == [("expel", "c1"), ("expel", "c2")]
+    for wrong in (b"{}", b"[]", b'{"client": "c1"}', b'{"clients": [1]}'):
+        assert ask(pages, "/expel", wrong)[0] == 400
 
 
 def test_without_a_token_nobody_from_elsewhere_may_change_something(node: StubNode) -> None:

@@ -364,6 +364,17 @@ def test_clients_are_told_that_the_broker_stops() -> None:
     run(story)
 
 
+def test_a_client_that_is_expelled_is_told_so() -> None:
+    async def story() -> None:
+        async with broker() as node:
+            client, _ = await RawClient.dial(node.mqtt_addresses["tcp"], "c")
+            node.expel("nobody")
+            node.expel("c")
+            assert (await client.next(Disconnect)).reason == Reason.ADMINISTRATIVE_ACTION
+
+    run(story)
+
+
 @pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
 def test_mosquitto_sub_gets_what_its_filter_asks_for() -> None:
     async def story() -> None:

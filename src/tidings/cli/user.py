@@ -51,7 +51,8 @@ def add(
 
 
 def remove(name: Name, file: File = None) -> None:
-    """Remove a user. Clients that are connected stay until the broker reads the file, and they come again.
+    """Remove a user. Clients that are connected stay; those that come are refused once brokers have read the
+    file (SIGHUP).
 
     Try it:
 

@@ -5,6 +5,7 @@
     GET  /metrics      counts and gauges for Prometheus
     GET  /status       all that it knows about itself, as JSON
     POST /neighbours   {"add": [address, …], "remove": [address, …]}
+    POST /expel        {"clients": [client id, …]}: close the connections of MQTT clients
     POST /leave        leave the network for good, then stop
 
 Whoever reaches the address may look. To change something one must be on this machine or bring the cluster
@@ -49,6 +50,7 @@ class Watched(Metered, Protocol):
     def stopping(self) -> bool: ...
     def add_neighbour(self, address: str) -> None: ...
     def remove_neighbour(self, address: str) -> None: ...
+    def expel(self, client: str) -> None: ...
     async def stop(self, for_good: bool = False) -> str: ...
 
 
@@ -57,6 +59,12 @@ class Neighbours(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     add: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
+
+
+class Expelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /expel."""
+
+    clients: tuple[str, ...]
 
 
 class Pages:
@@ -138,6 +146,7 @@ class Pages:
             "/metrics": {"GET": self._shown_metrics},
             "/status": {"GET": self._status},
             "/neighbours": {"POST": lambda: self._neighbours(body)},
+            "/expel": {"POST": lambda: self._expel(body)},
             "/leave": {"POST": self._leave},
         }
         page = pages.get(request.path)
@@ -208,6 +217,16 @@ class Pages:
         for address in asked.remove:
             self._node.remove_neighbour(address)
         return _told(HTTPStatus.OK, {"added": asked.add, "removed": asked.remove})
+
+    def _expel(self, body: bytes) -> Answer:
+        self._need_start()
+        try:
+            asked = msgspec.json.decode(body, type=Expelled)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, f'{error}; write {{"clients": ["client id"]}}') from None
+        for client in asked.clients:
+            self._node.expel(client)
+        return _told(HTTPStatus.OK, {"expelled": asked.clients})
 
     def _leave(self) -> Answer:
         if self._leaving is None:

@@ -444,6 +444,10 @@ class Node:
         addresses.read(address)
         self.tell(e.NeighbourRemoved(address))
 
+    def expel(self, client: str) -> None:
+        """Close the connection of an MQTT client; it may come back. One that is not there is no fault."""
+        self.tell(m.ClientExpelled(client))
+
     def change_access(self, users: Users | None, access: m.Access) -> None:
         """Other users, other rules, from now on."""
         self._clients.users, self._clients.anonymous = users, access.anonymous
