@@ -37,7 +37,7 @@ from tidings.mqtt.packets import (
     Version,
     Will,
 )
-from tidings.overlay.events import SetTimer, Stop, StopAsked, Sync, Write, WritesSynced
+from tidings.overlay.events import SetTimer, Stop, StopAsked, Sync, Synchronised, Write, WritesSynced
 from tidings.sim.device_runs import VIEW
 from tidings.sim.promises import _content_matches, _topic_matches
 
@@ -96,7 +96,7 @@ class Porter:
         self.broker.start(now)  # it is asked how it is in the end
         for session in self.state.sessions.values():
             self.leave(session, now, session.will is not None)
-        return self.turn(now)
+        return [Synchronised(), *self.turn(now)]
 
     def handle(self, event: Any, now: float) -> list[Any]:
         return self.handle_all([event], now)

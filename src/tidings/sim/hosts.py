@@ -89,6 +89,7 @@ class Host:
         "slow_s",
         "stopping",
         "synced_at",
+        "synchronised",
         "waiting",
         "wake_at",
         "wake_local",
@@ -135,6 +136,8 @@ class Host:
         """Publications that wait for the broker to resume."""
         self.stopping = False
         """Whether its broker was asked to stop."""
+        self.synchronised = False
+        """Whether its broker lets MQTT clients come in: it knows what the network has declared."""
         self.again = False
         """Whether it is to be started again as soon as it has stopped."""
         self.clients: list[Client] = []
@@ -148,4 +151,4 @@ class Host:
     @property
     def welcoming(self) -> bool:
         """Whether MQTT clients may connect."""
-        return self.door is not None and not self.stopping
+        return self.door is not None and self.synchronised and not self.stopping

@@ -139,6 +139,9 @@ class Lines:
         self._agenda = world.agenda
         self._random = random.Random(f"lines/{seed}")
         self._lines: dict[tuple[str, int], Line] = {}
+        """By host and number, for as long as the broker there holds them."""
+        self._parting: dict[tuple[str, int], tuple[Connection, str]] = {}
+        """Those that are gone, and why, of which the broker is about to be told."""
         self.carry: dict[type, Callable[[Host, Any], None]] = {
             Transmit: self._transmit,
             Shut: self._shut,
@@ -392,7 +395,9 @@ class Lines:
         back = line.connection is not self.diary.connections[line.connection.client][-1]
         left = line.connection.farewell is not None and not unread and not back
         # A broker that stops is as good as gone: what would be due now is due after its next start.
-        self._parted(line, "died" if host.stopping else "farewell" if left else "shut")
+        line.host_open = False
+        del self._lines[host.address, line.number]
+        self._parted(line.connection, "died" if host.stopping else "farewell" if left else "shut")
         at = max(self._agenda.now + line.delay_s, line.down_last)
         self._agenda.add(at, self._closed, line)
 
@@ -453,13 +458,19 @@ class Lines:
     def _part(self, line: Line, why: str) -> None:
         """Tell a broker that a client is gone."""
         if line.host_open and line.host.up and line.host.boot == line.boot:
-            self._parted(line, why)
+            line.host_open = False
+            key = (line.host.address, line.number)
+            del self._lines[key]
+            self._parting[key] = (line.connection, why)
             self._tell(line.host, ClientLost(line.number, "connection reset"))
 
-    def _parted(self, line: Line, why: str) -> None:
-        line.host_open = False
-        del self._lines[line.host.address, line.number]
-        connection = line.connection
+    def heard(self, host: Host, events: list[ClientEvent]) -> None:
+        """A broker is told of these now."""
+        for event in events:
+            if isinstance(event, ClientLost):
+                self._parted(*self._parting.pop((host.address, event.connection)))
+
+    def _parted(self, connection: Connection, why: str) -> None:
         connection.parted = self.diary.next_turn()
         connection.parted_at = self._agenda.now
         connection.parted_why = why
@@ -479,8 +490,12 @@ class Lines:
             for life in self.diary.lives:
                 if life.host == host.address and life.ended is None:
                     life.leaving = life.leaving or turn
+        for key in [key for key in self._parting if key[0] == host.address]:
+            self._parted(self._parting.pop(key)[0], "died")
         for line in [line for line in self._lines.values() if line.host is host]:
-            self._parted(line, "died")
+            line.host_open = False
+            del self._lines[host.address, line.number]
+            self._parted(line.connection, "died")
             line.up_left = 0
             line.down_left = min(line.down_left, self._random.randint(0, line.down_way))
             if not (silent and line.party.device.temper.keep_alive_s):

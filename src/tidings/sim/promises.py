@@ -327,7 +327,7 @@ class Promises:
                     + [
                         at + before.expiry_s * (1 + SLACK_SHARE) + SLACK_S
                         for at in self._diary.starts[connection.host]
-                        if before.opened_at < at < connection.opened_at
+                        if before.asked_at < at < connection.opened_at
                     ]
                 )
                 if present and connection.asked_at > latest:

@@ -171,7 +171,7 @@ class World:
             Enlist: self._nothing,
             Decline: self._nothing,
             CatalogueChanged: self._nothing,
-            Synchronised: self._nothing,
+            Synchronised: self._synchronised,
         }
         self.lines = Lines(self, seed)
         """Connections of MQTT clients."""
@@ -239,7 +239,7 @@ class World:
             # It is still draining, or was never asked to stop.
             host.again = host.stopping
             return
-        host.stopping = host.again = False
+        host.stopping = host.again = host.synchronised = False
         host.pending = host.wake_at = inf
         host.boot += 1
         host.incarnation = host.incarnation or host.boot
@@ -336,6 +336,7 @@ class World:
         boot, events = told
         if host.door is None or host.boot != boot:
             return
+        self.lines.heard(host, events)
         effects = host.door.handle_all(events, self._local(host))
         if self.watch is not None:
             self.watch(host, events, effects)
@@ -707,6 +708,9 @@ class World:
     def _note_all(self, host: Host, run: Run) -> None:
         for record in run.records():
             self._note(host, record)
+
+    def _synchronised(self, host: Host, effect: Synchronised) -> None:  # noqa: ARG002
+        host.synchronised = True
 
     def _nothing(self, host: Host, effect: object) -> None:
         """What is said to an operator's programs, of which there are none here."""
