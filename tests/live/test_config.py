@@ -348,6 +348,8 @@ def test_variables_of_others_are_left_alone_with_a_warning(tmp_path: Path) -> No
     given = {
         "TIDINGS_SERVICE_HOST": "10.0.0.1",
         "TIDINGS_PORT_1883_TCP": "x",
+        "TIDINGS_URL": "mqtt://here",
+        "TIDINGS_PASSWORD": "sesame",
         "OTHER": "1",
         "TIDINGS_DATA": "/d",
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +140,23 @@ def test_a_handshake_that_does_not_end_in_time_is_ended(
             assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
             assert reasons(caplog, "a client is refused") == ["no TLS handshake in time"]
             assert node._clients.connections == 0
+
+    run(story)
+
+
+def test_those_who_have_not_shaken_hands_are_cut_when_the_broker_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secure, "AT_ONCE", 1)
+
+    async def story() -> None:
+        async with secured(tmp_path) as (node, _, _):
+            peers = [await connect(node, "tls") for _ in range(3)]
+            await until(lambda: node._clients.connections == 3)
+        for reader, _writer in peers:
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), WITHIN_S) == b""
+        assert node._clients.connections == 0
 
     run(story)
 

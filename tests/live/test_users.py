@@ -10,7 +10,8 @@ from tidings.errors import DeclarationError, InputError, SetupError
 from tidings.live import users
 from tidings.live.access import OPEN, read_rules, write_rule
 from tidings.live.users import Hashed, Users, add_user, read_users, remove_user
-from tidings.mqtt.events import Rule
+from tidings.mqtt.access import allowed
+from tidings.mqtt.events import Access, Rule
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +161,11 @@ user = ""
         "deny publish on 'alarms/%u/#' for user 'ann'",
         "allow subscribe on '$SYS/#' for anonymous clients",
     ]
-    assert Rule(True, "any", "#") in OPEN
+
+
+def test_without_a_file_everything_is_allowed() -> None:
+    for action, topic in (("publish", "a"), ("subscribe", "#"), ("subscribe", "$SYS/#"), ("declare", "a/+b")):
+        assert allowed(Access(OPEN), None, "c", action, topic)
 
 
 def test_all_that_is_wrong_with_rules_is_told_with_its_line(tmp_path: Path) -> None:

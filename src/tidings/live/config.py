@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 PREFIX = "TIDINGS_"
 """A setting's variable is this and its name in capitals."""
 
+OF_CLIENTS = ("TIDINGS_URL", "TIDINGS_USER", "TIDINGS_PASSWORD")
+"""Variables of ours that are no settings of a broker."""
+
 TOKEN_BYTES_MAX = 4096
 
 TLS = ("tls_authority", "tls_certificate", "tls_key")
@@ -599,6 +602,8 @@ def _of_variables(
         if not variable.startswith(PREFIX):
             continue
         name = variable.removeprefix(PREFIX).lower()
+        if variable in OF_CLIENTS:
+            continue
         if name in SETTINGS:
             if variables[variable]:
                 found[name] = Source(variable, Path.cwd()), variables[variable]

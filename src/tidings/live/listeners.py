@@ -117,6 +117,7 @@ class Listeners:
             listener.close()
         for task in self._tasks:
             task.cancel()
+        self._handshakes.close()
         self._sockets.clear()
         self._resting.clear()
 

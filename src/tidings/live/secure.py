@@ -48,12 +48,23 @@ class Handshakes:
         """Those that have not begun."""
         self._speaking: deque[Secure] = deque()
         """Those that have, and whose client has said something."""
+        self._unfinished: dict[Secure, None] = {}
         self.under_way = 0
 
     def admit(self, secure: Secure) -> None:
         """Let it begin, now or when there is room."""
+        self._unfinished[secure] = None
         self._waiting.append(secure)
         self._begin()
+
+    def finished(self, secure: Secure) -> None:
+        """Its handshake is done, or never will be."""
+        self._unfinished.pop(secure, None)
+
+    def close(self) -> None:
+        """End them all."""
+        for secure in list(self._unfinished):
+            secure.abort()
 
     def free(self) -> None:
         """One of those that have begun counts no longer."""
@@ -222,6 +233,7 @@ class Secure(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
+        self._fail("cut")
         self._closed = True
         self._transport.abort()
 
@@ -248,6 +260,7 @@ class Secure(asyncio.Protocol):
             return
         self._flush()
         self._done = True
+        self._handshakes.finished(self)
         self._give_back()
         assert self._above is not None, "a connection that is not lost has somebody above"
         self._above.connection_made(cast("asyncio.BaseTransport", self))
@@ -267,6 +280,7 @@ class Secure(asyncio.Protocol):
         if not self._done and not self._closed:
             self._closed = True
             self._above = self._early = None
+            self._handshakes.finished(self)
             self._give_back()
             self._failed(reason)
             self._transport.close()
