@@ -16,6 +16,7 @@ from tidings.language.regions import Unknown
 from tidings.language.views import View
 from tidings.mqtt.front import Front
 from tidings.mqtt.packets import Version
+from tidings.mqtt.settings import DEFAULT as DOORS
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.broker import Broker
 from tidings.records.record import Kind, Record
@@ -35,6 +36,9 @@ VIEW = View.from_mapping({"name": "high", "from": "#", "where": "value >= 500000
 
 KEPT_TOPICS = 3
 """Topics at each broker on which something is retained."""
+
+QUEUE_SHORT = 4
+"""A queue that overflows."""
 
 OWN = 1_000_000_000
 """Payloads that do not come from the workload are numbered from here."""
@@ -77,6 +81,7 @@ class DeviceRun(Run):
             trace=trace,
             progress=progress,
         )
+        self._diary.limited = plan.doors.queue_messages < DOORS.queue_messages
         self._diary.views[VIEW.name] = Wish(UNBORN, VIEW.topic_filter, where=(VIEW.where,))
         self._speakers: dict[str, Party] = {}
         """Those that publish for their brokers."""
@@ -332,7 +337,8 @@ class DeviceRun(Run):
             if whims.random() < 0.3 and not any(wish.group for wish in party.device.wanted.values()):
                 self._ask(party, self._kept(party))
         self._settle("beginning anew")
-        self._ways = checkers.Ways()
+        if not self._diary.limited:  # else clients come and go also in the quiet
+            self._ways = checkers.Ways()
         ids = plan.topology.ids
         for probe in range(min(PROBES_MAX, 2 * len(ids))):
             topic = workload.topic_name(whims.randrange(plan.workload.topics))
@@ -387,14 +393,13 @@ def chaos(seed: int, brokers_max: int = 5, publications: int = 100) -> Plan:
             rate_per_s=source.choice((5.0, 10.0, 50.0)),
             topics=source.choice((1, 5, 12)),
         ),
-        # Clients that speak MQTT say nothing of what they will publish.
-        settings=replace(plan.settings, advertisements=False),
         churn=source.choice((0, 15, 50)),
         doors=MqttSettings(
             receive_maximum=source.choice((1024, 1024, 1, 3)),
             inflight_max=source.choice((1024, 1024, 1, 3)),
             topic_alias_maximum=source.choice((64, 0, 2)),
             keep_alive_max_s=source.choice((0, 0, 4)),
+            queue_messages=QUEUE_SHORT if source.random() < 0.1 else DOORS.queue_messages,
         ),
         command=f"tidings simulate --clients mqtt --chaos --seed {seed}",
     )

@@ -504,7 +504,8 @@ class Device:
         self._pinged_at = None
 
     def _on_disconnect(self, packet: Disconnect, now: float) -> None:  # noqa: ARG002
-        if packet.reason not in SENT_AWAY:
+        slow = self.diary.limited and packet.reason == Reason.QUOTA_EXCEEDED
+        if packet.reason not in SENT_AWAY and not slow:
             told = packet.properties.reason_string or ""
             self._object("no connection is ended without need", f"DISCONNECT {packet.reason:#x} {told}")
         self.broken = True

@@ -228,6 +228,9 @@ class Diary:
     complaints: list[tuple[str, str]] = field(default_factory=list)
     """What a client found to be against the standard: which rule, and what happened."""
 
+    limited: bool = False
+    """Whether queues are so short that what does not fit may be dropped."""
+
     views: dict[str, Wish] = field(default_factory=dict)
     """What each view takes, as if somebody had asked for it."""
 

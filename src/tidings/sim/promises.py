@@ -200,7 +200,7 @@ class Promises:
     def _missed(self, wish: Wish, topic: str, offer: Offer, turn: int, at: float) -> Iterator[Breach]:
         """A breach if a session did not get something by the first quiet moment in which it was there."""
         moment = self._moment(wish.life, turn, at)
-        if moment is None or not _stands(wish, moment):
+        if moment is None or not _stands(wish, moment) or self._diary.limited:
             return
         if not any(one.turn < moment.turn for one in self._got[wish.life].get((topic, offer.payload), ())):
             yield Breach("nothing lost", f"{wish} never got {offer}")
@@ -221,6 +221,7 @@ class Promises:
             and offer.accepted is not None
             and bool(offer.payload)
             and offer.expiry_s is None
+            and not self._diary.limited
             and not self._excused(offer.host, offer.sends[0])
         )
 
@@ -461,6 +462,7 @@ class Promises:
         moment = self._moment(wish.life, wish.asked, 0.0)
         if (
             not new
+            or self._diary.limited
             or not value.payload
             or not value.qos
             or not wish.qos
