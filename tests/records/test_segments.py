@@ -226,16 +226,38 @@ def test_work_goes_to_the_thread_that_is_given_in_order(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_too_slow_costs_records_and_not_memory(tmp_path: Path) -> None:
     work: list[Callable[[], None]] = []
-    writer = SegmentWriter(tmp_path, "b1", 1, rows_max=1, run=work.append)
-    for n in range(segments.WAITING_MAX + 3):
+    writer = SegmentWriter(
+        tmp_path, "b1", 1, rows_max=1, waiting_bytes_max=4 * segments.ROW_BYTES, run=work.append
+    )
+    for n in range(7):
         writer.add(row(n))
-    assert len(work) == segments.WAITING_MAX
-    assert writer.rows_lost == 3
+    assert (len(work), writer.waiting, writer.rows_lost) == (4, 4, 3)
     work.pop(0)()
     writer.add(row(99))
-    assert len(work) == segments.WAITING_MAX
+    assert (len(work), writer.rows_lost) == (4, 3)
     writer.add(run(100, 5))
     assert writer.rows_lost == 8
+
+
+def test_runs_take_little_memory_while_they_wait(tmp_path: Path) -> None:
+    work: list[Callable[[], None]] = []
+    writer = SegmentWriter(
+        tmp_path, "b1", 1, rows_max=1_000, waiting_bytes_max=100 * segments.RUN_BYTES, run=work.append
+    )
+    for n in range(90):
+        writer.add(run(n * 1_000, 1_000, [("s1", "s2")]))
+    assert (len(work), writer.rows_lost) == (90, 0)
+    for n in range(90, 100):
+        writer.add(run(n * 1_000, 1_000, [("s1",)] * 1_000))
+    assert writer.rows_lost == 10_000
+
+
+def test_one_segment_is_always_written_however_large(tmp_path: Path) -> None:
+    work: list[Callable[[], None]] = []
+    writer = SegmentWriter(tmp_path, "b1", 1, rows_max=1, waiting_bytes_max=1, run=work.append)
+    writer.add(row(1))
+    writer.add(row(2))
+    assert (len(work), writer.rows_lost) == (1, 1)
 
 
 def test_a_disk_that_fails_is_told_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,9 @@ AGE_MAX_S = 10.0
 KEEP_BYTES = 1024 * 1024 * 1024
 """How much one broker's closed segments may take on disk, before its oldest are removed."""
 
-WAITING_MAX = 4
-"""Segments that may wait for a slow disk; beyond these, records are dropped and counted, never memory."""
+WAITING_BYTES_MAX = 256 * 1024 * 1024
+"""About how much memory segments may take that wait for a slow disk, or for their turn after a burst. Beyond
+it records are dropped and counted, never memory."""
 
 ROW_BYTES = 400
 """What a record takes in memory, without its receivers: measured on forwarded ones."""
@@ -133,6 +134,7 @@ class SegmentWriter:
         bytes_max: int = BYTES_MAX,
         age_max_s: float = AGE_MAX_S,
         keep_bytes: int = KEEP_BYTES,
+        waiting_bytes_max: int = WAITING_BYTES_MAX,
         run: Callable[[Callable[[], None]], object] = _at_once,
         rest: Callable[[], object] = lambda: None,
         on_fault: Callable[[OSError, int], None] | None = None,
@@ -148,6 +150,7 @@ class SegmentWriter:
         self._bytes_max = bytes_max
         self._age_max_s = age_max_s
         self._keep_bytes = keep_bytes
+        self._waiting_bytes_max = waiting_bytes_max
         self._run = run
         self._rest = rest
         self._on_fault = on_fault
@@ -155,7 +158,11 @@ class SegmentWriter:
         self._rows = 0
         """Of all that is open."""
         self._bytes = 0
+        """About what it takes, the table that is made of it included."""
+        self._held_bytes = 0
+        """And without, as long as it waits."""
         self._opened_at: float | None = None
+        self._waiting_bytes = 0
         self.waiting = 0
         """Segments that are being written, or will be."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,12 +182,15 @@ class SegmentWriter:
             if self._rows + rows > self._rows_max or self._bytes + size > self._bytes_max:
                 self._add_parts(row)
                 return
+            compact = type(row.numbers) is range and len(row.receivers) == 1
+            self._held_bytes += RUN_BYTES if compact else size
         else:
             assert type(row) is Record, "a run or a record"
             rows = 1
             size = (
                 ROW_BYTES + RECEIVER_BYTES * len(row.receivers) + len(row.topic or "") + len(row.reason or "")
             )
+            self._held_bytes += size
         self._open.append(row)
         self._rows += rows
         self._bytes += size
@@ -197,6 +207,7 @@ class SegmentWriter:
             self._open.append(part)
             self._rows += len(part)
             self._bytes += RUN_BYTES + len(part) * row_bytes
+            self._held_bytes += RUN_BYTES + len(part) * row_bytes
             if self._rows >= self._rows_max or self._bytes + row_bytes >= self._bytes_max:
                 self.close_segment()
 
@@ -211,23 +222,24 @@ class SegmentWriter:
 
     def close_segment(self) -> None:
         """Close the open segment, if there is something in it, and begin another."""
-        opened, rows = self._open, self._rows
-        self._open, self._rows, self._bytes, self._opened_at = [], 0, 0, None
+        opened, rows, held_bytes = self._open, self._rows, self._held_bytes
+        self._open, self._rows, self._bytes, self._held_bytes, self._opened_at = [], 0, 0, 0, None
         if not rows:
             return
-        if self.waiting >= WAITING_MAX:
+        if self.waiting and self._waiting_bytes + held_bytes > self._waiting_bytes_max:
             self.rows_lost += rows
             return
         self.waiting += 1
+        self._waiting_bytes += held_bytes
         name = f"{self._safe}+{self._boot:020d}+{self._next:010d}{CLOSED}"
         self._next += 1
-        self._run(lambda: self._write(opened, rows, name))
+        self._run(lambda: self._write(opened, rows, held_bytes, name))
 
     def close(self) -> None:
         """Close what is open. The owner of a thread then waits for it."""
         self.close_segment()
 
-    def _write(self, opened: list[Record | Run], rows: int, name: str) -> None:
+    def _write(self, opened: list[Record | Run], rows: int, held_bytes: int, name: str) -> None:
         """Make a whole file of some rows. Nothing here is touched by `add`, so it may run on a thread."""
         path = self._folder / name
         hidden = self._folder / f".{name}{OPEN}"
@@ -248,6 +260,7 @@ class SegmentWriter:
             self._remove_oldest()
         finally:
             self.waiting -= 1
+            self._waiting_bytes -= held_bytes
 
     def _write_hidden(self, opened: list[Record | Run], hidden: Path) -> int:
         columns = Columns()

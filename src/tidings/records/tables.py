@@ -129,7 +129,12 @@ class _Runs:
         self._n.append(_integers([run.n for run in runs], many))
         self._latency_us.append(_integers([run.latency_us or 0 for run in runs], many))
         self._has_latency.append(_integers([run.latency_us is not None for run in runs], many))
-        self._numbers.append(_integers(chain.from_iterable([run.numbers for run in runs]), rows))
+        numbers = [run.numbers for run in runs]
+        if all(type(one) is range and one.step == 1 for one in numbers):
+            starts = _integers([one[0] if one else 0 for one in numbers], many)
+            self._numbers.append(starts.repeat(lengths) + _steps(lengths))
+        else:
+            self._numbers.append(_integers(chain.from_iterable(numbers), rows))
         self._head.append(_integers(map(self._heads.__getitem__, map(_HEAD, runs)), many))
         times = [run.at for run in runs]
         self._at.add(times, list(chain.from_iterable(times)))
