@@ -88,7 +88,7 @@ def test_a_publication_carries_all_that_its_client_gave() -> None:
     offered = PublicationOffered(
         "p", 9, "t/u", b"\x81\xa1x\x01", 2, "application/msgpack", (("k", "v"),), True
     )
-    ((_, message),) = it.heard(it.tell(offered), Publish)
+    ((_, message),) = it.heard(synced(it, it.tell(offered)), Publish)
     assert message.publication == Publication(
         "m",
         1,
@@ -626,12 +626,20 @@ def test_quality_is_lowered_to_what_is_asked_for_behind_a_link() -> None:
         ("x", "y", "z"),
         wants={"x": [Subscription("t", qos=0)], "y": [Subscription("t", qos=1)], "z": [ALL]},
     )
-    effects = it.tell(offer(qos=2))
+    effects = synced(it, it.tell(offer(qos=2)))
     assert [(peer, m.qos, m.publication.qos) for peer, m in it.heard(effects, Publish)] == [
         ("x", 0, 2),
         ("y", 1, 2),
         ("z", 2, 2),
     ]
+
+
+def test_quality_2_goes_to_no_other_broker_before_it_is_on_disk_and_nothing_overtakes_it() -> None:
+    it = Middle(wants={"x": [ALL]})
+    first = it.tell(offer(1, qos=2))
+    assert it.heard(first, Publish) == []
+    assert it.heard(it.tell(offer(2, qos=0)), Publish) == []
+    assert [m.publication.number for _, m in it.heard(synced(it, first), Publish)] == [1, 2]
 
 
 def test_nobody_waits_for_a_link_that_asks_for_quality_0() -> None:

@@ -77,7 +77,6 @@ from tidings.overlay.events import (
     Event,
     Grant,
     Pause,
-    PublicationOffered,
     Reject,
     Resume,
     SessionClosed,
@@ -968,9 +967,9 @@ class Front:
         for client_id, deliveries in queues.items():
             self.sessions[client_id].recover(deliveries)
         for key in (it for it in keys if it.startswith("mqtt/received/")):
-            client_id, offered = decode(saved[key], type=tuple[str, PublicationOffered | None])
+            client_id = saved[key].decode()
             if client_id in self.sessions:
-                self._publishing.recover(self.sessions[client_id], int(key.rpartition("/")[2]), offered)
+                self.sessions[client_id].received[int(key.rpartition("/")[2])] = True
         for key in (it for it in keys if it.startswith("mqtt/retained/")):
             message = decode(saved[key], type=Publication)
             if expired(message, core.now):

@@ -150,8 +150,7 @@ class Publishing:
         if may is None:
             may = self._may_publish(client, key, place.topic)
         route = place.route
-        broker, session = self._broker, client.session
-        assert session is not None, "a client that publishes has a session"
+        broker = self._broker
         if route is None or not broker.fresh(route):
             place.plans = [None, None]
             route = place.route = broker.route(place.topic)
@@ -162,7 +161,7 @@ class Publishing:
                 plan = place.plans[burst.qos] = self._plan(route, burst.qos)
             if plan.foreign or (burst.qos and (route.filtered or client.acks)):
                 plan = None
-            elif client.offered_in == self._core.turn or session.deferred:
+            elif client.offered_in == self._core.turn:
                 # What it published before is yet to come out of the broker, and must not be overtaken.
                 plan = None
         if plan is None:
@@ -269,7 +268,7 @@ class Publishing:
         bursts. What happens is the same as with `on_burst`, which sees the first to each topic.
         """
         core, broker = self._core, self._broker
-        if client.offered_in == core.turn or (client.session is not None and client.session.deferred):
+        if client.offered_in == core.turn:
             return at
         lanes, v5, dirty = client.lanes, client.v5, core.dirty
         plans, stamp = core.plans, core.stamp
@@ -513,15 +512,7 @@ class Publishing:
         if qos == 2:
             session.received[packet.packet_id] = False
             if session.durable:
-                # On disk before anyone gets it: else a broker that dies now would take it for new when the
-                # client says it again.
-                key = _received_row(session, packet.packet_id)
-                self._core.write(key, _ENCODE((session.id, offered)))
-                self._defer(session, offered, packet.packet_id)
-                return
-        if session.deferred:
-            self._defer(session, offered)
-            return
+                self._core.write(_received_row(session, packet.packet_id), session.id.encode())
         self._take(offered)
 
     def _retoken(self, client: Client, old: int, new: int) -> int:
@@ -594,26 +585,6 @@ class Publishing:
         if offered.retain:
             self._retain(offered)
         self._broker.tell(offered)
-
-    def _defer(self, session: Session, offered: PublicationOffered, packet_id: int = 0) -> None:
-        """Take it when what was written by now is on disk, and whatever its client sends behind it too."""
-        session.deferred += 1
-        self._broker.core.after_sync(lambda: self._undefer(session, offered, packet_id))
-
-    def _undefer(self, session: Session, offered: PublicationOffered, packet_id: int) -> None:
-        session.deferred -= 1
-        if packet_id:
-            if self._sessions.get(session.id) is not session:
-                return  # ended before it was answered: nobody counts on it
-            self._core.write(_received_row(session, packet_id), _ENCODE((session.id, None)))
-        self._take(offered)
-
-    def recover(self, session: Session, packet_id: int, offered: PublicationOffered | None) -> None:
-        """A QoS 2 publication of a client from before a restart, which the broker has taken or not yet."""
-        session.received[packet_id] = offered is None
-        if offered is not None:
-            self._core.write(_received_row(session, packet_id), _ENCODE((session.id, None)))
-            self._take(offered)
 
     def publish_will(self, client_id: str, will: Will) -> None:
         """The last word of a client that is gone."""
@@ -891,6 +862,3 @@ def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
 
 def _explained(client: Client, text: str) -> Properties:
     return Properties(reason_string=text) if text and client.problem_information else NO_PROPERTIES
-
-
-_ENCODE = msgspec.msgpack.Encoder().encode

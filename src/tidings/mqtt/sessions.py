@@ -126,8 +126,6 @@ class Session:
         """How many connections it has had."""
         self.subscriptions: dict[str, Asked] = {}
         self.will: Will | None = None
-        self.deferred = 0
-        """Publications of the client that wait for the disk before anyone gets them."""
         self.received: dict[int, bool] = {}
         """Packet identifiers of QoS 2 from the client that it has not released; whether it knows."""
         self.given = 0

@@ -28,6 +28,10 @@ from tidings.records.record import Kind
 Stream = tuple[str, int, str]
 """(origin, incarnation, group of topics) within which numbers count up."""
 
+QOS_ONCE = 2
+"""No other broker hears of these before they are on disk here: their client says again what a crash has
+undone, and it must not be somewhere already under another number."""
+
 ALL_STREAMS = ""
 """In `Forget`: whatever the sender ever asked to be kept."""
 
@@ -81,6 +85,8 @@ class Holding:
         self._topics = topics
         self._absences = absences
         self._orders = 0
+        self._once = 0
+        """How many of QoS 2 are not on disk yet."""
         self.held: dict[tuple[str, int], Held] = {}
         """QoS 1 and 2 of this origin, by stream and number, in order."""
         self.kept: dict[Stream, dict[int, Held]] = {}
@@ -121,11 +127,18 @@ class Holding:
         self._core.out.append(Write(_held_key(publication), encode(publication)))
         held.session, held.token, held.accepted, held.synced = session, token, False, False
         self.unaccepted_bytes += held.size
-        self._core.after_sync(lambda: self._synced(held))
-        self._ask_to_keep(held)
+        self._once += publication.qos == QOS_ONCE
+        late = self._once > 0
+        self._core.after_sync(lambda: self._synced(held, late))
+        if not late:
+            self._ask_to_keep(held)
 
-    def _synced(self, held: Held) -> None:
+    def _synced(self, held: Held, late: bool) -> None:
         held.synced = True
+        self._once -= held.publication.qos == QOS_ONCE
+        if late:
+            # In order: with only the later ones a keeper could not stand in.
+            self._ask_to_keep(held)
         self._accept_if_safe(held)
 
     # When a client may know, when the origin may forget.
@@ -296,7 +309,7 @@ class Holding:
     def _ask_to_keep(self, held: Held) -> None:
         keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
         link = self._links.get(keeper) if keeper is not None else None
-        if link is not None and held.kept_by != keeper:
+        if link is not None and held.kept_by != keeper and (held.synced or not self._once):
             self._links.send_data(link, Keep(held.publication), held.size)
 
     def on_ready(self) -> None:

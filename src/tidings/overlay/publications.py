@@ -32,7 +32,7 @@ from tidings.overlay.absence import Absences, unreached
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.flow import Channel, Flow, Passage
-from tidings.overlay.holding import Held, Holding, Stream, encode, quoted, stream_of
+from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish
 from tidings.overlay.routing import Routing
@@ -217,6 +217,8 @@ class Publications:
         elif durable:
             core.ask_sync()
         self._enqueue(held)
+        if offered.qos == QOS_ONCE:
+            core.after_sync(self._go_on)
         self._pump(root)
 
     # Many at once that nobody but sessions here may want.
@@ -400,6 +402,8 @@ class Publications:
             held = backlog[0]
             publication = held.publication
             if not self._routing.announced(publication.topic, grown):
+                break
+            if publication.qos == QOS_ONCE and not held.synced:
                 break
             content = held.content or self._topics.fields(publication)
             targets = grown.routes.match(publication.topic, content)
@@ -610,7 +614,7 @@ class Publications:
         """Go on with what has waited, and send the acknowledgements that this event has brought."""
         if self._core.settings.advertisements:
             # Any event may have ended the wait for an advertisement to be known.
-            self._drain |= {root: None for root, backlog in self._backlogs.items() if backlog}
+            self._go_on()
         while self._drain:
             root = next(iter(self._drain))
             del self._drain[root]
@@ -627,6 +631,10 @@ class Publications:
         elif self.paused and waiting * 2 < limit:
             self.paused = False
             self._core.out.append(Resume())
+
+    def _go_on(self) -> None:
+        """Something that has waited for the disk may be sent."""
+        self._drain |= {root: None for root, backlog in self._backlogs.items() if backlog}
 
     def on_ready(self, tree: Tree) -> None:
         """A new epoch: see who is back and who is absent, then send again what not everyone has."""
