@@ -385,7 +385,10 @@ class Lines:
 
     def _shut(self, host: Host, effect: Shut) -> None:
         """The broker closes, behind all that it has sent."""
-        line = self._lines.get((host.address, effect.connection))
+        key = (host.address, effect.connection)
+        if key in self._parting:  # it did so before it was told that the client had gone
+            self._parting[key] = (self._parting[key][0], "shut")
+        line = self._lines.get(key)
         if line is None or not line.host_open:
             return
         # It may not have read all that the client said before it left.
@@ -396,7 +399,7 @@ class Lines:
         left = line.connection.farewell is not None and not unread and not back
         # A broker that stops is as good as gone: what would be due now is due after its next start.
         line.host_open = False
-        del self._lines[host.address, line.number]
+        del self._lines[key]
         self._parted(line.connection, "died" if host.stopping else "farewell" if left else "shut")
         at = max(self._agenda.now + line.delay_s, line.down_last)
         self._agenda.add(at, self._closed, line)
