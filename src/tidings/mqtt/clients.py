@@ -104,6 +104,7 @@ class Client:
         "rate_left",
         "receive_maximum",
         "recent",
+        "repeated",
         "session",
         "state",
         "under_way",
@@ -147,6 +148,8 @@ class Client:
         self.aliases_out_max = 0
         self.acks: dict[int, bytes | None] = {}
         """By token: answers to its publications in the order in which they came; None while there is none."""
+        self.repeated: dict[int, int] = {}
+        """By token: how often the client has said it again meanwhile."""
         self.under_way = 0
         """Publications of QoS 1 among them that are not answered."""
         self.may_publish: dict[bytes, bool] = {}

@@ -586,7 +586,13 @@ class Front:
             if reason is not None:
                 self._turn_away(client, reason, f"its will: {text}")
                 return
-        if connect.client_id not in self.sessions and len(self.sessions) >= settings.sessions_max:
+        held = self.sessions.get(connect.client_id)
+        if held is not None and held.user not in ("", user):
+            # Else a client id would be a key to what another user may read.
+            text = "the client id is that of another user's session"
+            self._turn_away(client, Reason.CLIENT_IDENTIFIER_NOT_VALID, text)
+            return
+        if held is None and len(self.sessions) >= settings.sessions_max:
             self._turn_away(
                 client, Reason.QUOTA_EXCEEDED, f"there are {settings.sessions_max} sessions already"
             )
@@ -653,7 +659,7 @@ class Front:
             core.counters.taken_over += 1
             self._expel(session.client, Reason.SESSION_TAKEN_OVER, "the client has connected again")
             session = self.sessions.get(client.id)
-        if session is not None and clean_start:
+        if session is not None and (clean_start or session.user != client.user):
             self._end(session)
             session = None
         present = session is not None

@@ -480,7 +480,10 @@ class Publishing:
                 if session.received[packet.packet_id]:
                     client.send(Pubrec(packet.packet_id))
                 else:
-                    client.await_answer(_token(client, 2, packet.packet_id))
+                    token = _token(client, 2, packet.packet_id)
+                    if token in client.acks:
+                        client.repeated[token] = client.repeated.get(token, 0) + 1
+                    client.await_answer(token)
                 return
             under_way = client.under_way + len(session.received)
             if client.v5 and under_way >= self._core.settings.receive_maximum:
@@ -674,7 +677,9 @@ class Publishing:
             answer: Puback | Pubrec = Puback(packet_id, reason, _explained(client, text))
         else:
             if not client.v5 or reason is Reason.SUCCESS:
-                client.answer(token, b"\x50\x02" + packet_id.to_bytes(2, "big"))
+                # One for each time that the client has said it.
+                times = 1 + client.repeated.pop(token, 0)
+                client.answer(token, (b"\x50\x02" + packet_id.to_bytes(2, "big")) * times)
                 return
             answer = Pubrec(packet_id, reason, _explained(client, text))
         data = encode(answer, Version.V5)

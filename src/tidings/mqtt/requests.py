@@ -15,7 +15,7 @@ import msgspec
 from tidings.errors import DeclarationError, PayloadError
 from tidings.language import declarations, names, payloads, views
 from tidings.language.payloads import Encoding
-from tidings.mqtt.access import allowed
+from tidings.mqtt.access import ACTIONS, allowed
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.events import Access
@@ -50,11 +50,11 @@ class Requests:
         self._kinds: dict[str, Callable[[Client, Mapping[str, Any], Publish], Answer | None]] = {
             "topic/declare": self._declare,
             "topic/remove": self._remove,
-            "topic/list": lambda _, __, ___: {"topics": self._topics()},
+            "topic/list": lambda client, _, __: {"topics": self._topics(client)},
             "topic/show": self._show,
             "view/add": self._add_view,
             "view/remove": self._remove_view,
-            "view/list": lambda _, __, ___: {"views": self._views()},
+            "view/list": lambda client, _, __: {"views": self._views(client)},
         }
 
     def on_request(self, client: Client, packet: Publish) -> None:
@@ -95,8 +95,12 @@ class Requests:
 
     # What is declared.
 
-    def _topics(self) -> list[Answer]:
-        return [self._topic(entry) for entry in self._broker.catalogue.entries("topic")]
+    def _topics(self, client: Client) -> list[Answer]:
+        return [
+            self._topic(entry)
+            for entry in self._broker.catalogue.entries("topic")
+            if self._may_see(client, names.parse_pattern(entry.name).filter)
+        ]
 
     def _topic(self, entry: Entry) -> Answer:
         topic = self._broker.catalogue.topic(entry.name)
@@ -110,10 +114,14 @@ class Requests:
             "text": entry.text,
         }
 
-    def _show(self, _client: Client, body: Mapping[str, Any], _packet: Publish) -> Answer:
+    def _may_see(self, client: Client, topic_filter: str) -> bool:
+        """Whether a client has anything to do with some topics, and so may know what is declared of them."""
+        return any(allowed(self.access, client.user, client.id, action, topic_filter) for action in ACTIONS)
+
+    def _show(self, client: Client, body: Mapping[str, Any], _packet: Publish) -> Answer:
         name = _text(body, "name")
         entry = self._broker.catalogue.entry("topic", name)
-        if entry is None:
+        if entry is None or not self._may_see(client, names.parse_pattern(name).filter):
             raise Refused(f"no topic {name!r} is declared; see them with: tidings topic list")
         return {"topic": self._topic(entry)}
 
@@ -135,12 +143,16 @@ class Requests:
 
     # Views.
 
-    def _views(self) -> list[Answer]:
+    def _views(self, client: Client) -> list[Answer]:
         catalogue = self._broker.catalogue
         return [
             view.to_mapping() | {"version": entry.version, "broker": entry.broker}
             for entry in catalogue.entries("view")
             if (view := catalogue.view(entry.name)) is not None
+            and (
+                self._may_see(client, view.topic_filter)
+                or allowed(self.access, client.user, client.id, "subscribe", f"view/{entry.name}/#")
+            )
         ]
 
     def _add_view(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
@@ -149,6 +161,9 @@ class Requests:
         except DeclarationError as error:
             raise Refused(str(error)) from None
         self._check_right(client, view.topic_filter)
+        old = self._broker.catalogue.view(view.name)
+        if old is not None:
+            self._check_right(client, old.topic_filter)
         self._offer(client, packet, "view", view.name, view.text, bool(body.get("force")))
 
     def _remove_view(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:

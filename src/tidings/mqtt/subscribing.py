@@ -197,6 +197,8 @@ class Subscribing:
         group, inner = "", name
         if name.startswith(SHARE):
             _, group, inner = name.split("/", 2)
+        if _too_deep(inner):
+            return Reason.TOPIC_FILTER_INVALID, names.filter_fault(inner) or ""
         if not _is_reply(inner) and not allowed(self.access, client.user, client.id, "subscribe", inner):
             return Reason.NOT_AUTHORIZED, "this client may not subscribe there"
         if (
@@ -460,6 +462,11 @@ class Subscribing:
                 )
 
 
+def _too_deep(topic_filter: str) -> bool:
+    """Whether it has more levels than we take; that is no fault of form."""
+    return topic_filter.count("/") >= names.LEVELS_MAX
+
+
 def _is_reply(topic_filter: str) -> bool:
     """Whether it is one topic for answers, open to whoever knows its name."""
     return topic_filter.startswith(OWN[1]) and "+" not in topic_filter and "#" not in topic_filter
@@ -471,7 +478,7 @@ UNDERSTOOD: UserProperties = (("tidings", "filter"),)
 
 def check_filter(text: str) -> None:
     """Malformed where a topic filter is not one; it then ends the connection [MQTT-4.7.1-1] and following."""
-    if fault := names.filter_fault(text):
+    if (fault := names.filter_fault(text)) and not _too_deep(text):
         raise Malformed(Reason.MALFORMED_PACKET, fault)
     if text == "$share" or text.startswith(SHARE):
         # [MQTT-4.8.2-1], [MQTT-4.8.2-2]
