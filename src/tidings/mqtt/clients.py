@@ -44,7 +44,7 @@ class Lane:
 
     __slots__ = ("clients", "head", "length", "noted", "plans", "size", "stamp")
 
-    def __init__(self, plans: int, clients: list[Client], noted: Noted) -> None:
+    def __init__(self, plans: int, clients: tuple[Client, ...], noted: Noted) -> None:
         self.plans = plans
         self.clients = clients
         """Who gets the packet as it is."""

@@ -62,6 +62,8 @@ LANE_FROM = 4
 BATCH = 64
 """Payloads that are matched together."""
 
+NOBODY: tuple[Client, ...] = ()
+
 NO_TOKEN = 0
 """Of what has no answer: QoS 0 and wills."""
 
@@ -130,6 +132,9 @@ class Publishing:
         self._request = request
         self.access = Access()
         self._places: dict[bytes, Place] = {}
+        self._groups: dict[tuple[Client, ...], tuple[Client, ...]] = {}
+        """The same for the same clients, so that groups can be told apart at a glance."""
+        self._groups_of = 0
         self._purged_at = 0.0
         self._held = 0
         """Bursts whose answer has waited for the disk."""
@@ -258,7 +263,11 @@ class Publishing:
         if len(burst.key) <= KEY_BYTES_MAX:
             if len(client.lanes) >= LANES_MAX:
                 client.lanes.clear()
-            clients = plan.plain.get((burst.v5, b""), [])
+            if self._groups_of != plan.version:
+                self._groups_of = plan.version
+                self._groups.clear()
+            clients = tuple(plan.plain.get((burst.v5, b""), NOBODY))
+            clients = self._groups.setdefault(clients, clients)
             client.lanes[burst.key] = Lane(plan.version, clients, Noted(route, client.id, plan.receivers))
 
     def skim(self, client: Client, data: bytes, at: int) -> int:
@@ -270,11 +279,13 @@ class Publishing:
         core, broker = self._core, self._broker
         if client.offered_in == core.turn:
             return at
-        lanes, v5, dirty = client.lanes, client.v5, core.dirty
+        lanes, v5 = client.lanes, client.v5
         plans, stamp = core.plans, core.stamp
-        at_us = broker.core.at_us
         size, begin = len(data), at
-        count = total = delivered = delivered_bytes = 0
+        total = delivered = delivered_bytes = 0
+        notes: list[tuple[Noted, int]] = []
+        # Packets in a row that go to the same clients are passed on in one piece.
+        piece_at, receivers = at, NOBODY
         while size - at >= 4 and data[at] == QOS_0:
             length = data[at + 1]
             head = at + 2
@@ -298,39 +309,43 @@ class Publishing:
                 lane.stamp = stamp
             if data.startswith(data[at:topic_end], end):
                 break  # a burst is passed on in one piece
-            packet = data[at:end]
-            for receiver in lane.clients:
-                receiver.out.append(packet)
-                dirty[receiver] = None
+            if lane.clients is not receivers:
+                self._hand_on(receivers, data[piece_at:at])
+                piece_at, receivers = at, lane.clients
             payload = end - topic_end - v5
-            broker.note_one(lane.noted, at_us, payload)
-            count += 1
+            notes.append((lane.noted, payload))
             total += payload
-            delivered += len(lane.clients)
-            delivered_bytes += payload * len(lane.clients)
+            delivered += len(receivers)
+            delivered_bytes += payload * len(receivers)
             if end - at == size:
                 lane.head, lane.length, lane.size = data[: end - payload], size, payload
                 client.recent = lane
             at = end
         if at > begin:
+            self._hand_on(receivers, data[piece_at:at])
+            broker.note_all(notes, broker.core.at_us)
             counters = core.counters
-            counters.packets_in += count
-            counters.published += count
+            counters.packets_in += len(notes)
+            counters.published += len(notes)
             counters.published_bytes += total
             counters.packets_out += delivered
             counters.delivered += delivered
             counters.delivered_bytes += delivered_bytes
         return at
 
+    def _hand_on(self, receivers: tuple[Client, ...], data: bytes) -> None:
+        dirty = self._core.dirty
+        for receiver in receivers:
+            receiver.out.append(data)
+            dirty[receiver] = None
+
     def repeat(self, lane: Lane, data: bytes) -> None:
         """Pass on a packet that is like the last one but for its payload."""
         core, size = self._core, lane.size
-        clients, dirty, counters = lane.clients, core.dirty, core.counters
-        for receiver in clients:
-            receiver.out.append(data)
-            dirty[receiver] = None
-        self._broker.note_one(lane.noted, int(core.now * 1_000_000), size)
-        delivered = len(clients)
+        counters = core.counters
+        self._hand_on(lane.clients, data)
+        self._broker.note_all(((lane.noted, size),), int(core.now * 1_000_000))
+        delivered = len(lane.clients)
         counters.packets_in += 1
         counters.published += 1
         counters.published_bytes += size

@@ -116,7 +116,7 @@ class Broker:
         self.fresh = publications.fresh
         self.straight = publications.straight
         self.note = publications.note
-        self.note_one = publications.note_one
+        self.note_all = publications.note_all
         self.match_each = routing.local.match_each
         self.contents = known.contents
         self._events: dict[type, Callable[[Any], None]] = {

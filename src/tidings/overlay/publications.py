@@ -287,20 +287,25 @@ class Publications:
         self._write_down(route, session, (core.at_us,), range(first, first + count), sizes, receivers)
         return first
 
-    def note_one(self, lane: Lane, at_us: int, size: int) -> None:
-        """The same for one that went like others of its client before; written down with them later."""
-        core, route = self._core, lane.route
-        number = self._numbers.get(route.stream)
-        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
-        self._numbers[route.stream] = number
-        numbers = lane.numbers
-        if not numbers:
-            self._lanes[lane] = None
-        numbers.append(number)
-        lane.at_us.append(at_us)
-        lane.sizes.append(size)
-        if len(numbers) >= LANE_MAX:
-            self._write_lane(lane)
+    def note_all(self, notes: Sequence[tuple[Lane, int]], at_us: int) -> None:
+        """The same for publications that went like others of their clients before, each with its size.
+
+        They are written down together with those, later.
+        """
+        core, known = self._core, self._numbers
+        for lane, size in notes:
+            stream = lane.route.stream
+            number = known.get(stream)
+            number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+            known[stream] = number
+            numbers = lane.numbers
+            if not numbers:
+                self._lanes[lane] = None
+            numbers.append(number)
+            lane.at_us.append(at_us)
+            lane.sizes.append(size)
+            if len(numbers) >= LANE_MAX:
+                self._write_lane(lane)
 
     def _write_lane(self, lane: Lane) -> None:
         numbers, at_us, sizes = lane.numbers, lane.at_us, lane.sizes
