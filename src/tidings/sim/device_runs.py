@@ -37,8 +37,8 @@ VIEW = View.from_mapping({"name": "high", "from": "#", "where": "value >= 500000
 KEPT_TOPICS = 3
 """Topics at each broker on which something is retained."""
 
-QUEUE_SHORT = 4
-"""A queue that overflows."""
+QUEUE_SHORT = 4 * KEPT_TOPICS
+"""A queue that overflows, but not by what is retained: who subscribes to that again would never be done."""
 
 OWN = 1_000_000_000
 """Payloads that do not come from the workload are numbered from here."""

@@ -315,11 +315,13 @@ class Promises:
                     continue
                 present = connection.life is before.life
                 since = connections[before.number : place]
-                wiped = any(
-                    one.wiped and one.host == connection.host and before.asked < one.turn < connection.opened
+                excused = any(
+                    one.host == connection.host
+                    and before.asked < one.turn < connection.opened
+                    and (one.wiped or one.at < before.opened_at + UNWRITTEN_S)
                     for one in self._diary.outages
                 )
-                if not present and not wiped and connection.opened_at < _until(before, since, -1):
+                if not present and not excused and connection.opened_at < _until(before, since, -1):
                     yield Breach(
                         "sessions last", f"{client} came back at {connection.opened_at:.2f} s to no session"
                     )
