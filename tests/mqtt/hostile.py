@@ -420,7 +420,9 @@ class Attack:
             assert sum(it.size for it in waiting if not it.qos) <= settings.slow_bytes
             assert all(it.size > 0 for it in waiting), "what has no size is without bounds"
             assert sum(it.size for it in waiting) == session.queue_bytes <= settings.queue_bytes
-            total += session.queue_bytes
+            flying = sum(it.size for it in session.inflight.values() if it is not None)
+            assert flying == session.inflight_bytes
+            total += session.queue_bytes + flying
             assert len(session.subscriptions) <= settings.subscriptions_max
             assert len(session.received) <= settings.receive_maximum
             if session.client is not None:

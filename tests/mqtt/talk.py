@@ -130,6 +130,12 @@ class Talk:
         while self._events:
             self._carry_out(self.front.handle(self._events.popleft(), self.now))
 
+    def tell_all(self, events: Iterable[Event | ClientEvent]) -> None:
+        """The same for what happens at once."""
+        self._carry_out(self.front.handle_all(list(events), self.now))
+        while self._events:
+            self._carry_out(self.front.handle(self._events.popleft(), self.now))
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         end = self.now + seconds

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.mqtt.talk import V5, V311, Talk
+from tidings.mqtt.codec import encode
+from tidings.mqtt.events import BytesReceived
 from tidings.mqtt.packets import Asked, Connack, Properties, Puback, Publish, Suback, Subscribe, Will
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import DEFAULT
@@ -101,6 +103,36 @@ def test_retained_messages_wait_for_a_client_that_does_not_take_them() -> None:
     waiting = talk.front.status(talk.now)
     assert (waiting.inflight, waiting.queued) == (10, 0)
     assert reader.take(Publish)[0].retain
+
+
+def test_what_is_in_flight_is_bounded_in_bytes_too() -> None:
+    talk = Talk(replace(DEFAULT, inflight_bytes=50_000))
+    reader, publisher = talk.connect("s"), talk.connect("p")
+    reader.subscribe("t", qos=1)
+    for _ in range(20):
+        publisher.publish("t", b"x" * 20_000, qos=1)
+    assert len(reader.heard) == 3
+    assert len(reader.payloads()) == 20
+
+
+def test_dear_subscriptions_of_many_clients_take_turns() -> None:
+    talk = Talk()
+    where = " OR ".join(f"a = {at}" for at in range(150))
+    packet = Subscribe(1, (Asked("t"),), Properties(user=(("where", where),)))
+    clients = [talk.connect(f"c{at}") for at in range(10)]
+    talk.tell_all([BytesReceived(it.connection, encode(packet, V5)) for it in clients])
+    granted = sum(bool(it.take(Suback)) for it in clients)
+    assert 0 < granted < 10
+    talk.advance(1.0)
+    assert granted + sum(bool(it.take(Suback)) for it in clients) == 10
+
+
+def test_a_request_that_nobody_would_hear_the_answer_of_is_not_carried_out() -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    about = Properties(response_topic="$tidings/reply/nobody")
+    client.send(Publish("$tidings/topic/list", b"{}", properties=about))
+    assert talk.front.status(talk.now).counters["refused"] == {"request": 1}
 
 
 def test_a_reason_is_cut_to_what_the_client_takes_and_keeps_its_end() -> None:

@@ -340,6 +340,7 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "Publications of QoS 1 and 2 of one client that may be under way to the broker.",
         ),
         _of_mqtt("inflight_max", count(1, 65_535), "And to one client, even if it allows more."),
+        _of_mqtt("inflight_bytes", size(1), "And how much of it; one publication may always be under way."),
         _of_mqtt(
             "topic_alias_maximum",
             count(0, 65_535),

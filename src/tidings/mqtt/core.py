@@ -69,6 +69,8 @@ class Core:
         self.now = 0.0
         self.turn = 0
         """Counts the calls of the driver."""
+        self.dear = 0
+        """What packets that take their time have cost in this turn, about in milliseconds."""
         self.stamp = 0
         """Counts whatever may have changed where publications go: all that is not a publication."""
         self.out: list[Effect | ClientEffect] = []

@@ -42,6 +42,7 @@ from tidings.mqtt.events import (
     Verify,
 )
 from tidings.mqtt.packets import (
+    AnyPacket,
     Auth,
     Connack,
     Connect,
@@ -57,7 +58,7 @@ from tidings.mqtt.packets import (
     Unsubscribe,
     Version,
 )
-from tidings.mqtt.publishing import Publishing
+from tidings.mqtt.publishing import REQUESTS, Publishing
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained, expired
@@ -99,9 +100,13 @@ KEEP_ALIVE_GRACE = 1.5
 """Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
 
 DEAR_MAX = 16
-"""SUBSCRIBE and the like of one client that are acted on in one turn: each takes a millisecond or more."""
+"""What SUBSCRIBE and the like of all clients may cost in one turn, in milliseconds; then others come."""
 
-DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe})
+DEAR_CHARACTERS = 100
+"""Of a content filter: about a millisecond."""
+
+DEAR_REQUEST = 4
+"""A request to the broker itself, which may ask for all that is declared."""
 
 
 class Due(Enum):
@@ -185,7 +190,7 @@ class Front:
         self._stopping = False
         self._paused = False
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
-        requests = self._requests = Requests(core, broker, self._say_own)
+        requests = self._requests = Requests(core, broker, self._say_own, subscribing.heard)
         publishing = self._publishing = Publishing(
             core, broker, self.sessions, self.retained, subscribing, requests.on_request
         )
@@ -270,6 +275,7 @@ class Front:
         core.now = inner.now
         core.turn += 1
         core.stamp += 1
+        core.dear = 0
         core.out = inner.out  # type: ignore[assignment]
         handlers = self._events
         for event in events:
@@ -390,7 +396,6 @@ class Front:
         """Act on what a client has said, as far as it is whole and the client has its turn."""
         decoder, publishing = client.decoder, self._publishing
         core = self._core
-        dear = 0
         before = core.counters.published, core.counters.published_bytes
         packets = core.counters.packets_in
         try:
@@ -416,7 +421,7 @@ class Front:
                             core.counters.packets_in += len(packet_ids)
                             publishing.on_pubacks(client, packet_ids)
                             continue
-                if dear >= DEAR_MAX:
+                if core.dear >= DEAR_MAX:
                     self._go_on_later(client)
                     break
                 packet = decoder.next()
@@ -428,7 +433,7 @@ class Front:
                     self._on_connect(client, packet)
                     continue
                 core.stamp += 1
-                dear += type(packet) in DEAR
+                core.dear += _cost(packet)
                 self._packets[type(packet)](client, packet)
         except Malformed as error:
             self._fault(client, error)
@@ -1017,3 +1022,13 @@ class Front:
             self.broker.unreadable,
             tuple(core.refusals),
         )
+
+
+def _cost(packet: AnyPacket) -> int:
+    """About how many milliseconds it takes to act on a packet, where that is any."""
+    if isinstance(packet, Subscribe):
+        filters = sum(len(value) for _, value in packet.properties.user)
+        return len(packet.asked) * (1 + filters // DEAR_CHARACTERS)
+    if isinstance(packet, Unsubscribe):
+        return len(packet.topic_filters)
+    return DEAR_REQUEST if isinstance(packet, Publish) and packet.topic.startswith(REQUESTS) else 0

@@ -759,11 +759,11 @@ class Publishing:
             return
         data = b"\x62\x02" + packet_id.to_bytes(2, "big")
         if not delivery.released and session.durable:
-            session.release(delivery)
+            session.release(packet_id)
             # Once released the client forgets it: it must not be sent again after a restart.
             self._broker.core.after_sync(lambda: self._put(client, data))
             return
-        session.release(delivery)
+        session.release(packet_id)
         self._put(client, data)
 
     def on_pubcomp(self, client: Client, packet: Pubcomp) -> None:

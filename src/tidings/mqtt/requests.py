@@ -39,10 +39,18 @@ class Refused(Exception):
 class Requests:
     """All requests of clients here."""
 
-    def __init__(self, core: Core, broker: Broker, say: Callable[[Publication], None]) -> None:
+    def __init__(
+        self,
+        core: Core,
+        broker: Broker,
+        say: Callable[[Publication], None],
+        heard: Callable[[str], bool],
+    ) -> None:
+        """`say` sends an answer; `heard` tells whether anybody would get it."""
         self._core = core
         self._broker = broker
         self._say = say
+        self._heard = heard
         self.access = Access()
         self._tokens = 0
         self._waiting: dict[int, Publish] = {}
@@ -62,6 +70,11 @@ class Requests:
         topic = packet.properties.response_topic
         if topic is None or not topic.startswith(REPLY):
             self._core.refuse(client.id, f"request {packet.topic[:200]}", f"no response topic below {REPLY}")
+            return
+        if not self._heard(topic):
+            self._core.refuse(
+                client.id, f"request {packet.topic[:200]}", "nobody subscribes to its response topic"
+            )
             return
         try:
             kind = self._kinds.get(packet.topic.removeprefix("$tidings/"))

@@ -140,6 +140,7 @@ class Session:
         """By subscription: retained messages that are still to be given."""
         self.inflight: dict[int, Delivery | None] = {}
         """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
+        self.inflight_bytes = 0
 
     # Giving.
 
@@ -253,7 +254,7 @@ class Session:
     def has_room(self) -> bool:
         """Whether one more QoS 1 or 2 may be sent now."""
         client = self.client
-        return client is not None and not client.congested and len(self.inflight) < self.window
+        return client is not None and not client.congested and not self._window_full
 
     @property
     def ready(self) -> bool:
@@ -264,18 +265,22 @@ class Session:
             and not client.congested
             and not self.queue
             and not self.unsynced
-            and len(self.inflight) < self.window
+            and not self._window_full
         )
+
+    @property
+    def _window_full(self) -> bool:
+        """Whether the client must acknowledge something first: so many, or so many bytes."""
+        return len(self.inflight) >= self.window or self.inflight_bytes >= self.core.settings.inflight_bytes
 
     def pump(self) -> None:
         """Send what can be sent."""
         client, queue = self.client, self.queue
         if client is None or not queue:
             return
-        window, inflight = self.window, self.inflight
         while queue and not client.congested:
             delivery = queue[0]
-            if delivery.qos and (len(inflight) >= window or delivery.packet_id in inflight):
+            if delivery.qos and (self._window_full or delivery.packet_id in self.inflight):
                 break
             queue.popleft()
             self._unkeep(delivery)
@@ -295,12 +300,22 @@ class Session:
         """Send QoS 1 or 2, unless its time is over or it is too large; both count as done."""
         assert self.client is not None, "only to a client that is there"
         packet_id = delivery.packet_id
-        if packet_id in self.inflight:
-            self._keep(delivery, self.queue)
-            return
-        self.inflight[packet_id] = delivery
+        self._carry(packet_id, delivery)
         if not self.transmit(self.client, delivery):
             self.done(packet_id)
+
+    def _carry(self, packet_id: int, delivery: Delivery) -> None:
+        """It is in flight, and counts against what is kept in memory."""
+        self.inflight[packet_id] = delivery
+        self.inflight_bytes += delivery.size
+        self.core.queues_bytes += delivery.size
+
+    def _uncarry(self, packet_id: int) -> Delivery | None:
+        delivery = self.inflight.pop(packet_id)
+        if delivery is not None:
+            self.inflight_bytes -= delivery.size
+            self.core.queues_bytes -= delivery.size
+        return delivery
 
     def transmit(self, client: Client, delivery: Delivery) -> bool:
         """Have it sent; False if it must not be."""
@@ -364,16 +379,23 @@ class Session:
 
     def done(self, packet_id: int) -> None:
         """The client has it, or shall not have it: it is gone."""
-        delivery = self.inflight.pop(packet_id)
+        delivery = self._uncarry(packet_id)
         if delivery is not None and self.durable:
             self.core.erase(row("queue", self.id, f"{delivery.number:016x}"))
         self._ask_for_retained()
 
-    def release(self, delivery: Delivery) -> None:
+    def release(self, packet_id: int) -> None:
         """The client has it for good: from now on only that it has is remembered."""
-        delivery.released = True
+        delivery = self.inflight[packet_id]
+        assert delivery is not None, "what is released is of QoS 2, and remembered"
+        if delivery.released:
+            return
+        husk = _husk(delivery)
+        self.inflight_bytes += husk.size - delivery.size
+        self.core.queues_bytes += husk.size - delivery.size
+        self.inflight[packet_id] = husk
         if self.durable:
-            self.core.write(row("queue", self.id, f"{delivery.number:016x}"), _ENCODE(_husk(delivery)))
+            self.core.write(row("queue", self.id, f"{delivery.number:016x}"), _ENCODE(husk))
 
     # Coming and going.
 
@@ -384,18 +406,15 @@ class Session:
         client.session = self
         self.generation += 1
         client.generation = self.generation
-        again = list(self.inflight.items())
-        self.inflight = {}
-        for _, delivery in reversed(again):
+        for packet_id, delivery in reversed(list(self.inflight.items())):
             assert delivery is not None, "a session that is taken up again has remembered all"
             if not delivery.released:
                 # Before all that waits, and no more at once than the client now allows [MQTT-3.3.4-9].
+                self._uncarry(packet_id)
                 self._keep(delivery, self.queue)
                 self.queue.rotate(1)
-        for packet_id, delivery in again:
-            if delivery is not None and delivery.released:
-                self.inflight[packet_id] = delivery
-                client.send(Pubrel(packet_id))
+        for packet_id in self.inflight:
+            client.send(Pubrel(packet_id))
         self.pump()
 
     def detach(self) -> None:
@@ -411,8 +430,9 @@ class Session:
 
     def forget(self) -> None:
         """Nothing of it is wanted any more, on disk either."""
-        self.core.queues_bytes -= self.queue_bytes
+        self.core.queues_bytes -= self.queue_bytes + self.inflight_bytes
         self.core.touched.pop(self, None)
+        self.core.hungry.pop(self, None)
         if not self.durable:
             return
         for delivery in (*self.inflight.values(), *self.queue, *self.unsynced):
@@ -441,7 +461,7 @@ class Session:
         for delivery in deliveries:
             self.given = max(self.given, delivery.number)
             if delivery.released:
-                self.inflight[delivery.packet_id] = delivery
+                self._carry(delivery.packet_id, delivery)
                 continue
             # It may have been sent: nobody knows.
             delivery.dup = True

@@ -27,6 +27,9 @@ class Settings:
     inflight_max: int = 1024
     """And to one client, even if it allows more."""
 
+    inflight_bytes: int = 4 * MIB
+    """And how much of it, if it is more than one."""
+
     topic_alias_maximum: int = 10
     """Topic aliases that a client may set, and that are set for it if it wants; mosquitto's default."""
 

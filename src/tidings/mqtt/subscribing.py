@@ -413,6 +413,10 @@ class Subscribing:
             self._core.erase(row("subscription", session.id, name))
         return Reason.SUCCESS
 
+    def heard(self, topic: str) -> bool:
+        """Whether anybody subscribes to a topic of this broker alone."""
+        return bool(self.own.nodes(topic))
+
     def revoke(self, session: Session) -> None:
         """Rights that were taken away end at once, those of clients that are away too."""
         for name in list(session.subscriptions):
