@@ -930,7 +930,8 @@ class Front:
     # Time.
 
     def _on_timer(self, event: TimerFired) -> None:
-        for due, about in self._timers.fired(self._core.now):
+        # What these put off to the next turn is not due in this one.
+        for due, about in list(self._timers.fired(self._core.now)):
             self._due[due](about)
         self.broker.tell(event)
 
