@@ -140,7 +140,8 @@ from tidings.records.record import Kind, Record
 from tidings.records.segments import SegmentWriter
 
 async def run():
-    flags = {{"id": "b1", "listen": "127.0.0.1:0", "http": "127.0.0.1:0", "data": {str(tmp_path)!r}}}
+    flags = {{"id": "b1", "data": {str(tmp_path)!r}, "anonymous": True}}
+    flags |= dict.fromkeys(("listen", "http", "mqtt", "mqtt_ws"), "127.0.0.1:0")
     service = Service(load(None, {{}}, flags))
     await service.start()
     print(service.pages._metrics.text().count(b"tidings_links_up"))

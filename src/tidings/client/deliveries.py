@@ -19,7 +19,7 @@ Sent: TypeAlias = Mapping[str, object] | msgspec.Struct | bytes | bytearray | st
 """What can be published: fields, a struct of them, or a payload as it is."""
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True, repr_omit_defaults=True):
     """One event, or one plain message, as it reached this subscriber."""
 
     topic: str

@@ -99,10 +99,10 @@ CLIENT_ID_CHARACTERS_MAX = 256
 KEEP_ALIVE_GRACE = 1.5
 """Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
 
-DEAR_MAX = 16
+DEAR_MAX = 10
 """What SUBSCRIBE and the like of all clients may cost in one turn, in milliseconds; then others come."""
 
-DEAR_CHARACTERS = 100
+DEAR_CHARACTERS = 50
 """Of a content filter: about a millisecond."""
 
 DEAR_REQUEST = 4

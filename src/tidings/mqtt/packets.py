@@ -20,7 +20,9 @@ class Version(IntEnum):
     V5 = 5
 
 
-class Properties(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Properties(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True, repr_omit_defaults=True
+):
     """Section 2.2.2. None where a property is absent. Which may be in which packet, `codec` knows."""
 
     payload_format: int | None = None
