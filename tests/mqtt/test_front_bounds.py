@@ -10,7 +10,18 @@ import pytest
 from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived
-from tidings.mqtt.packets import Asked, Connack, Properties, Puback, Publish, Suback, Subscribe, Will
+from tidings.mqtt.packets import (
+    Asked,
+    Connack,
+    Pingreq,
+    Pingresp,
+    Properties,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Will,
+)
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import DEFAULT
 from tidings.mqtt.subscribing import RETAINED_PER_TURN
@@ -117,14 +128,30 @@ def test_what_is_in_flight_is_bounded_in_bytes_too() -> None:
 
 def test_dear_subscriptions_of_many_clients_take_turns() -> None:
     talk = Talk()
-    where = " OR ".join(f"a = {at}" for at in range(150))
-    packet = Subscribe(1, (Asked("t"),), Properties(user=(("where", where),)))
+    packet = dear_packet("c = 1")
     clients = [talk.connect(f"c{at}") for at in range(10)]
     talk.tell_all([BytesReceived(it.connection, encode(packet, V5)) for it in clients])
     granted = sum(bool(it.take(Suback)) for it in clients)
     assert 0 < granted < 10
     talk.advance(1.0)
     assert granted + sum(bool(it.take(Suback)) for it in clients) == 10
+
+
+def test_others_are_heard_while_dear_subscriptions_wait() -> None:
+    talk = Talk()
+    clients = [talk.connect(f"c{at}") for at in range(10)]
+    other = talk.connect("other")
+    dear = [
+        BytesReceived(it.connection, encode(dear_packet(f"a = {at}"), V5)) for at, it in enumerate(clients)
+    ]
+    talk.tell_all([*dear, BytesReceived(other.connection, encode(Pingreq(), V5))])
+    assert other.take(Pingresp) == [Pingresp()]
+    assert not all(it.heard for it in clients)
+
+
+def dear_packet(first: str) -> Subscribe:
+    where = " OR ".join([first, *(f"b = {at}" for at in range(150))])
+    return Subscribe(1, (Asked("t"),), Properties(user=(("where", where),)))
 
 
 def test_a_request_that_nobody_would_hear_the_answer_of_is_not_carried_out() -> None:

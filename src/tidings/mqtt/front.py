@@ -58,6 +58,7 @@ from tidings.mqtt.packets import (
     Unsubscribe,
     Version,
 )
+from tidings.mqtt.properties import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
 from tidings.mqtt.publishing import REQUESTS, Publishing
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
@@ -131,7 +132,7 @@ class Due(Enum):
     """A client that sent faster than it may is listened to again."""
 
     UNREAD = auto()
-    """A client's turn, who has said much at once."""
+    """The next turn of clients that have asked for what is dear."""
 
     SYS = auto()
     """Bring `$SYS` up to date."""
@@ -187,6 +188,8 @@ class Front:
         self._unsynced: deque[tuple[int, list[tuple[Session, int]]]] = deque()
         """By sync: what sessions will then have on disk."""
         self._shut: list[Shut] = []
+        self._unread: deque[Client] = deque()
+        """Clients that wait with something dear, the longest first."""
         self._stopping = False
         self._paused = False
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
@@ -421,7 +424,7 @@ class Front:
                             core.counters.packets_in += len(packet_ids)
                             publishing.on_pubacks(client, packet_ids)
                             continue
-                if core.dear >= DEAR_MAX:
+                if core.dear >= DEAR_MAX and _is_dear(decoder.data, decoder.at):
                     self._go_on_later(client)
                     break
                 packet = decoder.next()
@@ -463,14 +466,21 @@ class Front:
 
     def _go_on_later(self, client: Client) -> None:
         client.unread = True
-        self._timers.set(Due.UNREAD, client, self._core.now)
+        self._unread.append(client)
+        self._timers.set(Due.UNREAD, None, self._core.now)
         self._hush(client)
 
-    def _on_unread_due(self, client: Client) -> None:
-        client.unread = False
-        if client.state is State.OPEN:
-            self._heed(client)
-            self._read(client)
+    def _on_unread_due(self, _about: object) -> None:
+        """Whoever has waited longest goes first, and behind the others again if there is more."""
+        unread = self._unread
+        while unread and self._core.dear < DEAR_MAX:
+            client = unread.popleft()
+            client.unread = False
+            if client.state is State.OPEN:
+                self._heed(client)
+                self._read(client)
+        if unread:
+            self._timers.set(Due.UNREAD, None, self._core.now)
 
     def _hush(self, client: Client) -> None:
         if not client.quiet:
@@ -738,7 +748,7 @@ class Front:
         self.clients.pop(client.number, None)
         client.lanes.clear()
         client.recent = None
-        for due in (Due.CONNECT, Due.SILENCE, Due.HEED, Due.UNREAD):
+        for due in (Due.CONNECT, Due.SILENCE, Due.HEED):
             timers.cancel(due, client)
         session = client.session
         if session is None or session.client is not client:
@@ -1023,6 +1033,19 @@ class Front:
             self.broker.unreadable,
             tuple(core.refusals),
         )
+
+
+def _is_dear(data: bytes, at: int) -> bool:
+    """Whether the next packet is one that takes its time: SUBSCRIBE, UNSUBSCRIBE, a request."""
+    kind = data[at] >> 4 if at < len(data) else 0
+    if kind in (SUBSCRIBE, UNSUBSCRIBE):
+        return True
+    if kind != PUBLISH:
+        return False
+    head = at + 1
+    while head < len(data) and data[head] > 0x7F:
+        head += 1
+    return data.startswith(REQUESTS.encode(), head + 3)
 
 
 def _cost(packet: AnyPacket) -> int:
