@@ -170,7 +170,8 @@ class Connection:
         self._where = str(address)
         paho.username_pw_set(address.user, address.password)
         if address.websocket:
-            paho.ws_set_options(address.path)
+            # paho pretends to be a web page of the broker, which a listener with `mqtt_origins` refuses.
+            paho.ws_set_options(address.path, _without_origin)
         paho.connect_async(
             address.host,
             address.port,
@@ -430,3 +431,7 @@ def _fail(future: asyncio.Future[Any], error: TidingsError) -> None:
         future.set_exception(error)
         # Whoever gave up waiting must not hear of it again from the loop.
         future.exception()
+
+
+def _without_origin(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name != "Origin"}
