@@ -106,7 +106,7 @@ class Process:
         self._command = [
             *(sys.executable, "-c", "from tidings.cli import main; main()", "broker", "--id", name),
             *("--listen", self.address, "--data", str(folder / name), "--records", "off", "--http", "off"),
-            *("--log-level", "error", "--set", "redial_max=1s"),
+            *("--log-level", "error", "--set", "redial_max=1s", "--set", "mqtt=off"),
         ]
         for neighbour in neighbours:
             self._command += ["--neighbour", f"127.0.0.1:{neighbour}"]
