@@ -39,6 +39,8 @@ OWN = ("$SYS/", "$tidings/reply/")
 PLANNED = ("every", "max_delay", "max_extra", "since", "until")
 """Properties whose mechanism is yet to come: refused by name, never ignored."""
 
+OURS = ("where", "unknown", *PLANNED)
+
 RETAINED_PER_TURN = 200
 """Retained messages that one session is given in one turn; a large one counts for several."""
 
@@ -77,7 +79,7 @@ class Wanted:
         unknowns: list[str] = []
         for given, value in user:
             name = given.removeprefix("$")
-            if name != name.lower() and name.lower() in ("where", "unknown", *PLANNED):
+            if name != name.lower() and name.lower() in OURS:
                 self.fault = f"{given!r} is not a property of ours; did you mean {name.lower()!r}?"
                 return
             if name == "where":
