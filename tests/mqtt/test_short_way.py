@@ -13,6 +13,7 @@ from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested
 from tidings.mqtt.packets import AnyPacket, Asked, Properties, Puback, Publish, Pubrec, Subscribe
+from tidings.overlay.events import PublicationOffered
 from tidings.records.record import Kind, Record, Run
 
 WHERES = ("", "n >= 3", "n < 2 OR n = 7", "kind = 'x'", "n IS NULL")
@@ -164,3 +165,23 @@ def test_a_glance_brings_the_same_as_a_long_look(
     slow: set[int],
 ) -> None:
     assert run("express", who, what, from_v5, slow) == run("singly", who, what, from_v5, slow)
+
+
+def test_bursts_mixed_topics_and_single_packets_do_not_go_the_long_way() -> None:
+    talk = Talk()
+    subscriber, publisher = talk.connect("s"), talk.connect("p")
+    subscriber.subscribe("t/#")
+    told: list[type] = []
+    tell = talk.front.broker.tell
+    talk.front.broker.tell = lambda event: (told.append(type(event)), tell(event))[1]  # type: ignore[func-returns-value, method-assign]
+    burst = [Publish("t/1", b"%d" % at) for at in range(10)]
+    mixed = [Publish(f"t/{at % 3}", b"x" * at) for at in range(9)]
+    publisher.send(*burst, *mixed)
+    publisher.send(*mixed)
+    single = encode(Publish("t/1", b"alone"), V5)
+    assert talk.front.express(publisher.connection, single, talk.now) == len(single)
+    talk._carry_out(talk.front.take())
+    assert len(subscriber.read()) == 10 + 9 + 9 + 1
+    assert PublicationOffered not in told
+    publisher.send(Publish("t/1", b"kept", retain=True))
+    assert PublicationOffered in told
