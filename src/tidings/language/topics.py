@@ -70,6 +70,65 @@ class Complete(StrEnum):
     REPORT = "report"
     """Only a report that fills all fields by itself, as in the paper's experiments."""
 
+    ONCE = "once"
+    """An event, when reports together have filled it; what changes after that is told every Tm."""
+
+
+class Strategy(StrEnum):
+    """Which broker gathers."""
+
+    CENTRE = "centre"
+    """The one whose farthest broker is nearest, as published."""
+
+    MEDIAN = "median"
+    """The one with the least sum of distances to all."""
+
+    TRAFFIC = "traffic"
+    """The same, weighted by where reports enter and events leave."""
+
+
+class Scope(StrEnum):
+    """Which brokers count when a seat is chosen."""
+
+    TREE = "tree"
+    """All of the topic's tree."""
+
+    TOPIC = "topic"
+    """Those with publishers or subscribers of the topic, and those between them, as published."""
+
+
+class BeforeSeat(StrEnum):
+    """What becomes of a report while no seat is known."""
+
+    WAIT = "wait"
+    """It waits where it entered."""
+
+    PASS = "pass"  # noqa: S105
+    """It is delivered as it is, as published."""
+
+
+class OnTheWay(StrEnum):
+    """What brokers between a publisher and the seat do with reports."""
+
+    NOTHING = "nothing"
+    """Pass them on."""
+
+    DROP = "drop"
+    """Drop those that say what the seat is known to have."""
+
+    MERGE = "merge"
+    """That, and merge those that meet within a short time."""
+
+
+class Overflow(StrEnum):
+    """What happens when more is open at a seat than it may hold."""
+
+    TELL = "tell"
+    """The event that changed longest ago is told; a digest stays, by which redundant reports are known."""
+
+    REFUSE = "refuse"
+    """Reports that would open another event are refused."""
+
 
 class UnknownFields(StrEnum):
     """What becomes of fields that the topic does not declare."""
@@ -123,6 +182,30 @@ class Gathering:
 
     encoding: Encoding
     """How told events are written."""
+
+    seat: Strategy
+    """Which broker gathers."""
+
+    seat_scope: Scope
+    """Which brokers count when it is chosen."""
+
+    seats: int
+    """Among how many brokers the keys are divided."""
+
+    before_seat: BeforeSeat
+    """What becomes of reports while no seat is known."""
+
+    on_the_way: OnTheWay
+    """What brokers before the seat do with reports."""
+
+    open_max: int
+    """Events that may be open at one seat."""
+
+    event_bytes_max: int
+    """What one event may hold, in bytes."""
+
+    overflow: Overflow
+    """What happens beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +359,23 @@ def _read_version(value: object) -> int:
     raise ValueError(f"{shown(value)} is not a whole number from 1 up")
 
 
+SEATS_MAX = 64
+"""Seats of one topic: more than brokers near a centre."""
+
+OPEN_LIMIT = 100_000_000
+EVENT_BYTES_MIN, EVENT_BYTES_LIMIT = 1_024, 16 * 1_048_576
+"""An event below the one could not hold a handful of fields; above the other it could not be sent."""
+
+
+def _read_count(least: int, most: int) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+            return value
+        raise ValueError(f"{shown(value)} is not a whole number from {least:,} to {most:,}")
+
+    return read
+
+
 def _read_window(value: object) -> int | None:
     return None if value == "none" else durations.parse(value)
 
@@ -350,10 +450,24 @@ OPTIONS: dict[str, Option] = {
     "complete": Option(choice(Complete), gathered=True),
     "keep_reports": Option(_read_keep_reports, gathered=True),
     "encoding": Option(choice(Encoding), gathered=True),
+    "seat": Option(choice(Strategy), gathered=True),
+    "seat_scope": Option(choice(Scope), gathered=True),
+    "seats": Option(_read_count(1, SEATS_MAX), gathered=True),
+    "before_seat": Option(choice(BeforeSeat), gathered=True),
+    "on_the_way": Option(choice(OnTheWay), gathered=True),
+    "open_max": Option(_read_count(1, OPEN_LIMIT), gathered=True),
+    "event_bytes_max": Option(_read_count(EVENT_BYTES_MIN, EVENT_BYTES_LIMIT), gathered=True),
+    "overflow": Option(choice(Overflow), gathered=True),
 }
 
 MERGE_AFTER_US, REDUNDANT_FOR_US, WINDOW_US = 4_000_000, 60_000_000, 600_000_000
 """Tm, Tr and W where they are not declared: those of the example in docs/topics.md."""
+
+OPEN_MAX = 100_000
+"""Events open at a seat where it is not declared: some 200 MB of events with 20 fields."""
+
+EVENT_BYTES_MAX = 1_048_576
+"""Of one event where it is not declared: as much as one payload may have."""
 
 # The paper's letters, and words that people try first.
 _ALSO_CALLED = {"tm": "merge_after", "tr": "redundant_for", "w": "window", "topic": "name", "type": "kind"}
@@ -439,6 +553,14 @@ def _read_gathering(
         complete=given.get("complete", Complete.EVENT),
         keep_reports_us=keep_reports or None,
         encoding=given.get("encoding", Encoding.JSON),
+        seat=given.get("seat", Strategy.TRAFFIC),
+        seat_scope=given.get("seat_scope", Scope.TREE),
+        seats=given.get("seats", 1),
+        before_seat=given.get("before_seat", BeforeSeat.WAIT),
+        on_the_way=given.get("on_the_way", OnTheWay.NOTHING),
+        open_max=given.get("open_max", OPEN_MAX),
+        event_bytes_max=given.get("event_bytes_max", EVENT_BYTES_MAX),
+        overflow=given.get("overflow", Overflow.TELL),
     )
 
 
@@ -486,6 +608,14 @@ def _gathering_mapping(gathering: Gathering) -> dict[str, object]:
         "every_min": durations.text(gathering.every_min_us),
         "complete": gathering.complete.value,
         "encoding": gathering.encoding.value,
+        "seat": gathering.seat.value,
+        "seat_scope": gathering.seat_scope.value,
+        "seats": gathering.seats,
+        "before_seat": gathering.before_seat.value,
+        "on_the_way": gathering.on_the_way.value,
+        "open_max": gathering.open_max,
+        "event_bytes_max": gathering.event_bytes_max,
+        "overflow": gathering.overflow.value,
     }
     if gathering.ends_when is not None:
         mapping["ends_when"] = gathering.ends_when.source

@@ -103,6 +103,9 @@ class Core:
         reason: str | None = None,
         receivers: tuple[str, ...] = (),
         epoch: str | None = None,
+        event: str | None = None,
+        version: int | None = None,
+        report: str | None = None,
     ) -> None:
         self.records += 1
         self.out.append(
@@ -115,9 +118,9 @@ class Core:
                 topic,
                 message,
                 size,
-                None,
-                None,
-                None,
+                event,
+                version,
+                report,
                 publisher,
                 client,
                 None,

@@ -101,6 +101,9 @@ class SubscriptionAsked(Happened, frozen=True):
     group: str = ""
     """A share group: of all who ask under it, each publication goes to one."""
 
+    snapshot: bool = True
+    """Whether it begins with the open events of gathered topics that match."""
+
 
 class SubscriptionDropped(Happened, frozen=True):
     session: str

@@ -25,12 +25,123 @@ OVERHEAD_BYTES = 64
 """What a publication takes beyond what its client gave, and each user property beyond its text; roughly."""
 
 
+class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What is behind one link of a tree, seen from this end, about one thing that is surveyed."""
+
+    height: int
+    """Links to the farthest broker that counts, this link included; -1 if none does."""
+
+    weight: int
+    """The sum of the weights behind it."""
+
+    moment: int
+    """The sum of weight times links, this link included."""
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+    """Who is known to have a seat. The larger term counts; one term has one holder."""
+
+    term: int
+    seat: str
+    deputy: str
+
+
+class Surveyed(msgspec.Struct, frozen=True, array_like=True, tag_field="what", gc=False):
+    """The base of what is said in the search for seats. All of one search has its age."""
+
+    counter: int
+    initiator: str
+    """Searches are ordered: the higher counter, then the smaller initiator, is the newer one."""
+
+
+class Init(Surveyed, frozen=True, tag=1):
+    """A search has begun."""
+
+
+class Update(Surveyed, frozen=True, tag=2):
+    """The receiver's eccentricity in the sender's direction is at least this."""
+
+    eccentricity: int
+
+
+class Stable(Surveyed, frozen=True, tag=3):
+    """The receiver's eccentricity in the sender's direction is this, for good."""
+
+    eccentricity: int
+
+
+class Ecc(Surveyed, frozen=True, tag=4):
+    """The eccentricity of the sender."""
+
+    eccentricity: int
+
+
+class Announce(Surveyed, frozen=True, tag=5):
+    """A broker has found that it is the best place for something."""
+
+    about: str
+    """What was surveyed: "" for the tree as a whole, or a place."""
+
+    strategy: str
+    broker: str
+
+    cost: int = 0
+    """Its sum of weight times distance."""
+
+    ring: tuple[str, ...] = ()
+    """The brokers around it, nearest first, itself included."""
+
+
+class Report(Surveyed, frozen=True, tag=6):
+    """All that is behind the sender, in one message."""
+
+    loads: dict[str, Load]
+    """By what is surveyed: "" is the tree with weight 1 for each broker, others are places."""
+
+    holders: dict[str, Holder]
+    """By place: the latest holder that is known behind the sender."""
+
+
+AnySurveyed = Init | Update | Stable | Ecc | Announce | Report
+
+
 class Message(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", gc=False):
     """The base of all messages."""
 
 
+class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a publication is that a seat has told: a version of a gathered event."""
+
+    topic: str
+    """The name of the topic's declaration."""
+
+    event: str
+    """The event's identity: the id of the report that opened it."""
+
+    version: int
+    """Counted from 1 within the event."""
+
+    reports: int
+    """How many reports it is made of."""
+
+    complete: bool
+    """Whether every declared field is filled."""
+
+    seat: str
+    """The broker that told it."""
+
+    state: str = "told"
+    """"told", "snapshot", "withdrawn", "ended" or "merged-into"."""
+
+    last: bool = False
+    """Whether the event is closed with it: no other version follows."""
+
+    into: str = ""
+    """The event that it was merged into, for "merged-into"."""
+
+
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message of a client on its way; the same on every hop."""
+    """A message of a client on its way, or a version of an event; the same on every hop."""
 
     origin: str
     """The broker where it entered."""
@@ -71,6 +182,9 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     response_topic: str | None = None
     correlation: bytes | None = None
+
+    told: Told | None = None
+    """What it is, if a seat told it."""
 
     @property
     def size(self) -> int:
@@ -330,6 +444,216 @@ class Forget(Message, frozen=True, tag=34):
     numbers: tuple[int, ...]
 
 
+# Gathering: finding the seat. `centre` has the protocols.
+
+
+class Survey(Message, frozen=True, tag=50):
+    """One message of the search for centre, median and traffic seats of a tree in an epoch."""
+
+    root: str
+    epoch: Epoch
+
+    body: AnySurveyed
+    """What is said, see `centre`."""
+
+
+# Gathering: from where reports enter to the seat, and what the seat answers.
+
+Term = int
+"""Counts the holders of a seat: a larger one is later."""
+
+
+class Carry(Message, frozen=True, tag=51):
+    """A report, one hop nearer to the seat."""
+
+    root: str
+    epoch: Epoch
+
+    place: str
+    """The seat's: the name of the declaration, and which of its seats."""
+
+    seat: str
+    """The broker that is believed to have the seat."""
+
+    term: Term
+    """The latest that is known to have begun; of two beliefs the later one counts."""
+
+    previous: int
+    """The number of the report that its origin sent to this place before it, 0 for the first since it
+    started: none may be taken before the one before it."""
+
+    hops: int
+
+    report: Publication
+    """Its `stream` is the place, its `number` counts up within origin and incarnation."""
+
+
+class Taken(Message, frozen=True, tag=52):
+    """What a seat says to an origin: all its reports up to a number are safe."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    origin: str
+    incarnation: int
+    number: int
+
+    again: bool = False
+    """Whether one is missing behind that, and all later ones must be sent again."""
+
+
+class Seated(Message, frozen=True, tag=53):
+    """Who has a seat, told to the whole tree."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    term: Term
+    seat: str
+    deputy: str
+
+
+# Gathering: copies of a seat's state.
+
+
+class Mirror(Message, frozen=True, tag=54):
+    """What has changed at a seat, for its deputy, or for the broker that the seat is handed to."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    term: Term
+
+    number: int
+    """Counts up from 1 within a term and a deputy; the first has all there is."""
+
+    entries: tuple[bytes, ...]
+    """Events that have changed, see `gathering.copies`."""
+
+    closed: tuple[str, ...]
+    """Events that are open no more."""
+
+    confirmed: tuple[tuple[str, int], ...]
+    """Versions of events that everyone has who must."""
+
+    marks: tuple[tuple[str, int, int], ...]
+    """Origin, incarnation and number of the latest report taken."""
+
+    more: bool = False
+    """Whether it goes on in the next."""
+
+
+class Mirrored(Message, frozen=True, tag=55):
+    """The deputy has all of a seat's changes up to a number."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    term: Term
+    number: int
+
+
+class HandOver(Message, frozen=True, tag=56):
+    """All that the sender has of a place it may no longer gather at, on its way to who may."""
+
+    root: str
+    epoch: Epoch
+    place: str
+
+    term: Term
+    """Of the receiver: it has the seat from now on, if it did not before."""
+
+    to: str
+    sender: str
+    number: int
+    entries: tuple[bytes, ...]
+    marks: tuple[tuple[str, int, int], ...]
+    more: bool = False
+
+
+class HandedOver(Message, frozen=True, tag=57):
+    """What was handed over is safe."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    term: Term
+    to: str
+    """The one who handed it over."""
+    number: int
+
+
+# Gathering: what those who have been told need.
+
+
+class Close(Message, frozen=True, tag=58):
+    """Events that are closed: whoever follows them may forget them."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    events: tuple[str, ...]
+
+
+class Follow(Message, frozen=True, tag=59):
+    """Events of which somebody behind the sender has had a version: later ones must go there too."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    events: tuple[str, ...]
+
+
+class Ask(Message, frozen=True, tag=60):
+    """A new subscription asks a seat for its open events."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    broker: str
+    """Who asks, and where the answer goes."""
+    number: int
+    subscription: Subscription
+
+
+class Snapshot(Message, frozen=True, tag=61):
+    """A seat's answer: the latest versions told of open events that match."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    broker: str
+    number: int
+    publications: tuple[Publication, ...]
+    more: bool = False
+
+
+# Gathering: reports that are dropped on the way.
+
+
+class Known(Message, frozen=True, tag=62):
+    """What a seat has confirmed of an event, for brokers on the way to it."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    origin: str
+    """The broker towards which it goes."""
+    entry: bytes
+    """Key, event and fields, see `relaying`."""
+    remaining_us: int
+    """For how long a report that says nothing else may be dropped."""
+
+
+class Dropped(Message, frozen=True, tag=63):
+    """Reports that were dropped on the way, counted to the seat."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    events: tuple[tuple[str, int], ...]
+
+
 # What the whole network knows.
 
 
@@ -395,6 +719,20 @@ AnyMessage = (
     | Keep
     | Kept
     | Forget
+    | Survey
+    | Carry
+    | Taken
+    | Seated
+    | Mirror
+    | Mirrored
+    | HandOver
+    | HandedOver
+    | Close
+    | Follow
+    | Ask
+    | Snapshot
+    | Known
+    | Dropped
     | Catalogue
     | Enter
 )

@@ -101,6 +101,35 @@ class Settings:
     """Subscriptions with which a new one is compared for covering and merging, at most, on one topic filter.
     Covering saves messages; what is not compared is forwarded."""
 
+    deputies: bool = True
+    """Network-wide. Whether what a seat has is copied to a second broker before it is told or acknowledged.
+    Without, a seat that dies takes its open events with it until it is back."""
+
+    seat_protocol: str = "report"
+    """Network-wide. How seats are found: "report", or "paper", the published messages, for centres only."""
+
+    seat_window_s: float = 20.0
+    """How often traffic is counted and seats are looked at anew."""
+
+    seat_windows: int = 3
+    """In how many windows in a row another broker must be better before a seat moves."""
+
+    seat_gain: float = 0.1
+    """By how much better, as a share of the cost."""
+
+    seat_stay_s: float = 60.0
+    """How long a seat stays where it is, at least."""
+
+    report_window: int = 4096
+    """Reports of one broker on their way to one seat."""
+
+    report_window_bytes: int = 4 * MIB
+    """The same in bytes."""
+
+    following_max: int = 100_000
+    """Open events of which a broker remembers who has had which version; beyond, the longest unchanged is
+    forgotten."""
+
     topic_cache: int = 4096
     """Topics whose matching topic filters are remembered."""
 

@@ -27,11 +27,20 @@ class Kind(StrEnum):
     SUPPRESSED = "suppressed"
     """Not taken further; `reason` says why: a repeat, a stale epoch, a full queue, a gatherer's verdict."""
 
+    OPENED = "opened"
+    """A report that opened an event."""
+
     MERGED = "merged"
     """A report that changed an event."""
 
     TOLD = "told"
-    """A version of an event that left its seat."""
+    """A version of an event that left its seat; `reason` is its state."""
+
+    CLOSED = "closed"
+    """An event that is open no more; `reason` says why."""
+
+    SEATED = "seated"
+    """A broker has the seat of a topic; `receivers` is its deputy, `reason` why it came to it."""
 
     REQUESTED = "requested"
     """History was asked for."""
