@@ -512,6 +512,10 @@ class Seated(Message, frozen=True, tag=53):
     seat: str
     deputy: str
 
+    counts: tuple[int, ...] = ()
+    """What the seat has counted: events open, then received, opened, merged, redundant, refused, conflicts,
+    told and closed; empty if it says nothing of them."""
+
 
 # Gathering: copies of a seat's state.
 
