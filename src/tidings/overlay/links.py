@@ -24,16 +24,22 @@ from enum import Enum, auto
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
 from tidings.overlay.messages import (
+    OVERHEAD_BYTES,
     Bye,
+    Carry,
     Catalogue,
     Enter,
     Frame,
     Greet,
+    HandOver,
     Keep,
+    Known,
     Message,
+    Mirror,
     Publish,
     Refuse,
     Roll,
+    Snapshot,
     Table,
     Welcome,
 )
@@ -45,6 +51,10 @@ from tidings.records.record import Kind
 ACK_MESSAGES = 256
 """Received messages that are acknowledged at once; fewer wait for a frame that goes back anyway, or for a
 heartbeat."""
+
+
+Data = Publish | Keep | Carry | Mirror | HandOver | Snapshot | Known
+"""Messages with content, which wait for room; all others are control messages and do not."""
 
 
 class State(Enum):
@@ -109,7 +119,7 @@ class Link:
         """Send a control message when the link is flushed."""
         self._control.append(message)
 
-    def put_data(self, message: Publish | Keep, size: int) -> None:
+    def put_data(self, message: Data, size: int) -> None:
         self._data.append((message, size))
 
     @property
@@ -251,7 +261,7 @@ class Links:
         link.put(message)
         self._dirty[link.peer] = link
 
-    def send_data(self, link: Link, message: Publish | Keep, size: int) -> None:
+    def send_data(self, link: Link, message: Data, size: int) -> None:
         link.put_data(message, size)
         self._dirty[link.peer] = link
 
@@ -402,7 +412,7 @@ class Links:
         for message in messages:
             # Known as received before it is acted on: what it brings about may send a frame.
             link.received += 1
-            if type(message) is Publish or type(message) is Keep:
+            if type(message) is Publish or isinstance(message, Data):
                 size += data_bytes(message)
             self._on_message(link, message)
             if link.generation != generation or link.connection != number:
@@ -718,6 +728,14 @@ def _weight(message: Message) -> int:
     return 1
 
 
-def data_bytes(message: Publish | Keep) -> int:
-    """What a publication counts for against windows and queues."""
-    return message.publication.size
+def data_bytes(message: Data) -> int:
+    """What a message with content counts for against windows and queues."""
+    if isinstance(message, Publish | Keep):
+        return message.publication.size
+    if isinstance(message, Carry):
+        return message.report.size
+    if isinstance(message, Snapshot):
+        return OVERHEAD_BYTES + sum(publication.size for publication in message.publications)
+    if isinstance(message, Known):
+        return OVERHEAD_BYTES + len(message.entry)
+    return OVERHEAD_BYTES * (1 + len(message.marks)) + sum(map(len, message.entries))

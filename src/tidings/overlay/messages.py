@@ -12,10 +12,10 @@ import msgspec
 
 from tidings.language.subscriptions import Advertisement, Subscription
 
-PROTOCOL_VERSIONS = (1, 2)
-"""The oldest and the newest protocol that this release speaks: its own and the one before.
+PROTOCOL_VERSIONS = (1, 3)
+"""The oldest and the newest protocol that this release speaks.
 
-Version 1 has one message in a frame, version 2 any number."""
+Version 1 has one message in a frame, version 2 any number and the catalogue, version 3 gathers."""
 
 Epoch = tuple[int, int]
 """Of a tree: (boot of its root, count). A larger one is newer."""
@@ -39,11 +39,19 @@ class Load(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """Who is known to have a seat. The larger term counts; one term has one holder."""
+    """Who is known to have a seat. The larger one is the later."""
 
     term: int
+    """Counts the changes of who has a seat and who is its deputy. Two sides of a partition may both count one
+    further; then the larger seat id is taken for the later."""
+
     seat: str
+
+    boot: int
+    """Of the seat: one that was started anew has lost what was not copied."""
+
     deputy: str
+    """The broker with a copy; empty for none."""
 
 
 class Surveyed(msgspec.Struct, frozen=True, array_like=True, tag_field="what", gc=False):
@@ -472,11 +480,8 @@ class Carry(Message, frozen=True, tag=51):
     place: str
     """The seat's: the name of the declaration, and which of its seats."""
 
-    seat: str
-    """The broker that is believed to have the seat."""
-
-    term: Term
-    """The latest that is known to have begun; of two beliefs the later one counts."""
+    holder: Holder
+    """Who is believed to have the seat; of two beliefs the later one counts."""
 
     previous: int
     """The number of the report that its origin sent to this place before it, 0 for the first since it
@@ -508,9 +513,7 @@ class Seated(Message, frozen=True, tag=53):
     root: str
     epoch: Epoch
     place: str
-    term: Term
-    seat: str
-    deputy: str
+    holder: Holder
 
     counts: tuple[int, ...] = ()
     """What the seat has counted: events open, then received, opened, merged, redundant, refused, conflicts,

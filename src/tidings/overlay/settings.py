@@ -26,7 +26,7 @@ class Settings:
     advertisements: bool = False
     """Network-wide. Whether subscriptions go only where something is advertised."""
 
-    versions: tuple[int, int] = (1, 2)
+    versions: tuple[int, int] = (1, 3)
     """The oldest and the newest protocol version to speak."""
 
     heartbeat_s: float = 2.0

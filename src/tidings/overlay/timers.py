@@ -38,6 +38,12 @@ class Timer(Enum):
     SYNCHRONISE = auto()
     """A broker that has just started waits no longer for the catalogues of its neighbours."""
 
+    GATHER = auto()
+    """A clock of a gathered event runs out."""
+
+    SURVEY = auto()
+    """The root of a tree has traffic counted and seats looked at anew."""
+
     DRAIN = auto()
     """A stopping broker waits no longer."""
 
