@@ -234,8 +234,13 @@ class Broker:
         )
 
     def nobody(self, topic: str) -> bool:
-        """Whether no subscription, here or behind a link, is about a topic."""
-        return self._publications.nobody(topic)
+        """Whether no subscription, here or behind a link, is about a topic, and nobody gathers there."""
+        return not self.gathers(topic) and self._publications.nobody(topic)
+
+    def gathers(self, topic: str) -> bool:
+        """Whether what is published to a topic is a report, from which events are made."""
+        declared = self._topics.declaration(topic)
+        return declared is not None and declared.gathering is not None
 
     @property
     def unreadable(self) -> int:
