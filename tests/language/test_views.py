@@ -43,9 +43,17 @@ def test_only_name_and_topics_must_be_said() -> None:
     assert View.from_mapping({"name": "all", "from": "#", **nothing}) == View("all", "#")
 
 
+def test_a_view_may_say_how_often_a_growing_event_is_wanted() -> None:
+    view = View.from_mapping(SEVERE | {"every": "1m30s"})
+    assert view.every_us == 90_000_000
+    assert view.to_mapping()["every"] == "90s"
+    assert parse_view(view.text) == view
+    assert "every" not in View.from_mapping(SEVERE).to_mapping()
+
+
 def test_all_that_is_wrong_is_said_at_once() -> None:
     found = problems(
-        {"name": "a/b", "from": "a/#/b", "where": "x >", "unknown": "no", "every": "5s", "colour": 1}
+        {"name": "a/b", "from": "a/#/b", "where": "x >", "unknown": "no", "every": "5", "colour": 1}
     )
     assert [fault.split(" ")[0] for fault in found] == [
         "there",

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidings.errors import DeclarationError, FilterError, Problem
-from tidings.language import names
+from tidings.language import durations, names
 from tidings.language.faults import choice, shown
 from tidings.language.filters import parse
 from tidings.language.regions import Unknown
@@ -49,6 +49,9 @@ class View:
     unknown: Unknown = Unknown.WAIT
     """What a term over a missing field counts as."""
 
+    every_us: int = 0
+    """The least time between two versions of one growing event; 0 for all of them."""
+
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, object]) -> View:
         """A checked view; DeclarationError holds everything that is wrong with it."""
@@ -61,6 +64,7 @@ class View:
         topic_filter = _text(mapping, "from", faults)
         where = _text(mapping, "where", faults, "")
         unknown = Unknown.WAIT
+        every_us = 0
         if name is not None and (fault := name_fault(name)):
             faults.append(fault)
         if topic_filter is not None and (fault := _from_fault(topic_filter)):
@@ -75,21 +79,27 @@ class View:
                 unknown = choice(Unknown)(mapping["unknown"])
             except ValueError as error:
                 faults.append(f"unknown: {error}")
-        if mapping.get("every"):
-            faults.append("every: events do not grow yet, so there is nothing to hold back; leave it out")
+        if mapping.get("every") is not None:
+            try:
+                every_us = durations.parse(mapping["every"])
+            except ValueError as error:
+                faults.append(f"every: {error}")
         if faults or name is None or topic_filter is None or where is None:
             source = f"view {shown(name)}" if name else "view"
             raise DeclarationError([Problem(fault) for fault in faults], source)
-        return cls(name, topic_filter, where, unknown)
+        return cls(name, topic_filter, where, unknown, every_us)
 
     def to_mapping(self) -> dict[str, object]:
         """The view in plain values that `from_mapping` reads back."""
-        return {
+        mapping: dict[str, object] = {
             "name": self.name,
             "from": self.topic_filter,
             "where": self.where,
             "unknown": self.unknown.value,
         }
+        if self.every_us:
+            mapping["every"] = durations.text(self.every_us)
+        return mapping
 
     @property
     def text(self) -> str:
