@@ -234,6 +234,31 @@ def test_fields_lead_back(fields: dict[str, Any], encoding: Encoding) -> None:
     assert ATHENS.ordered(fields) == fields
 
 
+DAY_US = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "far"),
+    [
+        ({"place": "x", "seen": "1970-01-11T00:00Z"}, False),
+        ({"place": "x", "seen": "1970-01-10T00:00Z"}, False),
+        ({"place": "x", "seen": "1970-01-09T23:59:59Z"}, True),
+        ({"place": "x", "seen": "1970-01-12T00:00:00.000001Z"}, True),
+        ({"place": "x", "passed": {"times": ["1970-01-11", "2026-11-15"]}}, True),
+        ({"place": "x", "passed": {"times": ["1970-01-11"]}}, False),
+        ({"place": "1970-01-01"}, False),
+    ],
+)
+def test_a_time_is_far_if_it_is_more_than_a_day_away(fields: dict[str, Any], far: bool) -> None:
+    times = {
+        "place": {"type": "string"},
+        "seen": {"type": "timestamp"},
+        "passed": {"times": {"type": "timestamp", "conflict": "union"}},
+    }
+    it = shape(fields=times)
+    assert it.far(take(fields, it), 10 * DAY_US) is far
+
+
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.sampled_from(["2026-11-15", "x"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),

@@ -27,6 +27,9 @@ from tidings.language.topics import Topic, UnknownFields
 EXACT_MAX = 2.0**53
 """Below this a double stands for one whole number; 2**53 + 1 is read as 2**53 already."""
 
+FAR_US = 86_400_000_000
+"""A day. A report that tells of a time farther from its arrival has a wrong clock, or is old."""
+
 Fields = Mapping[str, object]
 """The filled fields of a report or an event, nested."""
 
@@ -97,6 +100,7 @@ class Shape:
                 assert isinstance(inner, dict), "a declared path is a field or a group, never both"
                 group = inner
             group[field.path[-1]] = _many(field) if field.many else _TAKE[field.type]
+        self._times = [field.path for field in topic.fields.values() if field.type is Type.TIMESTAMP]
 
     def read(
         self,
@@ -137,6 +141,16 @@ class Shape:
     def typed(self, fields: Fields) -> dict[str, object]:
         """The fields as their declared types and in declared order, whatever the topic's name."""
         return self._take(self._tree, fields, ())
+
+    def far(self, fields: Fields, at_us: int) -> bool:
+        """Whether a timestamp among the fields is more than a day before or after a time."""
+        for path in self._times:
+            value = find(fields, path)
+            if value is not None:
+                times: Any = value if isinstance(value, list) else (value,)
+                if any(abs(timestamps.micros(one) - at_us) > FAR_US for one in times):
+                    return True
+        return False
 
     def complete(self, fields: Fields) -> bool:
         """Whether every declared field is filled."""
