@@ -10,7 +10,7 @@ What is held for absent brokers is bounded. How publications travel is not known
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -99,6 +99,8 @@ class Holding:
         self._for_absent: dict[Held, None] = {}
         """What is kept for absent brokers alone, the longest kept first."""
         self._withheld: dict[int, Held] = {}
+        self.on_released: Callable[[Publication], None] = lambda _publication: None
+        """Whom to tell of own publications that need not be kept any longer."""
 
     def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
         """What was acknowledged and not yet passed on before a restart, in order."""
@@ -120,8 +122,8 @@ class Holding:
         self._orders += 1
         return Held(publication, publication.size, self._orders)
 
-    def hold(self, held: Held, session: str, token: int) -> None:
-        """Keep a publication of a client, who is told when it is safe."""
+    def hold(self, held: Held, session: str = "", token: int = -1) -> None:
+        """Keep a publication; the client that it is from is told when it is safe."""
         publication = held.publication
         self.held[publication.stream, publication.number] = held
         self._core.out.append(Write(_held_key(publication), encode(publication)))
@@ -158,7 +160,8 @@ class Holding:
         self._withheld.pop(held.order, None)
         held.accepted = True
         self.unaccepted_bytes -= held.size
-        self._core.out.append(Accept(held.session, held.token))
+        if held.publication.told is None:
+            self._core.out.append(Accept(held.session, held.token))
         if held.absent is not None and not held.absent:
             self._release(held)
 
@@ -202,6 +205,20 @@ class Holding:
         self._core.out.append(Erase(_held_key(publication)))
         if held.kept_by is not None:
             self._tell_to_forget(held.kept_by, publication)
+        self.on_released(publication)
+
+    def drop(self, held: Held) -> None:
+        """Keep an own publication no longer, although somebody may not have it."""
+        self.expect_again(held)
+        if not held.accepted:
+            held.accepted = True
+            self.unaccepted_bytes -= held.size
+            self._withheld.pop(held.order, None)
+        publication = held.publication
+        if self.held.pop((publication.stream, publication.number), None) is not None:
+            self._core.out.append(Erase(_held_key(publication)))
+            if held.kept_by is not None:
+                self._tell_to_forget(held.kept_by, publication)
 
     # Brokers that are out of reach.
 

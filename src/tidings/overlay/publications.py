@@ -23,7 +23,7 @@ wanted is kept for them by each origin, within bounds, and sent when they are ba
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -34,7 +34,7 @@ from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Re
 from tidings.overlay.flow import Channel, Flow, Passage
 from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
 from tidings.overlay.links import Link, Links
-from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish
+from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Grown, Tree, Trees
@@ -154,6 +154,9 @@ class Publications:
         """With something that is not written down yet."""
         self._drain: dict[str, None] = {}
         """Roots on whose trees something that has waited may go on."""
+        self.confirmed: Callable[[Told], None] = lambda _told: None
+        """Whom to tell that everyone has a version of an event that was told from here."""
+        self.holding.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
@@ -220,6 +223,58 @@ class Publications:
         if offered.qos == QOS_ONCE:
             core.after_sync(self._go_on)
         self._pump(root)
+
+    # From a seat here.
+
+    def tell(self, topic: str, payload: bytes, qos: int, content_type: str, told: Told) -> int:
+        """Send a version of an event to all who want it; its number in its stream.
+
+        `confirmed` is called when everyone has it; what has QoS 0 is taken to be there when it is sent.
+        """
+        core = self._core
+        stream = self._topics.stream_of(topic)
+        number = self._numbers.get(stream)
+        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+        self._numbers[stream] = number
+        publication = Publication(
+            core.id,
+            core.incarnation,
+            stream,
+            number,
+            topic,
+            payload,
+            qos,
+            core.at_us,
+            content_type=content_type,
+            told=told,
+        )
+        held = self.holding.wrap(publication)
+        held.content = self._topics.fields(publication)
+        durable = self._deliver(publication, held.content, None, 0)
+        if qos:
+            self.holding.hold(held)
+        elif durable:
+            core.ask_sync()
+        self._enqueue(held)
+        if qos == QOS_ONCE:
+            core.after_sync(self._go_on)
+        self._pump(self._topics.root_of(topic, stream))
+        return number
+
+    def drop_told(self, event: str) -> None:
+        """Send versions of an event no more: another broker has its seat by now, and what it knows counts."""
+        for root, backlog in self._backlogs.items():
+            gone = [held for held in backlog if _is_of(held.publication, event)]
+            if gone:
+                self.backlog_bytes -= sum(held.size for held in gone)
+                self._backlogs[root] = deque(held for held in backlog if not _is_of(held.publication, event))
+        for held in list(self.holding.held.values()):
+            if _is_of(held.publication, event):
+                self.holding.drop(held)
+
+    def _released(self, publication: Publication) -> None:
+        if publication.told is not None:
+            self.confirmed(publication.told)
 
     # Many at once that nobody but sessions here may want.
 
@@ -419,6 +474,7 @@ class Publications:
             self.backlog_bytes -= held.size
             if not publication.qos:
                 self._forward(tree, grown, publication, targets, None, 1, None)
+                self._released(publication)
                 continue
             if publication.origin != self._core.id and not self._first_to_send(grown, held):
                 continue
@@ -755,6 +811,11 @@ PROPERTIES_FREE_BYTES = 65_536
 
 NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""
+
+
+def _is_of(publication: Publication, event: str) -> bool:
+    """Whether it is a version of an event."""
+    return publication.told is not None and publication.told.event == event
 
 
 def _mark_key(stream: Stream) -> str:
