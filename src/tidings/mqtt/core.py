@@ -46,6 +46,9 @@ class Counters:
     expired: int = 0
     """Publications whose time was over before they were sent."""
 
+    retain_ignored: int = 0
+    """Reports that asked to be retained."""
+
     taken_over: int = 0
     expelled: int = 0
     """Connections that were closed because the client was at fault."""

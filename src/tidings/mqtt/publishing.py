@@ -37,6 +37,7 @@ from tidings.mqtt.reasons import FAILURE, Reason
 from tidings.mqtt.retained import Retained
 from tidings.mqtt.sessions import QUICK, Asked, Delivery, Session, row
 from tidings.mqtt.subscribing import OWN, SHARE, VIEW, Subscribing
+from tidings.mqtt.told import SNAPSHOT
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
 from tidings.overlay.messages import Publication
@@ -518,6 +519,8 @@ class Publishing:
             self._request(client, msgspec.structs.replace(packet, topic=topic))
             self._answer(client, token, Reason.SUCCESS, "")
             return
+        if packet.retain and self._ignores_retain(topic):
+            packet = msgspec.structs.replace(packet, retain=False)
         reason, text = self._objection(client, topic, packet)
         if reason is not None:
             self._core.refuse(client.id, f"publish {topic[:200]}", text)
@@ -598,6 +601,12 @@ class Publishing:
             core.erase(row("retained", topic))
         return self._retained.fits(message)
 
+    def _ignores_retain(self, topic: str) -> bool:
+        """Whether there is nothing to retain at a topic: the open events of a gathered one are there."""
+        gathered = self._broker.gathers(topic)
+        self._core.counters.retain_ignored += gathered
+        return gathered
+
     def _take(self, offered: PublicationOffered) -> None:
         """Hand a publication to the broker, and keep it if it is to be retained."""
         if offered.retain:
@@ -608,7 +617,7 @@ class Publishing:
         """The last word of a client that is gone."""
         properties = msgspec.structs.replace(will.properties, will_delay_s=None)
         offered = _offered(client_id, NO_TOKEN, will.topic, will.payload, will.qos, will.retain, properties)
-        if will.retain and not self._fits(offered):
+        if will.retain and (self._ignores_retain(will.topic) or not self._fits(offered)):
             offered = msgspec.structs.replace(offered, retain=False)
         self._take(offered)
 
@@ -793,12 +802,16 @@ class Publishing:
             if session is None:
                 strangers += matches[at:end]
             else:
-                self.give(session, tuple([match[1] for match in matches[at:end]]), effect.publication)
+                subscribed = tuple([match[1] for match in matches[at:end]])
+                self.give(session, subscribed, effect.publication, effect.hops)
             at = end
         return tuple(strangers)
 
-    def give(self, session: Session, subscribed: tuple[str, ...], publication: Publication) -> None:
+    def give(
+        self, session: Session, subscribed: tuple[str, ...], publication: Publication, hops: int = 0
+    ) -> None:
         """One message for each topic name under which the client asked for it."""
+        told = publication.told
         by_view: dict[str, list[Asked]] = {}
         for name in subscribed:
             asked = session.subscriptions.get(name)
@@ -809,9 +822,13 @@ class Publishing:
             topic = f"{VIEW}{view}/{publication.topic}" if view else publication.topic
             qos = min(publication.qos, max(it.qos for it in some))
             identifiers = tuple(it.identifier for it in some if it.identifier)
-            # [MQTT-3.3.1-12], [MQTT-3.3.1-13]
-            retain = publication.retain and any(it.retain_as_published for it in some)
-            session.give(Delivery(0, publication, topic, qos, retain, identifiers))
+            if told is None:
+                # [MQTT-3.3.1-12], [MQTT-3.3.1-13]
+                retain = publication.retain and any(it.retain_as_published for it in some)
+            else:
+                # It answers the subscription, as a retained message does [MQTT-3.3.1-8].
+                retain = told.state == SNAPSHOT
+            session.give(Delivery(0, publication, topic, qos, retain, identifiers, hops=hops))
 
     def say(self, message: Publication) -> None:
         """A message of this broker's own topics, to those who subscribe to them here."""

@@ -28,6 +28,7 @@ from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
+from tidings.mqtt.told import explained
 from tidings.overlay.messages import Publication
 
 PACKET_IDS = 65_535
@@ -56,6 +57,9 @@ class Asked(msgspec.Struct, frozen=True, array_like=True):
     own: bool = False
     """Whether it is about topics of this broker alone, `$SYS/…`."""
 
+    every_us: int = 0
+    """How often a growing event is wanted at most."""
+
 
 class Delivery(msgspec.Struct, array_like=True):
     """A publication on its way to one client."""
@@ -76,6 +80,9 @@ class Delivery(msgspec.Struct, array_like=True):
 
     released: bool = False
     """Whether the client has it, and only PUBCOMP is waited for."""
+
+    hops: int = 0
+    """Links that it has come over."""
 
     @property
     def packet_id(self) -> int:
@@ -332,12 +339,14 @@ class Session:
                 expiry_s = 0
         topic, properties, alias = delivery.topic, NO_PROPERTIES, None
         if client.v5:
+            told = publication.told
+            user = publication.properties if told is None else explained(told, delivery.hops)
             if client.aliases_out_max:
                 topic, alias = client.alias_for(topic)
             if (
                 alias is not None
                 or delivery.identifiers
-                or publication.properties
+                or user
                 or publication.content_type
                 or expiry_s is not None
                 or publication.payload_format >= 0
@@ -352,7 +361,7 @@ class Session:
                     correlation_data=publication.correlation,
                     subscription_identifiers=delivery.identifiers,
                     topic_alias=alias,
-                    user=publication.properties,
+                    user=user,
                 )
         sent = client.send(
             Publish(

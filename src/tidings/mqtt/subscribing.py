@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from tidings.errors import FilterError
-from tidings.language import names, views
+from tidings.language import durations, names, views
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription, canonical_where
 from tidings.mqtt import packets
@@ -36,10 +36,10 @@ VIEW = f"{views.PREFIX}/"
 OWN = ("$SYS/", "$tidings/reply/")
 """Topics of this broker alone."""
 
-PLANNED = ("every", "max_delay", "max_extra", "since", "until")
+PLANNED = ("max_delay", "max_extra", "since", "until")
 """Properties whose mechanism is yet to come: refused by name, never ignored."""
 
-OURS = ("where", "unknown", *PLANNED)
+OURS = ("where", "unknown", "every", *PLANNED)
 
 RETAINED_PER_TURN = 200
 """Retained messages that one session is given in one turn; a large one counts for several."""
@@ -72,11 +72,13 @@ class Wanted:
     def __init__(self, user: UserProperties) -> None:
         self.where = ""
         self.unknown = Unknown.WAIT
+        self.every_us = 0
         self.fault = ""
         self.code = int(Reason.TOPIC_FILTER_INVALID)
         self.given = False
         texts: list[str] = []
         unknowns: list[str] = []
+        cycles: list[str] = []
         for given, value in user:
             name = given.removeprefix("$")
             if name != name.lower() and name.lower() in OURS:
@@ -86,17 +88,21 @@ class Wanted:
                 texts.append(value)
             elif name == "unknown":
                 unknowns.append(value)
+            elif name == "every":
+                cycles.append(value)
             elif name in PLANNED:
                 self.fault = f"{name!r} is planned and does not work yet; leave it out"
                 self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
                 return
-        self.given = bool(texts or unknowns)
+        self.given = bool(texts or unknowns or cycles)
         if len(set(unknowns)) > 1:
             self.fault = f"'unknown' is given as {unknowns[0]!r} and as {unknowns[1]!r}; give one of them"
         elif unknowns and unknowns[0] not in list(Unknown):
             self.fault = f"unknown = {_line(unknowns[0])!r} is not 'wait' or 'assume'"
         elif unknowns:
             self.unknown = Unknown(unknowns[0])
+        if cycles and not self.fault:
+            self._read_every(cycles)
         for text in texts:
             if not self.fault:
                 self.fault = where_fault(text)
@@ -107,6 +113,17 @@ class Wanted:
             )
             if len(different) > 1:
                 self.fault = where_fault(self.where)
+
+    def _read_every(self, cycles: list[str]) -> None:
+        if len(set(cycles)) > 1:
+            self.fault = (
+                f"'every' is given as {_line(cycles[0])!r} and as {_line(cycles[1])!r}; give one of them"
+            )
+            return
+        try:
+            self.every_us = durations.parse(cycles[0])
+        except ValueError as error:
+            self.fault = f"every: {_line(str(error))}"
 
 
 def where_fault(text: str) -> str:
@@ -174,6 +191,7 @@ class Subscribing:
                 identifiers[0] if identifiers else 0,
                 wanted.where,
                 wanted.unknown,
+                every_us=wanted.every_us,
             )
             code, reason = (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client)
             if code is None:
@@ -211,7 +229,7 @@ class Subscribing:
             return Reason.QUOTA_EXCEEDED, f"a session has {limit} subscriptions at most; drop one first"
         if inner.startswith(OWN):
             return self._ask_own(session, asked, group)
-        subscription = Subscription(inner, asked.where, asked.unknown, asked.qos)
+        subscription = Subscription(inner, asked.where, asked.unknown, asked.qos, asked.every_us)
         if inner.startswith(VIEW):
             view_name = inner.split("/")[1]
             seen, reason = self._through(subscription, view_name)
@@ -231,9 +249,16 @@ class Subscribing:
         # Before the broker's own part is written, so that they are on disk together.
         session.save_subscription(asked)
         self._core.plans += 1
-        group = f"{group}/{inner}" if group else ""
-        self._broker.tell(SubscriptionAsked(session.id, name, subscription, group))
+        self._tell(session, asked, subscription, group, inner, new=before is None)
         return None, ""
+
+    def _tell(
+        self, session: Session, asked: Asked, subscription: Subscription, group: str, inner: str, *, new: bool
+    ) -> None:
+        """Ask the broker. Open events are what is retained of a gathered topic, and shares get neither."""
+        snapshot = not group and (asked.retain_handling == 0 or (asked.retain_handling == 1 and new))
+        group = f"{group}/{inner}" if group else ""
+        self._broker.tell(SubscriptionAsked(session.id, asked.topic_filter, subscription, group, snapshot))
 
     def _ask_own(self, session: Session, asked: Asked, group: str) -> tuple[int, str]:
         if group or asked.where:
@@ -277,7 +302,8 @@ class Subscribing:
                 where = views.both(where, subscription.where) if where else subscription.where
             except FilterError as error:
                 return None, explained(error)
-        return Subscription(topic_filter, where, unknown, subscription.qos), ""
+        every_us = max(view.every_us, subscription.every_us)
+        return Subscription(topic_filter, where, unknown, subscription.qos, every_us), ""
 
     # Answers of the broker.
 
@@ -362,6 +388,9 @@ class Subscribing:
                 continue
             left -= 1 + message.size // RETAINED_UNIT_BYTES
             if not self._broker.wants(subscription, message) or expired(message, self._core.now):
+                continue
+            if self._broker.gathers(message.topic):
+                # From before it was declared: of a gathered topic only told events are delivered.
                 continue
             if asked.no_local and message.publisher == session.id:
                 continue
@@ -453,7 +482,7 @@ class Subscribing:
                 group = ""
                 if inner.startswith(SHARE):
                     _, group, inner = inner.split("/", 2)
-                subscription = Subscription(inner, asked.where, asked.unknown, asked.qos)
+                subscription = Subscription(inner, asked.where, asked.unknown, asked.qos, asked.every_us)
                 seen, reason = self._through(subscription, name)
                 if seen is None:
                     if reason:
@@ -461,11 +490,8 @@ class Subscribing:
                     self._broker.tell(SubscriptionDropped(session.id, asked.topic_filter))
                     self._core.plans += 1
                     continue
-                self._broker.tell(
-                    SubscriptionAsked(
-                        session.id, asked.topic_filter, seen, f"{group}/{inner}" if group else ""
-                    )
-                )
+                asleep = self._broker.subscription(session.id, asked.topic_filter) is None
+                self._tell(session, asked, seen, group, inner, new=asleep)
 
 
 def _too_deep(topic_filter: str) -> bool:

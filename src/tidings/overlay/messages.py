@@ -109,6 +109,9 @@ class Report(Surveyed, frozen=True, tag=6):
     holders: dict[str, Holder]
     """By place: the latest holder that is known behind the sender."""
 
+    around: tuple[tuple[str, int], ...] = ()
+    """The nearest brokers behind this link and how many links away they are; as many as a ring needs."""
+
 
 AnySurveyed = Init | Update | Stable | Ecc | Announce | Report
 
