@@ -57,10 +57,24 @@ def test_a_delivery_explains_itself() -> None:
         ("event", "another of that name"),
     )
     told = Delivery(topic="t", payload=b"{}", properties=Properties(user=user))
-    assert (told.event, told.version, told.reports, told.hops) == ("t/x/b1-1", 2, 5, 3)
+    assert (told.id, told.version, told.reports, told.hops) == ("t/x/b1-1", 2, 5, 3)
     assert (told.seat, told.complete, told.state) == ("b2", False, "told")
+    assert told.into is None
     plain = Delivery(topic="t", payload=b"not JSON", properties=Properties(user=(("version", "two"),)))
-    assert (plain.event, plain.version, plain.complete) == (None, None, None)
+    assert (plain.id, plain.version, plain.complete) == (None, None, None)
     assert plain.text == "not JSON"
     with pytest.raises(PayloadError, match="not JSON"):
         _ = plain.fields
+
+
+def test_a_withdrawn_event_has_no_fields_and_an_empty_plain_message_is_none() -> None:
+    user = (("event", "b1:1:7"), ("state", "withdrawn"))
+    withdrawn = Delivery(topic="t", payload=b"", properties=Properties(user=user))
+    assert (withdrawn.id, withdrawn.state, withdrawn.fields) == ("b1:1:7", "withdrawn", {})
+    with pytest.raises(PayloadError):
+        _ = Delivery(topic="t", payload=b"").fields
+
+
+def test_an_event_that_is_one_with_another_names_it() -> None:
+    user = (("event", "b1:1:7"), ("state", "merged-into"), ("into", "b2:1:3"))
+    assert Delivery(topic="t", payload=b"{}", properties=Properties(user=user)).into == "b2:1:3"

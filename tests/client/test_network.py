@@ -255,6 +255,9 @@ def test_a_broker_that_would_ignore_a_filter_is_not_asked_with_one() -> None:
             with pytest.raises(SubscriptionError, match="no Tidings broker"):
                 async with network.subscribe("t", where="a = 1"):
                     pytest.fail("it would deliver everything")
+            with pytest.raises(SubscriptionError, match="it would ignore `every`"):
+                async with network.subscribe("t", every="5s"):
+                    pytest.fail("it would deliver each version")
             with pytest.raises(NetworkError, match="no Tidings broker"):
                 await network.request("$tidings/topic/list", {})
             async with network.subscribe("t") as plain:
@@ -262,6 +265,21 @@ def test_a_broker_that_would_ignore_a_filter_is_not_asked_with_one() -> None:
                 assert (await plain.next()).text == "x"
 
     tell(story, ours=False)
+
+
+def test_a_subscription_asks_for_a_cycle_and_for_open_events() -> None:
+    async def story(stub: Stub) -> None:
+        async with (
+            tidings.connect(stub.address) as network,
+            network.subscribe("t", where="a = 1", every="5s"),
+            network.subscribe("u", retained="new"),
+            network.subscribe("v", retained="new", snapshot=False),
+        ):
+            asked = [one for one in stub.of(p.Subscribe) if isinstance(one, p.Subscribe)]
+        assert asked[0].properties.user == (("where", "a = 1"), ("every", "5s"))
+        assert [one.asked[0].retain_handling for one in asked] == [0, 1, 2]
+
+    tell(story)
 
 
 def test_one_topic_filter_is_subscribed_to_once() -> None:
@@ -353,6 +371,8 @@ def test_a_wrong_word_is_refused_before_anything_is_sent() -> None:
     for wrong in ({"qos": 3}, {"unknown": "perhaps"}, {"retained": "some"}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} is"):
             network.subscribe("t", **wrong)
+    with pytest.raises(InputError, match="every: '5' is not a duration"):
+        network.subscribe("t", every="5")
     with pytest.raises(InputError, match="can only be resumed by the name of its client"):
         tidings.connect("mqtt://localhost", session_expiry=60)
 

@@ -15,6 +15,8 @@ from tidings.mqtt.packets import NO_PROPERTIES, Properties
 
 JSON = "application/json"
 
+WITHDRAWN = "withdrawn"
+
 Sent: TypeAlias = Mapping[str, object] | msgspec.Struct | bytes | bytearray | str | None
 """What can be published: fields, a struct of them, or a payload as it is."""
 
@@ -31,14 +33,16 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True, repr_omit_d
     qos: int = 0
 
     retained: bool = False
-    """Whether it was there before the subscription."""
+    """Whether it was there before the subscription, as a retained message or as an open event."""
 
     properties: Properties = NO_PROPERTIES
     """All MQTT 5 properties; `properties.user` has the user properties in their order."""
 
     @cached_property
     def fields(self) -> Mapping[str, object]:
-        """What it says. PayloadError where the payload is no object of fields."""
+        """What it says; nothing if it is withdrawn. PayloadError where the payload is no object of fields."""
+        if not self.payload and self.state == WITHDRAWN:
+            return {}
         return payloads.decode(self.payload, payloads.encoding_of(self.properties.content_type))
 
     @property
@@ -47,7 +51,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True, repr_omit_d
         return self.payload.decode("utf-8", errors="replace")
 
     @property
-    def event(self) -> str | None:
+    def id(self) -> str | None:
         """The event's id, the same in all its versions; None for a message of a plain topic."""
         return self.user("event")
 
@@ -79,8 +83,15 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True, repr_omit_d
 
     @property
     def state(self) -> str | None:
-        """`told`, `snapshot`, `withdrawn`, `ended` or `merged-into`."""
+        """`told`, `snapshot` (open before the subscription), `withdrawn` (the filter asks for it no more),
+        `ended`, or `merged-into` (it turned out to be one with another).
+        """
         return self.user("state")
+
+    @property
+    def into(self) -> str | None:
+        """The id of the event that it was merged into."""
+        return self.user("into")
 
     def user(self, name: str) -> str | None:
         """The first user property of a name."""

@@ -34,7 +34,7 @@ from tidings.errors import (
     SubscriptionError,
     TidingsError,
 )
-from tidings.language import names, payloads
+from tidings.language import durations, names, payloads
 from tidings.language.regions import Unknown
 from tidings.mqtt.packets import NO_PROPERTIES, Asked, Properties, Publish, Will
 from tidings.mqtt.reasons import FAILURE
@@ -458,8 +458,10 @@ class Network:
         *,
         where: str | Filter | Sequence[str | Filter] = (),
         unknown: Unknown | Literal["wait", "assume"] = Unknown.WAIT,
+        every: str | None = None,
         qos: int = 1,
         retained: Retained = "all",
+        snapshot: bool = True,
         no_local: bool = False,
         keep: bool | None = None,
         waiting_max: int = WAITING_MAX,
@@ -468,7 +470,10 @@ class Network:
 
         where: a content filter; of several, one must match.
         unknown: what a term over a missing field counts as, "wait" (not yet) or "assume" (true).
-        retained: what was there before: "all" of it, only if the subscription is "new", or "none".
+        every: how often a growing event is wanted again at most, such as "5s"; by default each time.
+        retained: what was there before: "all" of it, only if the subscription is "new", or "none". On a plain
+            topic that is a retained message, on a gathered one all open events that match.
+        snapshot: False says the same as retained="none": begin with what is told from now on.
         no_local: without what this connection publishes itself.
         keep: leave it to the session when the program leaves it; by default if the session outlives it.
         waiting_max: deliveries of QoS 0 and 2 that wait to be read; beyond it the oldest are dropped. Those
@@ -482,14 +487,21 @@ class Network:
             reading = Unknown(unknown)
         except ValueError:
             raise InputError(f"unknown is {unknown!r}; it must be 'wait' or 'assume'") from None
+        if every is not None:
+            try:
+                durations.parse(every)
+            except ValueError as error:
+                raise InputError(f"every: {error}") from None
         given = [where] if isinstance(where, str) or not isinstance(where, Sequence) else where
         wheres = tuple(one if isinstance(one, str) else one.source for one in given)
         user = [("where", text) for text in wheres if text]
         if reading is Unknown.ASSUME:
             user.append(("unknown", reading.value))
+        if every is not None:
+            user.append(("every", every))
         return Subscription(
             self,
-            Asked(topic_filter, qos, no_local, True, _RETAIN_HANDLING[retained]),
+            Asked(topic_filter, qos, no_local, True, _RETAIN_HANDLING[retained if snapshot else "none"]),
             tuple(text for text in wheres if text),
             Properties(user=tuple(user)),
             waiting_max,
@@ -533,9 +545,11 @@ class Network:
     async def _ask_for(self, subscription: Subscription) -> None:
         """Ask, and see what the broker says."""
         assert self._connection is not None
-        if subscription.wheres and not self._is_ours:
+        asked = {name for name, _ in subscription.properties.user}
+        if asked & {"where", "every"} and not self._is_ours:
+            name = "where" if "where" in asked else "every"
             raise SubscriptionError(
-                f"{self.address} is no Tidings broker: it would ignore `where`, and deliver everything"
+                f"{self.address} is no Tidings broker: it would ignore `{name}`, and deliver everything"
             )
         properties = subscription.properties
         if self.server.subscription_identifier_available != 0:
