@@ -117,6 +117,13 @@ class Finder:
         """Whether this broker knows all that the search was for."""
         raise NotImplementedError
 
+    def cost(self, about: str, strategy: str) -> int | None:
+        """What a seat here would cost, to compare with a winner's; None while it is not known.
+
+        That is its distance from the farthest for a centre, and the sum of weight times distance for others.
+        """
+        raise NotImplementedError
+
     def start(self, counter: int = 0) -> list[Said]:
         """Begin a search: of this counter, or the next; nothing if that one has begun already."""
         counter = counter or self.counter + 1
@@ -265,6 +272,10 @@ class PaperFinder(Finder):
             and all(centre in self._announced for centre in self.centres)
         )
 
+    def cost(self, about: str, strategy: str) -> int | None:
+        """The eccentricity, whatever is asked: nothing else is found here."""
+        return self.eccentricity
+
     def _reset(self) -> None:
         self._heights = Heights(0)
         self._eccentricities: dict[str, int] = {}
@@ -319,7 +330,7 @@ class PaperFinder(Finder):
         self.is_centre = all(own <= other for other in self._eccentricities.values())
         if self.is_centre:
             equals = tuple(peer for peer in self.neighbours if self._eccentricities[peer] == own)
-            self._heard_of(Announce(*self.age, TREE, CENTRE, self.me, 0, (self.me, *equals)), None, said)
+            self._heard_of(Announce(*self.age, TREE, CENTRE, self.me, own, (self.me, *equals)), None, said)
 
     def _heard_of(self, announce: Announce, peer: str | None, said: list[Said]) -> None:
         if announce.broker in self._announced:
@@ -327,7 +338,7 @@ class PaperFinder(Finder):
         self._announced.add(announce.broker)
         self.centres = tuple(sorted({*self.centres, *announce.ring, announce.broker}))
         seat = self.centres[0]
-        self.winners = {(TREE, CENTRE): Announce(*self.age, TREE, CENTRE, seat, 0, (seat,))}
+        self.winners = {(TREE, CENTRE): Announce(*self.age, TREE, CENTRE, seat, announce.cost, (seat,))}
         self._tell(announce, said, peer)
 
 
@@ -351,10 +362,7 @@ class ReportFinder(Finder):
         return self._complete and all(pair in self.winners for pair in self._wanted)
 
     def cost(self, about: str, strategy: str) -> int | None:
-        """What a seat here would cost; None while it is not known.
-
-        That is its distance from the farthest for a centre, and the sum of weight times distance for others.
-        """
+        """What a seat here would cost by all that the reports say."""
         if not self._complete:
             return None
         if strategy == CENTRE:
@@ -460,7 +468,7 @@ class ReportFinder(Finder):
         return max(here + 1 if here >= 0 else -1, there - 1) - heights.first
 
     def _dearer(self, about: str, peer: str) -> int:
-        """By how much a neighbour's cost is greater: all on this side is a link farther, the rest one nearer."""
+        """By how much a neighbour's cost is greater: all this side is farther, the rest nearer."""
         return self._weights.get(about, 0) - 2 * self._reports[peer].loads.get(about, NOTHING).weight
 
 
