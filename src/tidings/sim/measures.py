@@ -6,11 +6,14 @@ Records are looked at as they come and forgotten, so that a long run needs no mo
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidings.overlay.messages import Publish
 from tidings.records.record import Kind, Record
 from tidings.sim.diary import Diary
+from tidings.sim.gathered_notes import ON_THE_WAY, Notes
+from tidings.sim.gathered_seats import Seat
 from tidings.sim.world import World
 
 
@@ -135,6 +138,67 @@ def measure_clients(diary: Diary) -> ClientMeasures:
 
 
 @dataclass(slots=True)
+class GatheredMeasures:
+    """What became of reports, and where they were gathered."""
+
+    reported: int = 0
+    accepted: int = 0
+    received: int = 0
+    """At seats; opened, merged, redundant and refused together."""
+
+    opened: int = 0
+    merged: int = 0
+    redundant: int = 0
+    refused: int = 0
+    dropped_on_the_way: int = 0
+    told: int = 0
+    """Versions that left a seat."""
+
+    closed: int = 0
+    delivered: int = 0
+    """Versions of events to sessions."""
+
+    snapshots: int = 0
+    withdrawn: int = 0
+    merged_into: int = 0
+    moves: int = 0
+    """How often another broker took a seat."""
+
+    seats: dict[str, str] = field(default_factory=dict)
+    """By place: who has the seat in the end, and the deputy."""
+
+
+def measure_gathered(world: World, notes: Notes, seats: Mapping[str, Sequence[Seat]]) -> GatheredMeasures:
+    """What a world and the notes of it tell."""
+    ledger, counts = world.ledger, notes.counts
+    states: Counter[str] = Counter()
+    for delivery in ledger.deliveries:
+        if (told := delivery.publication.told) is not None:
+            states[told.state] += len({session for session, _ in delivery.subscriptions})
+    decided = {name: counts[name] for name in ("opened", "merged", "redundant", "refused")}
+    return GatheredMeasures(
+        reported=len(ledger.offers),
+        accepted=sum(offer.accepted is not None for offer in ledger.offers),
+        received=sum(decided.values()),
+        **decided,
+        dropped_on_the_way=counts[ON_THE_WAY],
+        told=counts[Kind.TOLD.value],
+        closed=counts[Kind.CLOSED.value],
+        delivered=states.total(),
+        snapshots=states["snapshot"],
+        withdrawn=states["withdrawn"],
+        merged_into=states["merged-into"],
+        moves=notes.moves(),
+        seats={
+            seat.place.replace("\t", " "): f"{seat.seat}, {seat.deputy}" if seat.deputy else seat.seat
+            for own in seats.values()
+            for seat in own
+            if seat.mine
+        },
+    )
+
+
+@dataclass(slots=True)
 class Measures:
     """What happened in a run."""
 
@@ -177,6 +241,9 @@ class Measures:
 
     mqtt: ClientMeasures | None = None
     """Where there were MQTT clients."""
+
+    gathered: GatheredMeasures | None = None
+    """Where topics were gathered."""
 
 
 def measure(world: World, counts: RecordCounts) -> Measures:

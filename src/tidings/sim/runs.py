@@ -22,6 +22,7 @@ from tidings.sim import checkers, faults, topologies, workload
 from tidings.sim.checkers import Breach
 from tidings.sim.clients import Client
 from tidings.sim.faults import Fault
+from tidings.sim.gathered_workload import Reporting
 from tidings.sim.hosts import DoorMaker, Host, MachineMaker
 from tidings.sim.measures import Measures, RecordCounts, measure
 from tidings.sim.topologies import Topology
@@ -88,6 +89,12 @@ class Plan:
 
     doors: MqttSettings = DOORS
     """What is set about the front doors."""
+
+    reporting: Reporting | None = None
+    """How topics are gathered, where they are; then `gathered_runs` runs it."""
+
+    apart: bool = True
+    """Whether, with gathered topics, brokers fail one at a time: a seat or its deputy always lives."""
 
     command: str = ""
     """The line that replays it."""
@@ -209,7 +216,7 @@ class Run:
             machine=machine,
             door=door,
             settings={name: older if name in plan.older else plan.settings for name in plan.topology.ids},
-            topics=_declared(plan.roots),
+            topics=self._topics(),
             sync_s=plan.sync_s,
             jitter_s=plan.jitter_s,
             record=self._record,
@@ -250,6 +257,10 @@ class Run:
         self._check()
         return Outcome(plan, self._breaches, self._measure(), happened)
 
+    def _topics(self) -> list[Topic]:
+        """What is declared at every broker from the start."""
+        return _declared(self.plan.roots)
+
     def _measure(self) -> Measures:
         return measure(self.world, self._counts)
 
@@ -287,13 +298,13 @@ class Run:
         self._began = world.now
         lasts = plan.workload.publications / plan.workload.rate_per_s
         ends = world.now + lasts
-        happened = faults.plan(plan.faults, plan.topology, self._source, self._began, ends, plan.fault_count)
+        happened = self._faults(ends)
         faults.schedule(world, happened)
         for name in plan.late:
             world.at(self._source.uniform(self._began, ends), self._join, name)
         for _ in range(plan.churn):
             world.at(self._source.uniform(self._began, ends), self._change_mind)
-        self._planned = workload.publications(plan.workload, plan.topology, plan.seed)
+        self._planned = self._plans()
         self._publish_next(None, None)
         until = max([ends + AFTERMATH_S, *(fault.until + AFTERMATH_S for fault in happened)])
         while world.now < until:
@@ -303,6 +314,13 @@ class Run:
         while self._next is not None:
             world.run(1.0)
         return happened
+
+    def _faults(self, ends: float) -> list[Fault]:
+        plan = self.plan
+        return faults.plan(plan.faults, plan.topology, self._source, self._began, ends, plan.fault_count)
+
+    def _plans(self) -> Iterator[Planned]:
+        return workload.publications(self.plan.workload, self.plan.topology, self.plan.seed)
 
     def _publish_next(self, planned: Planned | None, _: object) -> None:
         if planned is not None:

@@ -1,0 +1,497 @@
+"""What is promised about gathered topics, judged from what clients reported and got, and nothing else.
+
+A report that was accepted is in what is told; nothing raw comes out; what is told was reported; each session
+gets an increasing sequence of the versions of an event, those that it asks for, and always the last. What an
+event must say is worked out here by a plain fold of the reports, field by field, not by the gatherer.
+docs/simulation.md says the promises in full.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tidings.overlay.messages import Told
+from tidings.sim.checkers import BREACHES_MAX, Breach, fields_of, wants
+from tidings.sim.gathered_notes import Notes
+from tidings.sim.gathered_workload import POLICIES, Gathered, Reporting
+from tidings.sim.ledger import Delivery, Ledger, Offer, Wish
+
+Key = tuple[str, str]
+"""The declaration's name, and what is reported about."""
+
+WITHDRAWN, MERGED_INTO, SNAPSHOT = "withdrawn", "merged-into", "snapshot"
+
+
+class Heard(NamedTuple):
+    """A version of an event that a session got."""
+
+    turn: int
+    session: str
+    names: tuple[str, ...]
+    """Of the session's subscriptions that it was delivered for."""
+
+    told: Told
+    topic: str
+    qos: int
+    fields: Mapping[str, Any]
+    """Empty where there is no payload, or none that can be read."""
+
+    def __str__(self) -> str:
+        told = self.told
+        return (
+            f"{self.session} got version {told.version} of {told.event} ({told.state}, {dict(self.fields)})"
+        )
+
+
+class Said(NamedTuple):
+    """A report that could be read."""
+
+    offer: Offer
+    key: Key
+    fields: Mapping[str, Any]
+    must: bool
+    """Whether it has to be in what is told: it was accepted, and no disk was lost that may have had it."""
+
+
+@dataclass(slots=True)
+class Evolved:
+    """What is known of an event from all who heard of it."""
+
+    key: Key
+    versions: dict[int, list[Heard]] = field(default_factory=lambda: defaultdict(list))
+    """By number, of those with content."""
+
+    into: str = ""
+    """Another event, if it was merged into that."""
+
+    @property
+    def last(self) -> int:
+        return max(self.versions, default=0)
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """Of the last version."""
+        return self.versions[self.last][-1].fields if self.versions else {}
+
+
+class GatheredPromises:
+    """All promises about gathered topics."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        topics: Sequence[Gathered],
+        reporting: Reporting,
+        settled: Sequence[int],
+        notes: Notes,
+        *,
+        neighbours_keep: bool = False,
+        divided: bool = False,
+        safe_from: int = 0,
+    ) -> None:
+        """`settled`: turns in which the network was whole and quiet.
+
+        `divided`: whether brokers may have been cut off, so that two sides told two things under one number.
+        `safe_from`: the turn from which never two brokers that may have a seat and its copy are gone at once.
+        """
+        self._ledger = ledger
+        self._reporting = reporting
+        self._settled = settled
+        self._notes = notes
+        self._neighbours_keep = neighbours_keep
+        self._divided = divided
+        self._safe_from = safe_from
+        self._topics = {topic.name: topic for topic in topics}
+        self._patterns = [(topic.name.split("/"), topic) for topic in topics]
+        self.raw: list[Delivery] = []
+        self.said = [said for offer in ledger.offers if (said := self._read(offer)) is not None]
+        self._by_key: dict[Key, list[Said]] = defaultdict(list)
+        for said in self.said:
+            self._by_key[said.key].append(said)
+        self.heard: dict[str, dict[str, list[Heard]]] = defaultdict(lambda: defaultdict(list))
+        """By session and event, in order."""
+        self.events: dict[str, Evolved] = {}
+        for delivery in ledger.deliveries:
+            self._hear(delivery)
+
+    # Reading what there is.
+
+    def _topic(self, name: str) -> Gathered | None:
+        levels = name.split("/")
+        for pattern, topic in self._patterns:
+            if len(pattern) == len(levels) and all(
+                one == other or one[0] == "+" for one, other in zip(pattern, levels, strict=True)
+            ):
+                return topic
+        return None
+
+    def _key(self, name: str, fields: Mapping[str, Any]) -> Key | None:
+        topic = self._topic(name)
+        if topic is None:
+            return None
+        key = name.split("/")[1] if topic.named else fields.get(topic.key)
+        return (topic.name, key) if isinstance(key, str) else None
+
+    def _read(self, offer: Offer) -> Said | None:
+        fields = fields_of(offer.payload)
+        if offer.rejected is not None or fields is None or (key := self._key(offer.topic, fields)) is None:
+            return None
+        known = (*self._reporting.fields, self._topics[key[0]].key)
+        if any(name not in known for name in fields) or isinstance(fields.get("severity"), str):
+            return None
+        filled = {name: _many(name, value) for name, value in fields.items() if value is not None}
+        must = offer.qos > 0 and offer.accepted is not None and not self._excused(offer)
+        return Said(offer, key, {name: filled[name] for name in POLICIES if name in filled}, must)
+
+    def _hear(self, delivery: Delivery) -> None:
+        publication = delivery.publication
+        told = publication.told
+        if told is None:
+            if self._topic(publication.topic) is not None:
+                self.raw.append(delivery)
+            return
+        fields = fields_of(publication.payload) or {}
+        by_session: dict[str, list[str]] = {}
+        for session, name in delivery.subscriptions:
+            by_session.setdefault(session, []).append(name)
+        for session, names in by_session.items():
+            heard = Heard(
+                delivery.turn, session, tuple(names), told, publication.topic, publication.qos, fields
+            )
+            self.heard[session][told.event].append(heard)
+            if told.event not in self.events:
+                key = self._key(publication.topic, fields)
+                if key is None:
+                    continue
+                self.events[told.event] = Evolved(key)
+            event = self.events[told.event]
+            if told.state == MERGED_INTO:
+                event.into = told.into
+            elif told.state != WITHDRAWN:
+                event.versions[told.version].append(heard)
+
+    def _all(self) -> Iterator[tuple[str, list[Heard]]]:
+        for session in sorted(self.heard):
+            for event in sorted(self.heard[session]):
+                yield session, self.heard[session][event]
+
+    # Judging.
+
+    def check(self) -> list[Breach]:
+        """All of it."""
+        found: list[Breach] = []
+        for promise in (
+            self.nothing_raw,
+            self.explained,
+            self.nothing_twice,
+            self.in_order,
+            self.nothing_wrong,
+            self.no_ghosts,
+            self.nothing_made_up,
+            self.one_content,
+            self.nothing_lost,
+            self.one_event,
+            self.always_the_last,
+        ):
+            found += _some(promise())
+        return found
+
+    def nothing_raw(self) -> Iterator[Breach]:
+        """No report is delivered as it is."""
+        for delivery in self.raw:
+            publication = delivery.publication
+            yield Breach(
+                "nothing raw", f"{publication.id} on {publication.topic} was delivered at {delivery.host}"
+            )
+
+    def explained(self) -> Iterator[Breach]:
+        """What goes with a version is right: declaration, completeness, number of reports."""
+        for _, sequence in self._all():
+            for heard in sequence:
+                told, topic = heard.told, self._topic(heard.topic)
+                if topic is None or topic.name != told.topic:
+                    yield Breach("explained", f"{heard} on {heard.topic}, of {told.topic}")
+                    continue
+                if told.version < 1 or told.state in (WITHDRAWN, MERGED_INTO):
+                    continue
+                complete = all(name in heard.fields for name in self._reporting.fields)
+                if told.complete is not complete:
+                    yield Breach("explained", f"{heard}, said to be {'' if told.complete else 'in'}complete")
+                reported = len(self._by_key.get(self._key(heard.topic, heard.fields) or ("", ""), ()))
+                if not 1 <= told.reports <= reported:
+                    yield Breach("explained", f"{heard}, made of {told.reports} of {reported} reports")
+
+    def nothing_twice(self) -> Iterator[Breach]:
+        """A session gets a version once; a snapshot may repeat it for a new subscription."""
+        for session, sequence in self._all():
+            seen: dict[int, Heard] = {}
+            for heard in sequence:
+                before = seen.get(heard.told.version)
+                if before is not None and not (
+                    heard.told.state == SNAPSHOT and self._asked_between(session, before.turn, heard.turn)
+                ):
+                    yield Breach("nothing twice", f"{heard} after {before}")
+                seen[heard.told.version] = heard
+
+    def in_order(self) -> Iterator[Breach]:
+        """Versions only grow, and so does what they say; nothing comes after the end."""
+        for session, sequence in self._all():
+            before: Heard | None = None
+            for heard in sequence:
+                if before is not None:
+                    anew = heard.told.state == SNAPSHOT and self._asked_between(
+                        session, before.turn, heard.turn
+                    )
+                    if heard.told.version < before.told.version:
+                        yield Breach("in order", f"{heard} after {before}")
+                    elif before.told.state in ("ended", MERGED_INTO) and not anew:
+                        yield Breach("in order", f"{heard} after the end, {before}")
+                    elif before.fields and heard.fields and (lost := _shrunk(before.fields, heard.fields)):
+                        yield Breach("in order", f"{heard} after {before}: {lost} went back")
+                before = heard
+
+    def _asked_between(self, session: str, one: int, other: int) -> bool:
+        return any(wish.session == session and one < wish.asked < other for wish in self._ledger.wishes)
+
+    def nothing_wrong(self) -> Iterator[Breach]:
+        """What is delivered satisfies the filter; what is withdrawn was there before, and says nothing."""
+        histories: dict[tuple[str, str], list[Wish]] = defaultdict(list)
+        for wish in self._ledger.wishes:
+            histories[wish.session, wish.name].append(wish)
+        for session, sequence in self._all():
+            shown = False
+            for heard in sequence:
+                state = heard.told.state
+                if state in (WITHDRAWN, MERGED_INTO):
+                    if not shown:
+                        yield Breach("nothing to the wrong one", f"{heard}, of which it had nothing")
+                    if state == WITHDRAWN and heard.fields:
+                        yield Breach("nothing to the wrong one", f"{heard}, and that with fields")
+                    shown = False
+                    continue
+                shown = True
+                for name in heard.names:
+                    if not any(
+                        wants(wish.subscription, heard.topic, heard.fields)
+                        for wish in histories[session, name]
+                        if wish.asked < heard.turn
+                        and (wish.ended is None or wish.ended > heard.turn or wish.forgotten)
+                    ):
+                        asked = [wish.subscription for wish in histories[session, name]]
+                        yield Breach("nothing to the wrong one", f"{heard} for {name}, which asks {asked}")
+
+    def no_ghosts(self) -> Iterator[Breach]:
+        """A new subscription begins with what is open, and with nothing else."""
+        for session, sequence in self._all():
+            for heard in sequence:
+                closed = self._notes.closed.get(heard.told.event)
+                if heard.told.state == SNAPSHOT and closed is not None:
+                    asked = [wish.asked for wish in self._ledger.wishes if wish.session == session]
+                    before = [turn for turn in self._settled if turn > closed]
+                    if before and asked and min(asked) > before[0]:
+                        yield Breach("no ghosts", f"{heard}, which was closed long before")
+
+    def nothing_made_up(self) -> Iterator[Breach]:
+        """Each value in an event was reported about that key before."""
+        for identity in sorted(self.events):
+            event = self.events[identity]
+            said = self._by_key.get(event.key, [])
+            for version in sorted(event.versions):
+                heard = event.versions[version][0]
+                for name, value in heard.fields.items():
+                    if name not in POLICIES:
+                        continue
+                    reported = [one.fields[name] for one in said if name in one.fields]
+                    if POLICIES[name] == "union":
+                        known = {element for one in reported for element in one}
+                        wrong = set(value) - known
+                    else:
+                        wrong = set() if value in reported else {value}
+                    if wrong:
+                        yield Breach("nothing made up", f"{heard}: nobody reported {name} {sorted(wrong)}")
+
+    def one_content(self) -> Iterator[Breach]:
+        """A version says the same to everybody: the last one, and every one where nothing was cut off."""
+        for identity in sorted(self.events):
+            event = self.events[identity]
+            for version in sorted(event.versions):
+                if self._divided and version != event.last:
+                    continue
+                first, *others = event.versions[version]
+                for heard in others:
+                    if heard.fields != first.fields:
+                        yield Breach("one content", f"{heard}, but {first}")
+                        break
+
+    def nothing_lost(self) -> Iterator[Breach]:
+        """All that an accepted report says is in an event that was told."""
+        since = self._watched_since()
+        if since is None:
+            return
+        by_key: dict[Key, list[Evolved]] = defaultdict(list)
+        for event in self.events.values():
+            by_key[event.key].append(event)
+        for said in self.said:
+            turn = said.offer.turn
+            if not said.must or turn < self._safe_from or (turn < since and not self._reporting.lasting):
+                continue
+            told = [
+                event.fields for event in by_key[said.key] if not event.into or not self._reporting.lasting
+            ]
+            missing = [_missing(said.fields, fields) for fields in told]
+            if not told:
+                yield Breach("nothing lost", f"{_offered(said)} is in no event")
+            elif all(missing):
+                yield Breach("nothing lost", f"{min(missing, key=len)} of {_offered(said)}, not in {told}")
+
+    def _watched_since(self) -> int | None:
+        """The turn from which somebody hears of everything."""
+        watching = [
+            since
+            for wish in self._ledger.wishes
+            if wish.ended is None and wish.subscription.topic_filter == "#" and not wish.subscription.where
+            and wish.subscription.qos and (since := self._in_force(wish)) is not None
+        ]  # fmt: skip
+        return min(watching, default=None)
+
+    def one_event(self) -> Iterator[Breach]:
+        """What stays open for the whole run is one event for each key; others were merged into it."""
+        if not self._reporting.lasting or self._watched_since() is None:
+            return
+        alive: dict[Key, list[str]] = defaultdict(list)
+        for identity in sorted(self.events):
+            key = self.events[identity].key
+            early = any(said.offer.turn < self._safe_from for said in self._by_key.get(key, ()))
+            if not self.events[identity].into and not early:
+                alive[key].append(identity)
+        for key, identities in sorted(alive.items()):
+            if len(identities) > 1:
+                yield Breach("one event", f"{key} has {identities}")
+        for identity in sorted(self.events):
+            into = identity
+            passed = [into]
+            while into in self.events and self.events[into].into and self.events[into].into not in passed:
+                into = self.events[into].into
+                passed.append(into)
+            if into not in alive.get(self.events[identity].key, [into]):
+                yield Breach("one event", f"{identity} was merged into {into}, which nobody knows")
+
+    def always_the_last(self) -> Iterator[Breach]:
+        """Whoever asks for the last version of an event has it; who does not any more, knows that."""
+        standing: dict[str, list[Wish]] = defaultdict(list)
+        for wish in self._ledger.wishes:
+            if wish.ended is None and (wish.granted or wish.settling) is not None:
+                standing[wish.session].append(wish)
+        for session in sorted(standing):
+            for identity in sorted(self.events):
+                yield from self._last_of(session, standing[session], identity)
+
+    def _last_of(self, session: str, wishes: list[Wish], identity: str) -> Iterator[Breach]:
+        event = self.events[identity]
+        sequence = self.heard[session].get(identity, []) if session in self.heard else []
+        latest = sequence[-1] if sequence else None
+        if event.into:
+            # Only those who had something of it need to know.
+            if latest is not None and latest.told.state not in (MERGED_INTO, WITHDRAWN) and latest.qos:
+                yield Breach("always the last", f"{latest} and not that it was merged into {event.into}")
+            return
+        if not event.versions:
+            return
+        final = event.versions[event.last][-1]
+        wanted = [wish for wish in wishes if wants(wish.subscription, final.topic, final.fields)]
+        if not wanted:
+            if (
+                latest is not None
+                and latest.told.state not in (WITHDRAWN, "ended")
+                and self._firm(final, wishes)
+            ):
+                yield Breach("always the last", f"{latest}, which it does not ask for any more: {final}")
+            return
+        if not self._firm(final, wanted) or not any(self._owed(wish, identity, event) for wish in wanted):
+            return
+        if latest is None:
+            yield Breach("always the last", f"{session} never got {identity}, although {final}")
+        elif latest.told.version != event.last or latest.told.state == WITHDRAWN:
+            yield Breach("always the last", f"{latest} as the last, but {final}")
+
+    @staticmethod
+    def _firm(final: Heard, wishes: Iterable[Wish]) -> bool:
+        """Whether it was told, and asked for, with a quality of service that promises something."""
+        return bool(final.qos) and any(wish.subscription.qos for wish in wishes)
+
+    def _owed(self, wish: Wish, identity: str, event: Evolved) -> bool:
+        """Whether a subscription was in force when the last version was told, or while the event was open."""
+        since = self._in_force(wish)
+        if since is None or not wish.subscription.qos:
+            return False
+        turns = self._notes.told.get((identity, event.last))
+        return (turns is not None and since < turns[0]) or (self._reporting.lasting and not self._safe_from)
+
+    # Excuses, as for all publications.
+
+    def _in_force(self, wish: Wish) -> int | None:
+        if wish.granted is not None and not self._strange(wish.host, wish.asked):
+            return wish.granted
+        return next((turn for turn in self._settled if turn > wish.asked), None)
+
+    def _strange(self, host: str, turn: int) -> bool:
+        """Whether a broker was new, or had lost its disk, and might not yet have met the others."""
+        begun = [*self._ledger.wiped, *self._ledger.joined]
+        new = max((at for at, one in begun if one == host and at < turn), default=None)
+        return new is not None and not any(new < settled < turn for settled in self._settled)
+
+    def _excused(self, offer: Offer) -> bool:
+        later = [host for turn, host in self._ledger.wiped if turn > offer.turn]
+        if offer.host in later and (not self._neighbours_keep or len(later) > 1):
+            return True
+        return self._strange(offer.host, offer.turn)
+
+
+# What reports say, taken together: by plain comparison of values.
+
+
+def _many(name: str, value: Any) -> Any:
+    return (value if isinstance(value, list) else [value]) if POLICIES.get(name) == "union" else value
+
+
+def _missing(said: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a report an event does not say."""
+    return {name: value for name, value in said.items() if not _within(name, value, told.get(name))}
+
+
+def _within(name: str, value: Any, told: Any) -> bool:
+    if told is None:
+        return False
+    match POLICIES[name]:
+        case "first":
+            return bool(told == value)
+        case "max":
+            return bool(told >= value)
+        case "min":
+            return bool(told <= value)
+        case "union":
+            return set(value) <= set(told)
+        case _:
+            return True  # which of several values it is depends on their order
+
+
+def _shrunk(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """What an earlier version said and a later one takes back."""
+    return _missing({name: value for name, value in before.items() if name in POLICIES}, after)
+
+
+def _offered(said: Said) -> str:
+    offer = said.offer
+    return f"report {offer.number} ({offer.host}, {offer.topic}, at {offer.at:.3f} s, {offer.payload!r})"
+
+
+def _some(breaches: Iterable[Breach]) -> list[Breach]:
+    found = []
+    for breach in breaches:
+        found.append(breach)
+        if len(found) >= BREACHES_MAX:
+            break
+    return found

@@ -1,0 +1,260 @@
+"""A whole run with gathered topics: the same network and faults as `runs`, noisy reports in, events out.
+
+Clients at all brokers report about a few things while something goes wrong, and others follow what comes of
+it, each with a filter and a cycle of its own. When all has healed, and every clock that should have run out
+has, everybody reports once more, some subscribe anew, and what they got is judged.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+from tidings.language.subscriptions import Advertisement
+from tidings.language.topics import Topic
+from tidings.records.record import Record
+from tidings.sim import checkers, gathered_workload, runs
+from tidings.sim.checkers import Breach
+from tidings.sim.faults import Fault, Kind
+from tidings.sim.gathered_notes import Notes
+from tidings.sim.gathered_promises import GatheredPromises
+from tidings.sim.gathered_seats import Seat, check_seats
+from tidings.sim.gathered_workload import EVERY_S, PLAIN, Reporting
+from tidings.sim.hosts import DoorMaker, MachineMaker
+from tidings.sim.measures import Measures, measure_gathered
+from tidings.sim.runs import PROBES_MAX, Plan, Progress, Run
+from tidings.sim.workload import Planned
+
+if TYPE_CHECKING:
+    from tidings.overlay.broker import Broker
+
+OUTAGES = (Kind.CRASHES, Kind.WIPES, Kind.STOPS)
+"""Faults that take what a broker has in memory."""
+
+APART_S = 20.0
+"""Between the return of a broker and the next outage, where only one may be gone at a time: the failure
+detector has noticed, another broker has the seat, and its new deputy has all of it."""
+
+NEWCOMERS = 4
+"""Who subscribe when all is over: they get what is open."""
+
+
+class GatheredRun(Run):
+    """One run, step by step."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        machine: MachineMaker | None = None,
+        door: DoorMaker | None = None,
+        record: Callable[[Record], object] | None = None,
+        trace: Callable[[str], object] | None = None,
+        progress: Progress = lambda _text, _share: None,
+    ) -> None:
+        self._reporting = plan.reporting or PLAIN
+        super().__init__(plan, machine=machine, door=door, record=record, trace=trace, progress=progress)
+        self.notes = Notes(lambda: self.world.ledger.turn)
+        self.topics = gathered_workload.gathered(plan.workload)
+        self._whims = random.Random(f"whims/{plan.seed}")
+        self._happened: list[Fault] = []
+        self._calm = 0
+        """The turn from which nothing went wrong any more."""
+
+    def _topics(self) -> list[Topic]:
+        return gathered_workload.declarations(self._reporting, self.plan.workload, self.plan.roots)
+
+    @property
+    def _ripe_s(self) -> float:
+        """How long until all that was reported is told, held back no more, and closed if it ever will be."""
+        reporting = self._reporting
+        closed_s = 0.0 if reporting.lasting else reporting.window_s or 10 * reporting.redundant_for_s
+        return reporting.merge_after_s + max(EVERY_S) + closed_s + 1.0
+
+    # What happens.
+
+    def _subscribe(self) -> None:
+        plan, world = self.plan, self.world
+        for broker in plan.topology.ids:
+            publisher = self._publishers[broker] = world.client(broker, f"p-{broker}")
+            if plan.settings.advertisements:
+                for topic in self.topics:
+                    advertised = Advertisement(topic.name.replace(f"+{topic.key}", "+"))
+                    publisher.advertise(f"a{topic.number}", advertised)
+        if plan.settings.advertisements and not plan.early:
+            world.settle()
+        for one in gathered_workload.subscribers(self._reporting, plan.workload, plan.topology, plan.seed):
+            client = world.client(one.broker, one.name, durable=one.durable)
+            client.subscribe("1", one.subscription)
+            if one.name.startswith("s"):  # those who watch everything never change their minds
+                self._subscribers.append(client)
+
+    def _plans(self) -> Iterator[Planned]:
+        plan = self.plan
+        return gathered_workload.reports(self._reporting, plan.workload, plan.topology, plan.seed)
+
+    def _faults(self, ends: float) -> list[Fault]:
+        self._happened = super()._faults(ends)
+        if self.plan.apart:
+            self._happened = apart(self._happened)
+        return self._happened
+
+    def _change_mind(self, _one: object, _two: object) -> None:
+        """Some client wants something else, leaves or comes back."""
+        if not self._subscribers:
+            return
+        whims = self._whims
+        client = whims.choice(self._subscribers)
+        what = whims.choice(("subscribe", "subscribe", "unsubscribe", "detach", "attach", "leave"))
+        if what == "subscribe":
+            wish = gathered_workload.wish(self._reporting, self.plan.workload, whims.randint(0, 2), whims)
+            client.subscribe(whims.choice(("1", "2", "3")), wish)
+        elif what == "unsubscribe":
+            client.unsubscribe(whims.choice(("1", "2", "3")))
+        elif what == "detach" and client.durable:
+            client.detach()
+        elif what == "attach" and not client.attached:
+            client.attach()
+        elif what == "leave" and client.attached and whims.random() < 0.3:
+            client.leave()
+
+    def _settle(self, what: str) -> None:
+        if what in ("healing", "probing"):
+            self.world.run(self._ripe_s)
+        super()._settle(what)
+
+    def _probe(self) -> None:
+        """Report once more about old and new things, now that the network is whole and quiet."""
+        plan, world, whims = self.plan, self.world, self._whims
+        self._calm = world.ledger.turn
+        self._ways = checkers.Ways()
+        ids = plan.topology.ids
+        for probe in range(min(PROBES_MAX, 2 * len(ids))):
+            topic = self.topics[probe % len(self.topics)]
+            key = gathered_workload.thing(whims.randrange(self._reporting.keys + 5))
+            name, body = gathered_workload.report(
+                self._reporting, topic, key, f"probe{probe}", plan.seed, whims
+            )
+            publisher = self._publishers[ids[probe % len(ids)]]
+            if publisher.publish(name, body, 1) is None:
+                self._breaches.append(
+                    Breach("all come back", f"{publisher.host.address} does not run in the end")
+                )
+            world.run(0.01)
+        self._settle("probing")
+        for number in range(NEWCOMERS):
+            client = world.client(whims.choice(ids), f"n{number}")
+            client.subscribe("1", gathered_workload.wish(self._reporting, plan.workload, 1, whims))
+
+    # What came of it.
+
+    def _record(self, record: Record) -> None:
+        super()._record(record)
+        self.notes(record)
+
+    def _judge(self) -> list[Breach]:
+        plan = self.plan
+        gone = any(fault.kind in OUTAGES for fault in self._happened)
+        safe = not gone or (plan.apart and plan.settings.deputies)
+        return GatheredPromises(
+            self.world.ledger,
+            self.topics,
+            self._reporting,
+            self._settled,
+            self.notes,
+            neighbours_keep=plan.settings.acks == "neighbour",
+            divided=bool(self._happened or plan.late),
+            safe_from=0 if safe else self._calm,
+        ).check() + check_seats(
+            self.seats(),
+            plan.topology,
+            strategy="" if self._moved() else self._reporting.seat,
+            deputies=plan.settings.deputies,
+        )
+
+    def _moved(self) -> bool:
+        """Whether a seat may be somewhere else than its strategy puts it."""
+        reporting, plan = self._reporting, self.plan
+        return bool(
+            self._happened
+            or plan.late
+            or reporting.seat == "traffic"
+            or reporting.seat_scope == "topic"
+            or reporting.seats > 1
+        )
+
+    def seats(self) -> dict[str, list[Seat]]:
+        """By broker, what it says of all seats."""
+        return {
+            address: [
+                seat for topic in self.topics for seat in cast("Broker", host.broker).gathered(topic.name)
+            ]
+            for address, host in self.world.hosts.items()
+            if host.broker is not None
+        }
+
+    def _measure(self) -> Measures:
+        found = super()._measure()
+        found.gathered = measure_gathered(self.world, self.notes, self.seats())
+        return found
+
+
+def apart(faults: list[Fault]) -> list[Fault]:
+    """The same without outages that come too soon after another."""
+    found: list[Fault] = []
+    free_at = 0.0
+    for fault in faults:
+        if fault.kind in OUTAGES:
+            if fault.at < free_at:
+                continue
+            free_at = fault.until + APART_S
+        found.append(fault)
+    return found
+
+
+def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
+    """A plan with gathered topics in which everything is drawn from the seed."""
+    source = random.Random(f"gathered/{seed}")
+    plan = runs.chaos(seed, brokers_max, reports)
+    lasting = source.random() < 0.6
+    drops = source.random() < 0.25
+    merge_after_s = source.choice((0.0, 0.2, 1.0, 4.0))
+    redundant_for_s = 7_200.0 if lasting else merge_after_s + source.choice((0.0, 0.5, 3.0))
+    reporting = Reporting(
+        keys=source.choice((1, 4, 12)),
+        merge_after_s=merge_after_s,
+        redundant_for_s=redundant_for_s,
+        window_s=36_000.0 if lasting else redundant_for_s + source.choice((0.0, 1.0, 6.0)),
+        stays_open=source.choice(("merged", "reported")),
+        tell_first=source.choice(("merge_after", "now")),
+        complete=source.choice(("event", "event", "report", "once")),
+        seat=source.choice(("centre", "median", "traffic")),
+        seat_scope=source.choice(("tree", "tree", "topic")),
+        seats=source.choice((1, 1, 1, 3)),
+        on_the_way="drop" if drops else "nothing",
+        ends=not lasting and source.random() < 0.3,
+        disputed=not drops and source.random() < 0.4,
+        witnessed=0.0 if drops else source.choice((0.0, 0.3)),
+    )
+    return replace(
+        plan,
+        reporting=reporting,
+        workload=replace(
+            plan.workload,
+            topics=source.choice((1, 1, 2, 3)),
+            subscriptions=source.randint(0, 12),
+            rate_per_s=source.choice((2.0, 5.0, 20.0)),
+        ),
+        settings=replace(
+            plan.settings,
+            seat_window_s=source.choice((20.0, 2.0)),
+            seat_stay_s=source.choice((60.0, 1.0)),
+            report_window=source.choice((4096, 4096, 3)),
+            deputies=source.random() < 0.9,
+        ),
+        older=(),
+        apart=source.random() < 0.75,
+        command=f"tidings simulate --gathered --chaos --seed {seed}",
+    )
