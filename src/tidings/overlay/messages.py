@@ -150,6 +150,9 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     into: str = ""
     """The event that it was merged into, for "merged-into"."""
 
+    place: str = ""
+    """The seat's, see `Carry`; empty for the name of the declaration."""
+
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message of a client on its way, or a version of an event; the same on every hop."""
@@ -602,7 +605,9 @@ class Close(Message, frozen=True, tag=58):
     root: str
     epoch: Epoch
     place: str
-    events: tuple[str, ...]
+
+    events: tuple[tuple[str, int], ...]
+    """With the last version told: it may still be on its way. 0 for whatever there was."""
 
 
 class Follow(Message, frozen=True, tag=59):
@@ -611,7 +616,9 @@ class Follow(Message, frozen=True, tag=59):
     root: str
     epoch: Epoch
     place: str
-    events: tuple[str, ...]
+
+    events: tuple[tuple[str, int], ...]
+    """With the version that everyone there has; a later one has been missed and is sent again."""
 
 
 class Ask(Message, frozen=True, tag=60):
@@ -627,15 +634,25 @@ class Ask(Message, frozen=True, tag=60):
 
 
 class Snapshot(Message, frozen=True, tag=61):
-    """A seat's answer: the latest versions told of open events that match."""
+    """A seat's answer: the latest versions told of open events that match, or that were missed."""
 
     root: str
     epoch: Epoch
     place: str
+
     broker: str
+    """Who asked; empty for all who follow the events."""
+
     number: int
+    """Of the question."""
+
     publications: tuple[Publication, ...]
+
     more: bool = False
+    """Whether it goes on in the next."""
+
+    hops: int = 1
+    """Links travelled, this one included."""
 
 
 # Gathering: reports that are dropped on the way.
