@@ -273,8 +273,8 @@ class PaperFinder(Finder):
         )
 
     def cost(self, about: str, strategy: str) -> int | None:
-        """The eccentricity, whatever is asked: nothing else is found here."""
-        return self.eccentricity
+        """The eccentricity for a centre of the tree; nothing else is found here."""
+        return self.eccentricity if (about, strategy) == (TREE, CENTRE) else None
 
     def _reset(self) -> None:
         self._heights = Heights(0)
