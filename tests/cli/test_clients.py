@@ -119,7 +119,7 @@ def test_sub_prints_what_comes_as_lines(stub: Stub) -> None:
 
 
 def test_sub_prints_objects_for_programs(stub: Stub) -> None:
-    user = (("event", "e1"), ("version", "2"), ("mine", "x"))
+    user = (("event", "e1"), ("version", "2"), ("state", "told"), ("complete", "true"))
     stub.deliver_when_subscribed(
         p.Publish("t/a", b'{"a":{"b":1}}', 1, properties=p.Properties(user=user)),
         p.Publish("t/b", "μήνυμα".encode()),
@@ -136,8 +136,10 @@ def test_sub_prints_objects_for_programs(stub: Stub) -> None:
             "fields": {"a": {"b": 1}},
             "event": "e1",
             "version": 2,
+            "complete": True,
+            "state": "told",
             "qos": 1,
-            "user": [["event", "e1"], ["version", "2"], ["mine", "x"]],
+            "user": [["event", "e1"], ["version", "2"], ["state", "told"], ["complete", "true"]],
         },
         {"topic": "t/b", "text": "μήνυμα", "qos": 0},
         {"topic": "t/c", "base64": "/w==", "qos": 0},
@@ -152,6 +154,25 @@ def test_sub_asks_for_what_its_filters_want(stub: Stub) -> None:
     (asked,) = stub.of(p.Subscribe)
     assert isinstance(asked, p.Subscribe)
     assert asked.properties.user == (("where", "a = 1"), ("where", "a > 3"), ("unknown", "assume"))
+
+
+def test_sub_asks_for_a_growing_event_every_so_often(stub: Stub) -> None:
+    stub.deliver_when_subscribed(p.Publish("t", b"x"))
+    result = run("sub", "t", "--every", "1m30s", "--count", "1")
+    assert result.exit_code == 0, result.stderr
+    assert "subscribed to t every 1m30s" in result.stderr
+    (asked,) = stub.of(p.Subscribe)
+    assert isinstance(asked, p.Subscribe)
+    assert asked.properties.user == (("every", "1m30s"),)
+    assert run("sub", "t", "--every", "5").exit_code == 2
+
+
+def test_sub_shows_a_withdrawn_event_as_one_without_fields(stub: Stub) -> None:
+    user = (("event", "e1"), ("state", "withdrawn"))
+    stub.deliver_when_subscribed(p.Publish("t", b"", properties=p.Properties(user=user)))
+    (line,) = run("sub", "t", "--count", "1", "--json").stdout.splitlines()
+    told = json.loads(line)
+    assert (told["fields"], told["state"]) == ({}, "withdrawn")
 
 
 def test_sub_shows_a_refused_filter_with_its_place(stub: Stub) -> None:
@@ -189,7 +210,7 @@ def test_the_table_keeps_one_row_for_a_growing_event_and_as_many_as_there_is_roo
     from tidings.client.deliveries import Delivery
 
     def told(event: str, version: int, text: bytes) -> Delivery:
-        user = (("event", event), ("version", str(version)))
+        user = (("event", event), ("version", str(version)), ("state", "told"), ("reports", "17"))
         return Delivery(topic="t", payload=text, properties=p.Properties(user=user))
 
     def shown(table: _Table) -> str:
@@ -198,13 +219,17 @@ def test_the_table_keeps_one_row_for_a_growing_event_and_as_many_as_there_is_roo
         return console.export_text()
 
     table = _Table(None)
+    table.add(Delivery(topic="plain", payload=b"{}"))
+    assert "version" not in shown(table)
     table.add(told("e1", 1, b'{"road":"A1"}'))
     table.add(told("e2", 1, b'{"road":"A2","position":{"lat":1.5}}'))
     table.add(told("e1", 2, b'{"road":"A1","severity":4}'))
     table.add(Delivery(topic="plain", payload=b"[red]not markup[/red] \x1b[2J"))
     text = shown(table)
     assert text.count("A1") == 1
-    for word in ("position.lat", "1.5", "severity", "[red]not markup[/red] �[2J", "4 received"):
+    for word in ("position.lat", "1.5", "severity", "[red]not markup[/red] �[2J", "5 received"):
+        assert word in text
+    for word in ("version", "state", "told", "reports", "17"):
         assert word in text
     for n in range(500):
         table.add(Delivery(topic=f"t/{n}", payload=b"{}"))

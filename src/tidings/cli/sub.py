@@ -31,6 +31,12 @@ COLUMNS_MAX = 8
 
 ROWS_MIN = 5
 
+ABOUT = ("version", "reports", "complete", "state", "into", "seat", "hops")
+"""What an event says of itself, beside its id."""
+
+GATHERED = ("version", "state", "reports")
+"""Columns for that, where events are gathered."""
+
 
 def sub(
     topics: Annotated[
@@ -44,6 +50,12 @@ def sub(
         Unknown,
         typer.Option("--unknown", help="What a term over a missing field counts as.", show_default=True),
     ] = Unknown.WAIT,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            "--every", metavar="DURATION", help="How often a growing event is wanted again at most."
+        ),
+    ] = None,
     count: Annotated[
         int | None, typer.Option("--count", min=1, metavar="N", help="End after so many.")
     ] = None,
@@ -56,7 +68,8 @@ def sub(
         int, typer.Option("--qos", min=0, max=2, help="Quality of service.", show_default=True)
     ] = 1,
     retained: Annotated[
-        bool, typer.Option("--retained/--no-retained", help="Also what was kept from before.")
+        bool,
+        typer.Option("--retained/--no-retained", help="Also what was there before: retained, or still open."),
     ] = True,
     url: connecting.Url = None,
     user: connecting.User = None,
@@ -66,14 +79,15 @@ def sub(
 ) -> None:
     """Subscribe, and show what comes until Ctrl-C, or until enough has come.
 
-    On a terminal a table grows, one row per event, and a growing event changes its row. Elsewhere each is a
-    line: the topic and the payload, or with `--json` an object. A filter that is not understood is shown with
-    the place; the exit code is then 2, as it is if the network is not reached. It is 1 if `--within` ends it
-    before `--count` have come.
+    On a terminal a table grows, one row per event, and a growing event changes its row: beside its fields are
+    its version, its state and how many reports it is made of. Elsewhere each is a line: the topic and the
+    payload, or with `--json` an object. A filter that is not understood is shown with the place; the exit
+    code is then 2, as it is if the network is not reached. It is 1 if `--within` ends it before `--count`
+    have come.
 
     Try it:
 
-        tidings sub 'traffic/#' --where "severity >= 3 AND road IN ('A1', 'A2')"
+        tidings sub 'traffic/#' --where "severity >= 3 AND road IN ('A1', 'A2')" --every 5s
     """
     if len(set(topics)) < len(topics):
         raise typer.BadParameter("a topic filter is there twice")
@@ -81,6 +95,10 @@ def sub(
         within_s = None if within is None else durations.parse(within) / 1e6
     except ValueError as error:
         raise typer.BadParameter(f"--within: {error}") from None
+    try:
+        durations.parse(every or 0)
+    except ValueError as error:
+        raise typer.BadParameter(f"--every: {error}") from None
     shown: _Shown = _Json() if as_json else _Table(count) if sys.stdout.isatty() else _Lines()
 
     async def watch() -> bool:
@@ -105,6 +123,7 @@ def sub(
                         topic,
                         where=where or (),
                         unknown=unknown,
+                        every=every,
                         qos=qos,
                         retained="all" if retained else "none",
                     )
@@ -112,6 +131,7 @@ def sub(
                 for topic in topics
             ]
             said = f" where {' or '.join(where)}" if where else ""
+            said += f" every {every}" if every else ""
             typer.echo(f"subscribed to {', '.join(topics)}{said} at {network.address}", err=True)
             try:
                 with shown:
@@ -144,9 +164,8 @@ def value(delivery: Delivery) -> dict[str, object]:
             shown["text"] = delivery.payload.decode()
         except UnicodeDecodeError:
             shown["base64"] = base64.b64encode(delivery.payload).decode()
-    for name in ("event", "version", "reports", "complete", "state", "seat", "hops"):
-        if (said := getattr(delivery, name)) is not None:
-            shown[name] = said
+    about = {"event": delivery.id} | {name: getattr(delivery, name) for name in ABOUT}
+    shown |= {name: said for name, said in about.items() if said is not None}
     shown["qos"] = delivery.qos
     if delivery.retained:
         shown["retained"] = True
@@ -194,6 +213,8 @@ class _Table:
         self._console = Console()
         self._rows: OrderedDict[object, tuple[datetime, Delivery, Mapping[str, object]]] = OrderedDict()
         self._columns: list[str] = []
+        self._gathered = False
+        """Whether anything that came is an event."""
         self._received = 0
         self._wanted = count
         self._live = Live(console=self._console, get_renderable=self.table, refresh_per_second=8)
@@ -213,8 +234,9 @@ class _Table:
         for name in fields:
             if name not in self._columns:
                 self._columns.append(name)
+        self._gathered = self._gathered or delivery.id is not None
         # An event keeps its row in all its versions.
-        key: object = delivery.event if delivery.event is not None else self._received
+        key: object = delivery.id if delivery.id is not None else self._received
         self._rows.pop(key, None)
         self._rows[key] = (datetime.now().astimezone(), delivery, fields)
         while len(self._rows) > self._room():
@@ -228,6 +250,9 @@ class _Table:
         table = Table(caption=f"{self._received:,}{wanted} received", caption_justify="left")
         table.add_column("at", no_wrap=True)
         table.add_column("topic", no_wrap=True)
+        gathered = GATHERED if self._gathered else ()
+        for name in gathered:
+            table.add_column(name, no_wrap=True, justify="left" if name == "state" else "right")
         own = self._columns[:COLUMNS_MAX]
         for name in own:
             table.add_column(name, overflow="ellipsis", no_wrap=True)
@@ -235,7 +260,9 @@ class _Table:
         if rest:
             table.add_column("…")
         for at, delivery, fields in self._rows.values():
-            cells = [at.strftime("%H:%M:%S"), delivery.topic, *(_cell(fields.get(name)) for name in own)]
+            cells = [at.strftime("%H:%M:%S"), delivery.topic]
+            cells += [_cell(getattr(delivery, name)) for name in gathered]
+            cells += [_cell(fields.get(name)) for name in own]
             if rest:
                 others = sum(1 for name in fields if name not in own)
                 cells.append(f"+{others}" if others else "")

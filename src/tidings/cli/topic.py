@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from tidings.cli.entries import ask, made_at, shown
 from tidings.errors import DeclarationError
 from tidings.language.declarations import parse_topic, read_text, read_topic
 from tidings.language.fields import path_text
-from tidings.language.topics import Kind, Topic
+from tidings.language.topics import Topic
 
 
 def topic_of(name: str | None) -> Topic | None:
@@ -102,11 +103,6 @@ def declare(
             typer.echo(f"{file}: {answer.get('reason')}", err=True)
             continue
         typer.echo(f"declared {topic.name}")
-        if topic.kind is Kind.GATHERED:
-            typer.echo(
-                f"{topic.name}: gathering is not built yet; until it is, reports are delivered as they are",
-                err=True,
-            )
     raise typer.Exit(0 if all(answer["ok"] for answer in answers) else 1)
 
 
@@ -169,13 +165,46 @@ def show(
 ) -> None:
     """Print a declaration as it was given, ready to be changed and declared again.
 
+    Of a gathered topic comments behind it say which broker gathers and which is its deputy, how many events
+    are open there, what was received and told, and which share of the reports was suppressed: redundant, or
+    merged into an event. The counts are the seat's, as far as the broker that is asked has heard of them.
+
     Try it:
 
         tidings topic show traffic/athens
     """
     (answer,) = shown(ask("$tidings/topic/show", [{"name": name}], url, user, authority, certificate, key))
     topic: Any = answer["topic"]
-    typer.echo(json.dumps(topic, ensure_ascii=False) if as_json else topic["text"].rstrip("\n"))
+    gathered: Any = answer.get("gathered", [])
+    if as_json:
+        typer.echo(json.dumps(topic | ({"gathered": gathered} if gathered else {}), ensure_ascii=False))
+        return
+    # What an earlier `show` said may have been declared again with the rest.
+    typer.echo(topic["text"].partition(NOW)[0].rstrip("\n"))
+    if gathered:
+        typer.echo("\n" + NOW.lstrip("\n") + "".join(f"#   {line}\n" for line in seats(gathered)), nl=False)
+
+
+NOW = "\n# Gathered now:\n"
+"""Begins what is said of a topic behind its declaration."""
+
+
+def seats(gathered: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is known of the seats of a topic, in lines."""
+    for seat in gathered:
+        if not seat["seat"]:
+            yield f"no seat is known yet; {seat['waiting']:,} reports wait at the broker that was asked"
+            continue
+        yield f"seat {seat['seat']}, deputy {seat['deputy'] or 'none'}; {seat['open']:,} events open"
+        yield (
+            f"{seat['received']:,} reports received: {seat['opened']:,} opened an event, {seat['merged']:,} "
+            f"merged, {seat['redundant']:,} were redundant, {seat['refused']:,} refused; "
+            f"{seat['conflicts']:,} conflicts"
+        )
+        yield (
+            f"{seat['told']:,} versions told, {seat['closed']:,} events closed, "
+            f"{seat['suppression']:.1%} of the reports suppressed; {seat['waiting']:,} reports wait here"
+        )
 
 
 def remove(

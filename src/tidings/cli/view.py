@@ -25,6 +25,10 @@ def add(
     unknown: Annotated[
         Unknown, typer.Option("--unknown", help="What a term over a missing field counts as.")
     ] = Unknown.WAIT,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="DURATION", help="How often a growing event is sent again at most."),
+    ] = None,
     url: connecting.Url = None,
     user: connecting.User = None,
     authority: connecting.Authority = None,
@@ -38,9 +42,11 @@ def add(
 
     Try it:
 
-        tidings view add severe --from 'traffic/#' --where 'severity >= 3'
+        tidings view add severe --from 'traffic/#' --where 'severity >= 3' --every 30s
     """
     mapping = {"name": name, "from": topic_filter, "where": where, "unknown": unknown.value}
+    if every is not None:
+        mapping["every"] = every
     try:
         View.from_mapping(mapping)
     except DeclarationError as error:
@@ -76,10 +82,11 @@ def list_(
     from rich.table import Table
 
     table = Table()
-    for column in ("view", "from", "where", "unknown", "version", "added at"):
+    for column in ("view", "from", "where", "unknown", "every", "version", "added at"):
         table.add_column(column, justify="right" if column == "version" else "left")
     for view in views:
-        said = [str(view[option]) for option in ("name", "from", "where", "unknown", "version")]
+        options = ("name", "from", "where", "unknown", "every", "version")
+        said = [str(view.get(option, "")) for option in options]
         table.add_row(*said, made_at(view))
     Console().print(table)
 
