@@ -5,28 +5,33 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from time import process_time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
 from tidings.errors import InputError
 from tidings.language import durations
-from tidings.sim import device_runs, faults, runs, topologies, workload
+from tidings.language.topics import OnTheWay, Strategy
+from tidings.sim import device_runs, faults, gathered_runs, gathered_workload, runs, topologies, workload
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.records.record import Record
-    from tidings.sim.measures import ClientMeasures, Distribution, LinkMeasure
+    from tidings.sim.gathered_workload import Reporting
+    from tidings.sim.measures import ClientMeasures, Distribution, GatheredMeasures, LinkMeasure
     from tidings.sim.runs import Outcome, Plan
 
 LINKS_SHOWN = 10
 """Of the table of links: those with the most publications."""
 
 BREACHES_SHOWN = 5
+
+SEATS_SHOWN = 10
 
 CLIENTS = ("plain", "mqtt")
 
@@ -108,6 +113,38 @@ def simulate(
             help="Who subscribes and publishes: plain sessions, or MQTT clients at the brokers' front doors.",
         ),
     ] = "plain",
+    gathered: Annotated[
+        bool,
+        typer.Option("--gathered", help="Topics are gathered: publications are reports, events come out."),
+    ] = False,
+    keys: Annotated[
+        int | None,
+        typer.Option("--keys", help="Things that are reported about, on each gathered topic.", min=1),
+    ] = None,
+    merge_after: Annotated[
+        str | None,
+        typer.Option("--merge-after", metavar="DURATION", help="Of gathered topics: Tm, 1s by default."),
+    ] = None,
+    redundant_for: Annotated[
+        str | None,
+        typer.Option(
+            "--redundant-for",
+            metavar="DURATION",
+            help="Of gathered topics: Tr, longer than the run by default, so that one thing is one event.",
+        ),
+    ] = None,
+    seat: Annotated[
+        str | None,
+        typer.Option("--seat", metavar="STRATEGY", help="Of gathered topics: traffic, median or centre."),
+    ] = None,
+    on_the_way: Annotated[
+        str | None,
+        typer.Option(
+            "--on-the-way",
+            metavar="nothing|drop|merge",
+            help="What brokers before the seat do with reports.",
+        ),
+    ] = None,
     churn: Annotated[
         int,
         typer.Option(
@@ -152,8 +189,21 @@ def simulate(
     if clients not in CLIENTS:
         raise InputError(f"--clients is {clients!r}; give {' or '.join(CLIENTS)}")
     mqtt = clients == "mqtt"
+    if gathered and mqtt:
+        raise InputError("--gathered is for plain sessions; leave out --clients mqtt")
+    drawn = gathered_runs.chaos if gathered else device_runs.chaos if mqtt else runs.chaos
+    reporting = _reporting(
+        gathered,
+        {
+            "keys": keys,
+            "merge_after": merge_after,
+            "redundant_for": redundant_for,
+            "seat": seat,
+            "on_the_way": on_the_way,
+        },
+    )
     plan = (
-        (device_runs.chaos(seed) if mqtt else runs.chaos(seed))
+        drawn(seed)
         if chaos
         else runs.Plan(
             seed=seed,
@@ -166,6 +216,7 @@ def simulate(
             fault_count=fault_count if faults_ != "none" else 0,
             churn=churn,
             mqtt=mqtt,
+            reporting=reporting,
             command=shlex.join(["tidings", *_arguments(context)]),
         )
     )
@@ -173,7 +224,13 @@ def simulate(
     digest = runs.Digest() if trace else None
     start = process_time()
     with _Progress() as progress:
-        run = device_runs.DeviceRun if plan.mqtt else runs.Run
+        run = (
+            gathered_runs.GatheredRun
+            if plan.reporting is not None
+            else device_runs.DeviceRun
+            if plan.mqtt
+            else runs.Run
+        )
         outcome = run(plan, record=write, trace=digest, progress=progress).run()
     close()
     spent_s = process_time() - start
@@ -186,6 +243,35 @@ def simulate(
             typer.echo(str(breach), err=True)
         typer.echo(f"{len(outcome.breaches)} promises broken; replay: {plan.command}", err=True)
         raise typer.Exit(1)
+
+
+CHOICES: dict[str, type[StrEnum]] = {"seat": Strategy, "on_the_way": OnTheWay}
+"""Options of gathered topics that take one of some words."""
+
+
+def _reporting(gathered: bool, given: dict[str, int | str | None]) -> Reporting | None:
+    """How topics are gathered, if they are; all that is wrong is said at once."""
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if not gathered:
+        if values:
+            option = f"--{next(iter(values)).replace('_', '-')}"
+            raise InputError(f"{option} is about gathered topics; give --gathered too")
+        return None
+    problems = []
+    for name, value in list(values.items()):
+        if name in CHOICES and value not in list(CHOICES[name]):
+            problems.append(f"--{name.replace('_', '-')} is {value!r}; give {' or '.join(CHOICES[name])}")
+        elif name in ("merge_after", "redundant_for"):
+            try:
+                values[f"{name}_s"] = durations.parse(values.pop(name)) / 1e6
+            except ValueError as error:
+                problems.append(f"--{name.replace('_', '-')}: {error}")
+    if not problems:
+        made = gathered_workload.changed(values)
+        problems += gathered_workload.problems(made)
+    if problems:
+        raise InputError("\n".join(problems))
+    return made
 
 
 def _arguments(context: typer.Context) -> list[str]:
@@ -299,6 +385,8 @@ def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
     console.print(overview)
     if found.mqtt is not None:
         console.print(_clients_table(found.mqtt))
+    if found.gathered is not None:
+        console.print(_gathered_table(found.gathered))
     kinds = Table(title="Messages sent")
     kinds.add_column("kind")
     kinds.add_column("sent", justify="right")
@@ -328,6 +416,28 @@ def _clients_table(found: ClientMeasures) -> Table:
         ("wills received", (found.wills,)),
     ):
         table.add_row(name, ", ".join(f"{count:,}" for count in value))
+    return table
+
+
+def _gathered_table(found: GatheredMeasures) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Gathered topics", show_header=False)
+    for name, value in (
+        ("reported, accepted, received by seats", (found.reported, found.accepted, found.received)),
+        ("opened, merged, redundant, refused", (found.opened, found.merged, found.redundant, found.refused)),
+        ("dropped on the way", (found.dropped_on_the_way,)),
+        ("versions told, events closed", (found.told, found.closed)),
+        ("versions delivered", (found.delivered,)),
+        (
+            "of these snapshots, withdrawn, merged into another",
+            (found.snapshots, found.withdrawn, found.merged_into),
+        ),
+        ("seats that moved to another broker", (found.moves,)),
+    ):
+        table.add_row(name, ", ".join(f"{count:,}" for count in value))
+    for place, held in sorted(found.seats.items())[:SEATS_SHOWN]:
+        table.add_row(f"seat and deputy of {place}", held)
     return table
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
 import msgspec
 
+from tidings.errors import DeclarationError
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
@@ -109,6 +111,26 @@ class Reporting:
 
 
 PLAIN = Reporting()
+
+
+def changed(values: dict[str, Any]) -> Reporting:
+    """What is set otherwise than by default; a window that would be too short grows with the rest."""
+    made = replace(PLAIN, **values)
+    if made.on_the_way != "nothing":
+        # Nothing is dropped on the way where every report may count.
+        made = replace(made, witnessed=0.0)
+    if made.redundant_for_s < PLAIN.redundant_for_s and "window_s" not in values:
+        made = replace(made, window_s=10 * made.redundant_for_s)
+    return made
+
+
+def problems(reporting: Reporting) -> list[str]:
+    """What is wrong with the numbers taken together; empty if nothing is."""
+    try:
+        declarations(reporting, Workload(topics=1))
+    except DeclarationError as error:
+        return [problem.message for problem in error.problems]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ from tidings.language import durations
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.language.topics import OPTIONS
+from tidings.overlay.broker import Broker
 from tidings.overlay.events import (
     Accept,
     Decline,
@@ -45,10 +46,13 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import (
     Advertise,
     Bye,
+    Carry,
     Enter,
+    HandOver,
     Message,
     Publish,
     Refuse,
+    Seated,
     Subscribe,
     Table,
     Unadvertise,
@@ -78,11 +82,27 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "greetings": ("Greet", "Welcome"),
     "links": ("link up", "link down"),
     "catalogue": ("Enter", "Enlist", "Decline"),
+    "reports": ("Carry",),
+    "gathering": ("opened", "merged", "redundant", "refused", "told", "closed", "seated"),
+    "seats": ("Seated", "HandOver"),
+    "surveys": ("Survey",),
+    "mirrors": ("Mirror", "Mirrored", "HandedOver", "Taken"),
+    "following": ("Close", "Follow", "Ask", "Snapshot"),
+    "relaying": ("Known", "Dropped"),
     "logs": ("Log",),
 }
 """What can be shown and hidden, by a word for several."""
 
-SHOWN_FIRST = ("subscriptions", "advertisements", "publications", "clients", "refusals", "catalogue")
+SHOWN_FIRST = (
+    "subscriptions",
+    "advertisements",
+    "publications",
+    "clients",
+    "refusals",
+    "catalogue",
+    "reports",
+    "gathering",
+)
 
 
 @dataclass(slots=True)
@@ -252,7 +272,7 @@ class Player:
         return client
 
     def _do_subscribe(self, words: list[str]) -> None:
-        """`subscribe c s1 [TOPIC FILTER] ["WHERE"] [qos=1] [unknown=assume] [durable]`; s1/x names it."""
+        """`subscribe c s1 [TOPIC FILTER] ["WHERE"] [qos=1] [unknown=assume] [every=5s] [durable]`; s1/x."""
         (session, name), rest = _named(words[1]), words[2:]
         durable = "durable" in rest
         options = _options([word for word in rest if _is_option(word)])
@@ -264,6 +284,7 @@ class Player:
                 where,
                 Unknown(options.get("unknown", "wait")),
                 int(options.get("qos", "1")),
+                durations.parse(options.get("every", "0s")),
             ),
         )
 
@@ -289,12 +310,17 @@ class Player:
             self._lines.append(f"{words[0]}: is down")
 
     def _do_declare(self, words: list[str]) -> None:
-        """`declare BROKER NAME [force] [OPTION=VALUE…]`; fields as x=int, y=string."""
+        """`declare BROKER NAME [force] [OPTION=VALUE…]`; fields as x=int, y=string, z=int/max."""
         broker, name, *rest = words
-        options = {"kind": "plain"} | _options([word for word in rest if word != "force"])
+        options = _options([word for word in rest if word != "force"])
         fields = {key: options.pop(key) for key in list(options) if key not in OPTIONS}
-        lines = [f"name = '{name}'", *(f"{key} = '{value}'" for key, value in options.items())]
-        lines += ["[fields]"] * bool(fields) + [f"{key}.type = '{kind}'" for key, kind in fields.items()]
+        mapping = {"name": name, "kind": "gathered" if "key" in options else "plain"} | options
+        lines = [f"{key} = {_toml(key, value)}" for key, value in mapping.items()]
+        lines += ["[fields]"] * bool(fields)
+        for key, written in fields.items():
+            kind, _, conflict = written.partition("/")
+            lines.append(f"{key}.type = '{kind}'")
+            lines += [f"{key}.conflict = '{conflict}'"] * bool(conflict)
         self._enter(broker, name, "\n".join(lines), force="force" in rest)
 
     def _do_undeclare(self, words: list[str]) -> None:
@@ -343,6 +369,18 @@ class Player:
                 f"{name}: holds {status.held} publications; absent: {' '.join(status.absent) or 'nobody'}"
             )
 
+    def _do_seats(self, words: list[str]) -> None:
+        """`seats NAME`: say who has the seats of a gathered topic, and who says otherwise."""
+        said: dict[str, list[str]] = {}
+        for name, host in self.world.hosts.items():
+            if isinstance(host.broker, Broker):
+                for one in host.broker.gathered(words[0]):
+                    deputy = f", deputy {one.deputy}" if one.deputy else ""
+                    place = one.place.replace("\t", " part ")
+                    text = f"{place} is gathered at {one.seat or 'no broker'}{deputy}, term {one.term}"
+                    said.setdefault(text, []).append(name)
+        self._lines += [f"{text}, say {' '.join(names)}" for text, names in said.items()]
+
     def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
         for effect in effects:
             if isinstance(effect, Send):
@@ -358,10 +396,11 @@ class Player:
                 self._lines.append(f"{host.address}: {said}")
 
     def _on_record(self, record: Record) -> None:
-        if record.kind.value in self._shown:
-            reason = f" ({record.reason})" if record.reason else ""
-            state = "up" if record.kind is Kind.LINK_UP else "down"
-            self._lines.append(f"{record.broker}: link to {record.link} {state}{reason}")
+        kind = record.kind.value
+        if record.kind is Kind.SUPPRESSED and record.report is not None:
+            kind = (record.reason or "").partition(":")[0]
+        if kind in self._shown and (said := record_text(record)):
+            self._lines.append(f"{record.broker}: {said}")
 
 
 def message_text(message: Message) -> str:
@@ -377,6 +416,15 @@ def message_text(message: Message) -> str:
     if isinstance(message, Publish):
         publication = message.publication
         return f"{name} {publication.topic} {publication.payload.decode()}{_tree(message.root)}"
+    if isinstance(message, Carry):
+        report = message.report
+        return f"{name} {report.topic} {report.payload.decode()} to {message.holder.seat}"
+    if isinstance(message, Seated):
+        holder = message.holder
+        deputy = f", deputy {holder.deputy}" if holder.deputy else ""
+        return f"{name} {message.place} at {holder.seat}{deputy}, term {holder.term}"
+    if isinstance(message, HandOver):
+        return f"{name} {message.place} to {message.to}: {len(message.entries)} events, term {message.term}"
     if isinstance(message, Refuse):
         return f"{name}: {message.reason}"
     if isinstance(message, Enter):
@@ -393,6 +441,27 @@ def message_text(message: Message) -> str:
     return " ".join([name, *values])
 
 
+def record_text(record: Record) -> str:
+    """What a broker writes down of links and gathered events, in one line; empty for anything else."""
+    kind, reason = record.kind, f" ({record.reason})" if record.reason else ""
+    if kind in (Kind.LINK_UP, Kind.LINK_DOWN):
+        state = "up" if kind is Kind.LINK_UP else "down"
+        return f"link to {record.link} {state}{reason}"
+    if kind is Kind.OPENED:
+        return f"report {record.report} opens an event"
+    if kind is Kind.MERGED:
+        return f"report {record.report} merges with {record.event}"
+    if kind is Kind.SUPPRESSED:
+        return f"report {record.report} is {record.reason}"
+    if kind is Kind.TOLD:
+        return f"tells version {record.version} of {record.event}{reason}"
+    if kind is Kind.CLOSED:
+        return f"closes {record.event}{reason}"
+    if kind is Kind.SEATED:
+        return f"has the seat of {(record.topic or '').replace(chr(9), ' part ')}{reason}"
+    return ""
+
+
 def effect_text(effect: Effect) -> str:
     """What a broker wants done for its clients, in one line; empty for anything else."""
     if isinstance(effect, Grant):
@@ -403,8 +472,12 @@ def effect_text(effect: Effect) -> str:
         return f"{_name(effect.session, effect.name)} denied: {effect.reason}"
     if isinstance(effect, Deliver):
         whose = " ".join(_name(*pair) for pair in effect.subscriptions)
-        publication = effect.publication
-        return f"{whose} gets {publication.topic} {publication.payload.decode()}"
+        publication, told = effect.publication, effect.publication.told
+        text = f"{whose} gets {publication.topic} {publication.payload.decode()}".rstrip()
+        if told is None:
+            return text
+        into = f" {told.into}" if told.into else ""
+        return f"{text} ({told.state}{into}: version {told.version} of {told.event})"
     if isinstance(effect, Accept):
         return f"{effect.session} has {effect.token} accepted"
     if isinstance(effect, Reject):
@@ -427,6 +500,8 @@ def subscription_text(subscription: Subscription) -> str:
         extras.append(f"unknown={subscription.unknown.value}")
     if subscription.qos != 1:
         extras.append(f"qos={subscription.qos}")
+    if subscription.every_us:
+        extras.append(f"every={durations.text(subscription.every_us)}")
     return " ".join([_asked(subscription), *extras])
 
 
@@ -455,7 +530,14 @@ def _name(session: str, name: str) -> str:
 
 
 def _is_option(word: str) -> bool:
-    return word.startswith(("qos=", "unknown="))
+    return word.startswith(("qos=", "unknown=", "every="))
+
+
+def _toml(option: str, written: str) -> str:
+    """The value of an option of a declaration, as a file would have it."""
+    if option == "key":
+        return "[" + ", ".join(f"'{item}'" for item in written.split(",")) + "]"
+    return written if written.isdigit() else f"'{written}'"
 
 
 def _options(words: Sequence[str]) -> dict[str, str]:
