@@ -96,6 +96,8 @@ def test_declarations_of_both_sides_of_a_partition_come_to_one_and_the_other_is_
     assert (held.version, held.broker, held.text) == (2, "e", RIGHT)
     said = conflicts(bench, mark)
     assert set("abc") <= set(said), "all on the side that lost say so"
+    for id_ in "abcdef":
+        assert bench[id_].catalogue.lost == len(said.get(id_, [])), "and it is counted"
     for about in said["b"]:
         assert about["holds"] == "version 2 of broker 'e'"
         assert about["lost"] == "version 2 of broker 'b'"

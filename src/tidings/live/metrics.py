@@ -101,6 +101,7 @@ MQTT_COUNTS = (
         keyed=True,
     ),
     _plain("mqtt_expired", "expired", "Publications whose time was over before they were sent."),
+    _plain("mqtt_retain_ignored", "retain_ignored", "Reports that asked to be retained."),
     _plain("mqtt_taken_over", "taken_over", "MQTT sessions taken over by another connection."),
     _plain("mqtt_expelled", "expelled", "Connections closed because the MQTT client was at fault."),
     _plain("mqtt_unreadable", "unreadable", "Payloads that met a content filter and are not JSON."),
@@ -161,6 +162,7 @@ STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
 
 OTHERS = {
     "absent_dropped": "Publications given up because too much was held.",
+    "declarations_lost": "Declarations and views that lost against one that did not know of them.",
     "records_written": "Records on disk.",
     "records_lost": "Records for which there was no room, or no disk.",
 }
@@ -215,7 +217,7 @@ class Metrics:
                 for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
                     family.add_metric([*labels, key] if key is not None else list(labels), number)
             yield family
-        others = (status["dropped"], *self._recorded())
+        others = (status["dropped"], status["declarations_lost"], *self._recorded())
         for (name, meaning), number in zip(OTHERS.items(), others, strict=True):
             yield CounterMetricFamily(f"tidings_{name}", meaning, number)
         for name, number in self._node.gauges().items():

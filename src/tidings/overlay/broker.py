@@ -400,6 +400,7 @@ class Broker:
                 for dialler in self._links.diallers.values()
                 if dialler.peer is None or self._links.get(dialler.peer) is None
             ),
+            self.catalogue.lost,
         )
 
     def _tree_status(self, tree: Tree, tables: bool) -> TreeStatus:

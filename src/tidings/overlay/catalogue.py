@@ -122,6 +122,8 @@ class Catalogue:
         self._began = 0.0
         self._neighbours = False
         self._synchronised = False
+        self.lost = 0
+        """Entries that lost against one that did not know of them, as far as was seen here."""
 
     # Looking in.
 
@@ -358,6 +360,7 @@ class Catalogue:
     def _report(self, holds: Entry, lost: Entry) -> None:
         """Two entries of one name have met: say so if neither knew of the other."""
         if holds.text != lost.text and _digest_of(lost) not in holds.after:
+            self.lost += 1
             self._core.log(
                 "warning",
                 "two have changed one entry without knowing of each other; the newer holds",

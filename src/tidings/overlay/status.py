@@ -92,3 +92,6 @@ class Status(msgspec.Struct, frozen=True):
 
     unreached: tuple[tuple[str, str], ...] = ()
     """Addresses to be dialled at which there is no link, and why the last attempt failed."""
+
+    declarations_lost: int = 0
+    """Declarations and views that lost against one that did not know of them, as far as was seen here."""
