@@ -48,6 +48,8 @@ def fields(**changes: Any) -> dict[str, Any]:
         athens(fields=fields(lanes={"type": "float", "tolerance": 1.0})),
         athens(merge_after="1s", redundant_for="2m", window="1h", stays_open="reported", tell_first="now"),
         athens(ends_when="severity = 0", tell_now="fire", every_min="2s", complete="report"),
+        athens(complete="once", open_max=9, event_bytes_max=9999, overflow="refuse"),
+        athens(seat="centre", seat_scope="topic", before_seat="pass", on_the_way="drop"),
         athens(keep="1d", keep_reports="1d"),
         athens(unknown_fields="drop"),
     ],
@@ -64,6 +66,7 @@ def test_a_change_of_a_gathered_topic_that_breaks_nothing(new: dict[str, Any]) -
         (athens(fields=fields(lanes={"type": "float", "conflict": "union"})), "lanes"),
         (athens(key=["place", "opened"]), "key"),
         (athens(encoding="msgpack"), "encoding"),
+        (athens(seats=2), "seats"),
         (athens(root="athens-1"), "root"),
     ],
 )

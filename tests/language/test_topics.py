@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 from datetime import UTC, date, datetime, timedelta, timezone
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -16,9 +17,14 @@ from tidings.language.payloads import Encoding
 from tidings.language.topics import (
     FOREVER,
     OPTIONS,
+    BeforeSeat,
     Complete,
     Kind,
+    OnTheWay,
+    Overflow,
+    Scope,
     StaysOpen,
+    Strategy,
     TellFirst,
     Topic,
     UnknownFields,
@@ -94,6 +100,10 @@ def test_what_is_not_said_is_as_published() -> None:
     assert (gathering.ends_when, gathering.tell_now, gathering.keep_reports_us) == (None, None, None)
     assert gathering.every_min_us == gathering.merge_after_us
     assert gathering.encoding is Encoding.JSON
+    assert (gathering.seat, gathering.seat_scope, gathering.seats) == (Strategy.TRAFFIC, Scope.TREE, 1)
+    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.WAIT, OnTheWay.NOTHING)
+    assert (gathering.open_max, gathering.event_bytes_max) == (100_000, 1_048_576)
+    assert gathering.overflow is Overflow.TELL
 
 
 def test_every_option_can_be_said() -> None:
@@ -112,6 +122,14 @@ def test_every_option_can_be_said() -> None:
             every_min="500ms",
             complete="report",
             encoding="msgpack",
+            seat="median",
+            seat_scope="topic",
+            seats=5,
+            before_seat="pass",
+            on_the_way="merge",
+            open_max=7,
+            event_bytes_max=2048,
+            overflow="refuse",
         )
     )
     assert (topic.version, topic.root, topic.unknown_fields) == (7, "broker-3", UnknownFields.DROP)
@@ -129,6 +147,10 @@ def test_every_option_can_be_said() -> None:
     assert gathering.every_min_us == 500_000
     assert gathering.complete is Complete.REPORT
     assert gathering.encoding is Encoding.MSGPACK
+    assert (gathering.seat, gathering.seat_scope, gathering.seats) == (Strategy.MEDIAN, Scope.TOPIC, 5)
+    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.PASS, OnTheWay.MERGE)
+    assert (gathering.open_max, gathering.event_bytes_max) == (7, 2048)
+    assert gathering.overflow is Overflow.REFUSE
 
 
 def test_a_plain_topic_may_be_typed_or_not() -> None:
@@ -310,7 +332,16 @@ def test_fields_are_not_too_deep() -> None:
         ({"tell_now": 3}, "tell_now: 3 is not a string"),
         ({"tell_first": "later"}, "tell_first: 'later' is not one of 'merge_after', 'now'"),
         ({"every_min": "-1s"}, "every_min: '-1s' is not a duration"),
-        ({"complete": True}, "complete: true is not one of 'event', 'report'"),
+        ({"complete": True}, "complete: true is not one of 'event', 'report', 'once'"),
+        ({"seat": "middle"}, "seat: 'middle' is not one of 'centre', 'median', 'traffic'"),
+        ({"seat_scope": "all"}, "seat_scope: 'all' is not one of 'tree', 'topic'"),
+        ({"seats": 0}, "seats: 0 is not a whole number from 1 to 64"),
+        ({"seats": True}, "seats: true is not a whole number from 1 to 64"),
+        ({"before_seat": "drop"}, "before_seat: 'drop' is not one of 'wait', 'pass'"),
+        ({"on_the_way": True}, "on_the_way: true is not one of 'nothing', 'drop', 'merge'"),
+        ({"open_max": 1.5}, "open_max: 1.5 is not a whole number from 1 to 100,000,000"),
+        ({"event_bytes_max": 1023}, "event_bytes_max: 1023 is not a whole number from 1,024 to 16,777,216"),
+        ({"overflow": "drop"}, "overflow: 'drop' is not one of 'tell', 'refuse'"),
         ({"keep": "0s"}, "keep: '0s' does not say how long"),
         ({"keep": 7}, "keep: 7 has no unit"),
         ({"keep_reports": True}, "keep_reports = true means as long as keep, which is missing"),
@@ -359,7 +390,7 @@ def test_keep_reports_may_follow_keep() -> None:
 
 def test_a_plain_topic_refuses_every_option_of_gathering() -> None:
     gathered = [name for name, option in OPTIONS.items() if option.gathered]
-    assert len(gathered) == 12
+    assert len(gathered) == 20
     said = problems({"name": "x", "kind": "plain"} | dict.fromkeys(gathered, "4s"))
     for name in gathered:
         assert f'{name} is for gathered topics only; leave it out, or write kind = "gathered"' in said
@@ -430,8 +461,21 @@ def declarations(draw: st.DrawFn) -> dict[str, Any]:
         "every_min": draw(DURATIONS),
         "tell_now": draw(st.sampled_from(["level = 'x'", "level LIKE 'a%' OR level IS NULL"])),
     }
-    for name, choices in (("stays_open", StaysOpen), ("tell_first", TellFirst), ("complete", Complete)):
+    choices: type[StrEnum]
+    for name, choices in (
+        ("stays_open", StaysOpen),
+        ("tell_first", TellFirst),
+        ("complete", Complete),
+        ("seat", Strategy),
+        ("seat_scope", Scope),
+        ("before_seat", BeforeSeat),
+        ("on_the_way", OnTheWay),
+        ("overflow", Overflow),
+    ):
         mapping[name] = draw(st.sampled_from([choice.value for choice in choices]))
+    mapping["seats"] = draw(st.integers(1, 64))
+    mapping["open_max"] = draw(st.integers(1, 100_000_000))
+    mapping["event_bytes_max"] = draw(st.integers(1_024, 16 * 1_048_576))
     return mapping
 
 

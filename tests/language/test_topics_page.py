@@ -12,7 +12,19 @@ from tidings.language.declarations import parse_topic
 from tidings.language.fields import Conflict, Type
 from tidings.language.names import parse_pattern
 from tidings.language.payloads import Encoding
-from tidings.language.topics import OPTIONS, Complete, Kind, StaysOpen, TellFirst, UnknownFields
+from tidings.language.topics import (
+    OPTIONS,
+    BeforeSeat,
+    Complete,
+    Kind,
+    OnTheWay,
+    Overflow,
+    Scope,
+    StaysOpen,
+    Strategy,
+    TellFirst,
+    UnknownFields,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "topics.md").read_text(encoding="utf-8")
 
@@ -24,7 +36,23 @@ def test_every_option_has_its_row_in_the_right_table() -> None:
     assert len(re.findall(r"^\| `\w+` \| [^|]+ \| [^|]+ \| `[^|]+` \|$", PAGE, re.M)) == len(OPTIONS)
 
 
-@pytest.mark.parametrize("choices", [Kind, UnknownFields, StaysOpen, TellFirst, Complete, Encoding, Conflict])
+CHOICES = [
+    Kind,
+    UnknownFields,
+    StaysOpen,
+    TellFirst,
+    Complete,
+    Encoding,
+    Conflict,
+    Strategy,
+    Scope,
+    BeforeSeat,
+    OnTheWay,
+    Overflow,
+]
+
+
+@pytest.mark.parametrize("choices", CHOICES)
 def test_every_choice_is_explained(choices: type[StrEnum]) -> None:
     assert [choice.value for choice in choices if f'`"{choice.value}"`' not in PAGE] == []
 

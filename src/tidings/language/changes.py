@@ -97,6 +97,11 @@ def _broken_gathering(old: Gathering, new: Gathering) -> Iterator[str]:
     was, will = ([item.text for item in gathering.key] for gathering in (old, new))
     if was != will:
         yield f"key: {', '.join(was)} becomes {', '.join(will)}, so that reports are of other events"
+    if old.seats != new.seats:
+        yield (
+            f"seats: {old.seats} becomes {new.seats}, so that keys move to other seats, and an event that is "
+            "open there begins anew"
+        )
     if old.encoding is not new.encoding:
         yield (
             f"encoding: {old.encoding.value} becomes {new.encoding.value}, which those who read the one "
