@@ -135,8 +135,12 @@ def rules_of(copy: Copy) -> Rules:
         raise PeerError(f"a copy of event {copy.event!r} has a declaration that is none: {error}") from None
 
 
-def restore(copy: Copy, rules: Rules, branch: str, now_us: int) -> Entry:
-    """The entry that a copy is of, with its clocks going on from now."""
+def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int) -> Entry:
+    """The entry that a copy made `elapsed_us` ago is of; a clock that has run out since is due now."""
+
+    def due_us(left_us: int) -> int:
+        return now_us + max(0, left_us - elapsed_us)
+
     fields = _fields(copy.fields, rules, copy)
     entry = Entry(rules, tuple(copy.key), copy.name, copy.event, copy.at_us, fields, branch)
     entry.order = copy.order
@@ -163,9 +167,9 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int) -> Entry:
             told.complete,
             fields if told.fields is None else _fields(told.fields, rules, copy),
         )
-    entry.merge_us = None if copy.merge_left_us is None else now_us + copy.merge_left_us
-    entry.redundant_us = now_us + copy.redundant_left_us
-    entry.window_us = None if copy.window_left_us is None else now_us + copy.window_left_us
+    entry.merge_us = None if copy.merge_left_us is None else due_us(copy.merge_left_us)
+    entry.redundant_us = due_us(copy.redundant_left_us)
+    entry.window_us = None if copy.window_left_us is None else due_us(copy.window_left_us)
     if copy.hashes is not None:
         entry.hashes = {label: frozenset(hashes) for label, hashes in copy.hashes.items()}
     entry.measure()

@@ -121,7 +121,7 @@ class Closing:
     at_us: int
 
     reason: str
-    """"redundant_for", "window", "ended", "overflow", "merged-into" or "redeclared"."""
+    """"redundant_for", "window", "ended", "overflow", "merged-into", "redeclared" or "undeclared"."""
 
     told: bool
     """Whether a last version was told with it."""
@@ -306,10 +306,19 @@ class Gatherer:
                 entry.slot = self._slot(entry.rules, entry.key)
                 held[entry.slot] = entry
 
+    def close_all(self) -> None:
+        """Tell what is untold and close all: the topic is not declared any more."""
+        for entry in self._in_order():
+            if not entry.closed:
+                self._close(entry, "undeclared")
+
     # Copies.
 
     def changed(self) -> list[Entry]:
-        """The entries that have changed since the last call, clocks included, in the order of change."""
+        """The entries that have changed since the last call, clocks included, in the order of change.
+
+        Those that have closed are not among them, unless they are kept until they are confirmed.
+        """
         changed, self._changed = list(self._changed.values()), {}
         return changed
 
@@ -321,15 +330,15 @@ class Gatherer:
         """The copies of all entries, in the order in which their events were opened."""
         return [self.copy(entry) for entry in self._in_order()]
 
-    def adopt(self, copy: bytes, *, heal: bool = True) -> None:
-        """Take an entry from a copy; PeerError if it is none.
+    def adopt(self, copy: bytes, *, heal: bool = True, elapsed_us: int = 0) -> None:
+        """Take an entry from a copy that was made some time ago; PeerError if it is none.
 
         With `heal`, what is here and what comes are two sides of the same: they are joined, and told if
         either side does not know it all. Without, the copy takes the place of what is here.
         """
         read = copies.read(copy)
         rules = self._rules_of(read)
-        entry = copies.restore(read, rules, self._label(read.event), self.now_us)
+        entry = copies.restore(read, rules, self._label(read.event), self.now_us, elapsed_us)
         entry.slot = self._slot(rules, entry.key)
         tell_now = rules.gathering.tell_now
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
@@ -393,6 +402,10 @@ class Gatherer:
             for entry in self._in_order()
             if not entry.closed and entry.hashes is None and entry.told is not None and wanted(entry.told)
         ]
+
+    def holds(self, event: str) -> bool:
+        """Whether anything is held of an event: it is open, or its last version is not confirmed."""
+        return event in self._events
 
     def entry_of(self, key: Key) -> Entry | None:
         """The open event of a key; None if there is none, or only its digest is held."""
