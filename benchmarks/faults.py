@@ -100,13 +100,15 @@ class Proxy:
 class Process:
     """One broker."""
 
-    def __init__(self, name: str, port: int, folder: Path, neighbours: list[int]) -> None:
+    def __init__(
+        self, name: str, port: int, folder: Path, neighbours: list[int], settings: tuple[str, ...] = ()
+    ) -> None:
         self.name = name
         self.address = f"127.0.0.1:{port}"
         self._command = [
             *(sys.executable, "-c", "from tidings.cli import main; main()", "broker", "--id", name),
             *("--listen", self.address, "--data", str(folder / name), "--records", "off", "--http", "off"),
-            *("--log-level", "error", "--set", "redial_max=1s", "--set", "mqtt=off"),
+            *("--log-level", "error", "--set", "redial_max=1s", "--set", "mqtt=off", *settings),
         ]
         for neighbour in neighbours:
             self._command += ["--neighbour", f"127.0.0.1:{neighbour}"]
