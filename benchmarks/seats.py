@@ -45,6 +45,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.faults import PAUSE_S, Process, Proxy, free_port
+
 from tidings.errors import TidingsError
 from tidings.language.subscriptions import Subscription
 from tidings.live.attachment import attach
