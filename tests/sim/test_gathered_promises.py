@@ -357,7 +357,7 @@ def test_an_event_that_counts_its_reports_wrongly(wrong: dict[str, Any]) -> None
 @dataclass
 class Seat:
     place: str = ROADS
-    root: str | None = "b000"
+    root: str = "b000"
     term: int = 1
     seat: str = "b002"
     deputy: str = "b001"
@@ -396,6 +396,12 @@ def test_seats_on_which_all_agree() -> None:
 )
 def test_seats_on_which_they_do_not(name: str, seat: Seat) -> None:
     assert [breach.promise for breach in check_seats(told(**{name: seat}), PATH)][:1] == ["seats"]
+
+
+def test_a_seat_that_was_never_needed_is_nobodys() -> None:
+    seats = {name: [Seat(term=0, deputy="", received=0, opened=0, merged=0, redundant=0, refused=0)]
+             for name in PATH.ids}  # fmt: skip
+    assert check_seats(seats, PATH, strategy="centre") == []
 
 
 def test_a_seat_in_the_wrong_place_or_with_a_deputy_far_away() -> None:

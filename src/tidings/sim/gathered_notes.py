@@ -23,8 +23,7 @@ class Seating:
     """A broker has taken a seat."""
 
     turn: int
-    at_us: int
-    place: str
+    topic: str
     broker: str
     deputy: str
     reason: str
@@ -66,21 +65,14 @@ class Notes:
         elif kind is Kind.CLOSED and record.event is not None:
             self.closed.setdefault(record.event, self.turn())
             self.counts[kind.value] += 1
-        elif kind is Kind.SEATED:
+        elif kind is Kind.SEATED and record.link == record.broker:
             deputy = record.receivers[0] if record.receivers else ""
-            self.seatings.append(
-                Seating(self.turn(), record.at, record.topic or "", record.broker, deputy, reason)
-            )
+            self.seatings.append(Seating(self.turn(), record.topic or "", record.broker, deputy, reason))
 
     def _decide(self, record: Record, fate: str) -> None:
         self.counts[fate] += 1
         self.decided[record.report or ""].append(fate)
 
     def moves(self) -> int:
-        """How often a seat was taken by another broker than the one before."""
-        latest: dict[str, str] = {}
-        count = 0
-        for one in self.seatings:
-            count += latest.get(one.place, one.broker) != one.broker
-            latest[one.place] = one.broker
-        return count
+        """How often a seat came to a broker that did not have it."""
+        return sum(one.reason not in ("first", "deputy") for one in self.seatings)

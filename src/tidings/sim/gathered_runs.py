@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidings.language.subscriptions import Advertisement
 from tidings.language.topics import Topic
+from tidings.records.record import Kind as RecordKind
 from tidings.records.record import Record
 from tidings.sim import checkers, gathered_workload, runs
 from tidings.sim.checkers import Breach
@@ -151,7 +152,11 @@ class GatheredRun(Run):
     # What came of it.
 
     def _record(self, record: Record) -> None:
-        super()._record(record)
+        if record.kind is not RecordKind.FORWARDED or record.report is None:
+            super()._record(record)
+        elif self._record_too is not None:
+            # A report on its way to a seat goes where nobody wants it, and again if it was not taken.
+            self._record_too(record)
         self.notes(record)
 
     def _judge(self) -> list[Breach]:

@@ -20,7 +20,7 @@ class Seat(Protocol):
     @property
     def place(self) -> str: ...
     @property
-    def root(self) -> str | None: ...
+    def root(self) -> str: ...
     @property
     def term(self) -> int: ...
     @property
@@ -68,7 +68,8 @@ def _agreed(place: str, said: Mapping[str, Seat], told: Mapping[str, object]) ->
     if len(holders) > 1:
         yield Breach("seats", f"{place!r} has {holders}")
     gathering = [name for name, seat in said.items() if seat.mine]
-    if gathering != [next(iter(said.values())).seat]:
+    # A seat that has never been needed is nobody's yet.
+    if gathering != [seat.seat for seat in list(said.values())[:1] if seat.term]:
         yield Breach("seats", f"{place!r} is gathered at {gathering}, and held by {holders}")
     for name, seat in said.items():
         if seat.waiting:
@@ -79,11 +80,11 @@ def _agreed(place: str, said: Mapping[str, Seat], told: Mapping[str, object]) ->
 
 
 def _right(place: str, seat: Seat, topology: Topology, strategy: str, deputies: bool) -> Iterator[Breach]:
-    if seat.root is None:
+    if not seat.root:
         yield Breach("seats", f"{place!r} has no tree")
         return
     tree = tree_of(topology, seat.root)
-    if deputies and len(tree) > 1 and seat.deputy not in tree[seat.seat]:
+    if deputies and seat.term and len(tree) > 1 and seat.deputy not in tree[seat.seat]:
         yield Breach("seats", f"{place!r}: {seat.deputy!r} is no neighbour of {seat.seat} in the tree")
     if strategy and (best := best_seat(tree, strategy)) != seat.seat:
         yield Breach("seats", f"{place!r} is at {seat.seat}; the {strategy} is {best}")
