@@ -49,6 +49,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/link.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/faults.py --trials 12
+	$(BIN)/python benchmarks/seats.py --trials 10
 
 dist: prepare ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .

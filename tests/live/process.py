@@ -1,6 +1,7 @@
 """A broker in a process of its own, for tests that kill it.
 
 `python -m tests.live.process ID PORT MQTT_PORT FOLDER NEIGHBOUR…` prints its addresses when it is started.
+Declarations in the folder (`*.toml`) are its topics.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from tidings.language.declarations import read_topic
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.overlay.settings import Settings
@@ -79,6 +81,7 @@ def main() -> int:
         neighbours=tuple(neighbours),
         listening=(Listening("tcp", "127.0.0.1", int(mqtt_port)),),
         settings=Settings(redial_max_s=0.5),
+        topics=tuple(read_topic(file) for file in sorted(Path(folder).glob("*.toml"))),
     )
     return 1 if uvloop.run(serve(Node(options))) else 0
 
