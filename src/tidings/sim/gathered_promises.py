@@ -365,7 +365,7 @@ class GatheredPromises:
         for identity in sorted(self.events):
             key = self.events[identity].key
             early = any(said.offer.turn < self._safe_from for said in self._by_key.get(key, ()))
-            if not self.events[identity].into and not early:
+            if not self.events[identity].into and not early and self._known(identity):
                 alive[key].append(identity)
         for key, identities in sorted(alive.items()):
             if len(identities) > 1:
@@ -378,6 +378,13 @@ class GatheredPromises:
                 passed.append(into)
             if into not in alive.get(self.events[identity].key, [into]):
                 yield Breach("one event", f"{identity} was merged into {into}, which nobody knows")
+
+    def _known(self, identity: str) -> bool:
+        """Whether a session that still is there has heard of an event."""
+        lives = self._ledger.lives
+        return any(
+            identity in events and lives[session].ended is None for session, events in self.heard.items()
+        )
 
     def always_the_last(self) -> Iterator[Breach]:
         """Whoever asks for the last version of an event has it; who does not any more, knows that."""

@@ -161,8 +161,10 @@ class GatheredRun(Run):
 
     def _judge(self) -> list[Breach]:
         plan = self.plan
-        gone = any(fault.kind in OUTAGES for fault in self._happened)
-        safe = not gone or (plan.apart and plan.settings.deputies)
+        gone = {fault.kind for fault in self._happened if fault.kind in OUTAGES}
+        # Without a deputy, the seat's own disk is all there is.
+        copied = plan.settings.deputies and (len(plan.topology.ids) > 1 or Kind.WIPES not in gone)
+        safe = not gone or (plan.apart and copied)
         return GatheredPromises(
             self.world.ledger,
             self.topics,

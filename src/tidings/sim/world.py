@@ -50,7 +50,7 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Frame, Publication
+from tidings.overlay.messages import Frame, Publication, Survey
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.record import Record, Run
@@ -125,7 +125,7 @@ class World:
         self.logs: list[tuple[float, str, Log]] = []
         """What brokers told their operators: time, address, line."""
         self.active_at = 0.0
-        """When something was last said that is not a greeting or a heartbeat."""
+        """When something was last said that is not a greeting, a heartbeat or a search for seats."""
         self._machine = machine
         self._door = door
         self._topics = tuple(topics)
@@ -409,11 +409,15 @@ class World:
         now = self.agenda.now
         if frame.messages:
             counts = wire.counts
+            active = False
             for message in frame.messages:
                 kind = type(message)
                 counts[kind] = counts.get(kind, 0) + 1
+                # Seats are looked for anew for ever; what comes of it is said otherwise.
+                active = active or kind is not Survey
             if frame.first:
-                self.active_at = now
+                if active:
+                    self.active_at = now
                 end.used = True
         else:
             end.used = True
