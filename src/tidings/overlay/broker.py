@@ -112,6 +112,7 @@ class Broker:
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
+        routing.on_gone = publications.following.on_gone
         self.route = publications.route
         self.fresh = publications.fresh
         self.straight = publications.straight
@@ -130,10 +131,10 @@ class Broker:
             NeighbourAdded: self._on_neighbour_added,
             NeighbourRemoved: self._on_neighbour_removed,
             StopAsked: self._on_stop_asked,
-            SessionOpened: lambda e: routing.open_session(e.session, e.durable),
+            SessionOpened: self._on_session_opened,
             SessionClosed: lambda e: routing.close_session(e.session),
             SessionEnded: lambda e: routing.end_session(e.session),
-            SubscriptionAsked: lambda e: routing.ask(e.session, e.name, e.subscription, e.group),
+            SubscriptionAsked: self._on_subscription_asked,
             SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
             AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
             AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
@@ -169,6 +170,7 @@ class Broker:
             Timer.REGROW: trees.on_regrow_due,
             Timer.SETTLE: routing.on_settle_late,
             Timer.ABSENT: publications.on_absent_late,
+            Timer.EVERY: publications.following.on_due,
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.DRAIN: self._on_drain_late,
         }
@@ -282,6 +284,16 @@ class Broker:
         self._links.remove_address(event.address)
         self._publications.on_neighbour_removed(event.address)
 
+    def _on_session_opened(self, event: SessionOpened) -> None:
+        known = self._routing.sessions.get(event.session)
+        durable = known is not None and known.durable
+        self._routing.open_session(event.session, event.durable)
+        if event.durable and not durable:
+            self._publications.following.on_durable(event.session)
+
+    def _on_subscription_asked(self, event: SubscriptionAsked) -> None:
+        self._routing.ask(event.session, event.name, event.subscription, event.group)
+
     def _on_message(self, link: Link, message: Message) -> None:
         handler = self._messages.get(type(message))
         if handler is None:
@@ -327,6 +339,7 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._publications.write_lanes()
+        self._publications.following.tick()
         self._trees.tick()
         self.catalogue.tick()
         self._links.tick()

@@ -29,9 +29,11 @@ import msgspec
 
 from tidings.language import names
 from tidings.overlay.absence import Absences, unreached
+from tidings.overlay.carrying import Carrying
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.flow import Channel, Flow, Passage
+from tidings.overlay.following import Following
 from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
@@ -141,6 +143,8 @@ class Publications:
         self._absences = absences
         self.holding = Holding(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
+        self.following = Following(core, routing)
+        self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
         self._backlogs: dict[str, deque[Held]] = {}
@@ -156,6 +160,8 @@ class Publications:
         """Roots on whose trees something that has waited may go on."""
         self.confirmed: Callable[[Told], None] = lambda _told: None
         """Whom to tell that everyone has a version of an event that was told from here."""
+        self.on_told: Callable[[Publication], None] = lambda _publication: None
+        """Whom to tell of every version that goes out from here."""
         self.holding.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
@@ -164,6 +170,7 @@ class Publications:
             self._enqueue(held)
         if "members" in saved:
             self._absences.recover(saved["members"])
+        self.following.recover(saved)
         for key in saved:
             if key.startswith("mark/"):
                 mark = msgspec.msgpack.decode(saved[key], type=tuple[str, int, str, int])
@@ -248,6 +255,7 @@ class Publications:
             content_type=content_type,
             told=told,
         )
+        self.on_told(publication)
         held = self.holding.wrap(publication)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)
@@ -467,6 +475,8 @@ class Publications:
                 break
             content = held.content or self._topics.fields(publication)
             targets = grown.routes.match(publication.topic, content)
+            if publication.told is not None:
+                self.carrying.widen(grown, publication.told, targets, None)
             if any(self.flow.full(peer, tree.root) for peer in targets):
                 break
             backlog.popleft()
@@ -541,6 +551,8 @@ class Publications:
         fields = self._topics.fields(publication)
         targets = grown.routes.match(publication.topic, fields)
         targets.pop(link.peer, None)
+        if publication.told is not None:
+            self.carrying.widen(grown, publication.told, targets, link.peer)
         if any(self.flow.full(peer, tree.root) for peer in targets):
             return False
         edge.last_in[stream] = publication.number
@@ -586,6 +598,8 @@ class Publications:
 
     def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
         """Hand it to the matching sessions; whether one of them is durable."""
+        if publication.told is not None:
+            return self.following.deliver(publication, fields, link, hops)
         routing = self._routing
         found = routing.local.match(publication.topic, fields)
         if not found:
@@ -627,6 +641,8 @@ class Publications:
         hops: int,
         source: Link | None,
     ) -> None:
+        if publication.told is not None:
+            self.carrying.forwarded(grown, publication.told, targets)
         if not targets:
             return
         stream = stream_of(publication)

@@ -146,6 +146,10 @@ class Routing:
         self._met_oneself = 0
         self.left: dict[str, None] = {}
         """Neighbours that have left for good; told once in each epoch."""
+        self.on_granted: Callable[[Named, Subscription], None] = lambda _named, _subscription: None
+        """Whom to tell of subscriptions that have just been granted, …"""
+        self.on_gone: Callable[[str, list[str]], None] = lambda _session, _names: None
+        """… and of those of a session that are gone."""
 
     # Sessions.
 
@@ -210,26 +214,27 @@ class Routing:
 
     # What clients here ask for.
 
-    def ask(self, session_name: str, name: str, asked: Subscription, group: str = "") -> None:
+    def ask(self, session_name: str, name: str, asked: Subscription, group: str = "") -> bool:
+        """A client subscribes; False if that is refused."""
         core = self._core
         session = self.sessions.get(session_name)
         if session is None:
             core.out.append(Deny(session_name, name, "no such session; open it first"))
-            return
+            return False
         try:
             subscription = self._understood(asked)
         except FilterError as error:
             core.out.append(Deny(session_name, name, error.reason))
-            return
+            return False
         except SubscriptionError as error:
             core.out.append(Deny(session_name, name, str(error)))
-            return
+            return False
         before = session.subscriptions.get(name)
         limit = core.settings.session_subscriptions_max
         if before is None and len(session.subscriptions) >= limit:
             reason = f"a session has {limit} subscriptions at most; drop one first"
             core.out.append(Deny(session_name, name, reason))
-            return
+            return False
         if before != subscription:
             # The new one first: what both want must not be missed in between.
             session.subscriptions[name] = subscription
@@ -244,6 +249,7 @@ class Routing:
                 self._uncount_local([before])
             self._record(Kind.SUBSCRIBED, session_name, name, subscription)
         self._wait((session_name, name), subscription, durable=session.durable)
+        return True
 
     def drop_subscription(self, session_name: str, name: str) -> None:
         self._drop_subscriptions(session_name, [name])
@@ -265,6 +271,7 @@ class Routing:
                 self._core.out.append(Erase(_key(session_name, name)))
                 self._core.ask_sync()
             self._record(Kind.UNSUBSCRIBED, session_name, name, subscription)
+        self.on_gone(session_name, names_)
         self._uncount_local(gone)
 
     def _understood(self, asked: Subscription) -> Subscription:
@@ -789,6 +796,8 @@ class Routing:
     def _granted(self, waiting: Waiting, reason: str) -> None:
         self._wait_no_more(waiting.key)
         self._core.out.append(Grant(*waiting.named, reason))
+        if isinstance(waiting.asked, Subscription):
+            self.on_granted(waiting.named, waiting.asked)
 
     def _on_disk(self, waiting: Waiting) -> None:
         """A durable subscription has been written."""

@@ -35,6 +35,9 @@ class Timer(Enum):
     ABSENT = auto()
     """Nothing more is held for a broker that is out of reach."""
 
+    EVERY = auto()
+    """A session wants the next version of an event, of which one waits for it."""
+
     SYNCHRONISE = auto()
     """A broker that has just started waits no longer for the catalogues of its neighbours."""
 

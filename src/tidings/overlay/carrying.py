@@ -1,0 +1,130 @@
+"""Carrying: which links have carried which events, so that later versions go there too.
+
+An event that grows may come to satisfy a filter no longer. Whoever has had a version of it must hear that,
+and what follows. So a link that has carried a version carries all later ones, until the event is closed,
+although nothing behind it may match. This is known per epoch of a tree, since a link means something else in
+the next; how it becomes known there is the business of `retelling`. Sessions are not known here.
+"""
+
+from __future__ import annotations
+
+from tidings.overlay.core import Core
+from tidings.overlay.messages import Epoch, Told
+from tidings.overlay.trees import Grown
+
+FINAL_STATES = ("ended", "merged-into")
+"""Nothing follows a version in one of these."""
+
+
+class Trail:
+    """An event in one epoch: where it went from here."""
+
+    __slots__ = ("closing", "links", "place")
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.links: dict[str, tuple[int, int]] = {}
+        """By neighbour: the quality of service, and the latest version that it has."""
+        self.closing: int | None = None
+        """The last version, if the event is known to be closed and not every link has it."""
+
+
+class Carrying:
+    """What all links of this broker have carried, of events that are open."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._trails: dict[tuple[str, Epoch], dict[str, Trail]] = {}
+        """By root and epoch, then by event, the longest unchanged first."""
+        self.forgotten = 0
+        """Events that were forgotten because there were too many."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._trails.values()))
+
+    def widen(self, grown: Grown, told: Told, targets: dict[str, int], source: str | None) -> None:
+        """Add the links that have carried an event to those where the version at hand matches."""
+        trail = self._find(grown, told.event)
+        if trail is not None:
+            for peer, (qos, _) in trail.links.items():
+                if peer != source and targets.get(peer, -1) < qos:
+                    targets[peer] = qos
+
+    def forwarded(self, grown: Grown, told: Told, targets: dict[str, int]) -> None:
+        """A version has gone over some links."""
+        if is_last(told):
+            self._forget(grown, told.event)
+        elif targets:
+            for peer, qos in targets.items():
+                self.remember(grown, told.place or told.topic, told.event, peer, qos, told.version)
+            self._settle(grown, told.event)
+
+    def remember(self, grown: Grown, place: str, event: str, peer: str, qos: int, version: int) -> None:
+        """Somebody behind a link has a version of an event."""
+        trails = self._trails.setdefault((grown.root, grown.epoch), {})
+        trail = trails.pop(event, None)
+        if trail is None:
+            trail = Trail(place)
+            if len(trails) >= self._core.settings.following_max:
+                del trails[next(iter(trails))]
+                self.forgotten += 1
+                if self.forgotten & (self.forgotten - 1) == 0:  # the 1st, 2nd, 4th, …: a log must not flood
+                    self._core.log("warning", "events are carried no further", forgotten=self.forgotten)
+        trails[event] = trail
+        trail.place = place
+        before = trail.links.get(peer, (0, 0))
+        trail.links[peer] = (max(qos, before[0]), max(version, before[1]))
+
+    def peers(self, grown: Grown, event: str, source: str | None) -> list[str]:
+        """The links that have carried an event, except where a message came from."""
+        trail = self._find(grown, event)
+        return sorted(peer for peer in trail.links if peer != source) if trail is not None else []
+
+    def behind(self, grown: Grown, place: str, peer: str) -> dict[str, int]:
+        """Events of a place that are followed behind a link, with the version that all there have."""
+        return {
+            event: trail.links[peer][1]
+            for event, trail in self._trails.get((grown.root, grown.epoch), {}).items()
+            if trail.place == place and peer in trail.links
+        }
+
+    def close(self, grown: Grown, event: str, version: int) -> None:
+        """An event is closed; it is forgotten once its last version has gone everywhere."""
+        trail = self._find(grown, event)
+        if trail is not None:
+            trail.closing = version
+            self._settle(grown, event)
+
+    def on_ready(self, grown: Grown) -> None:
+        """What was known of earlier epochs of this tree is of no use any more."""
+        self._trails = {
+            (root, epoch): trails
+            for (root, epoch), trails in self._trails.items()
+            if root != grown.root or epoch >= grown.epoch
+        }
+
+    def on_dropped(self, root: str) -> None:
+        """A tree is used no more."""
+        self._trails = {key: trails for key, trails in self._trails.items() if key[0] != root}
+
+    def _find(self, grown: Grown, event: str) -> Trail | None:
+        trails = self._trails.get((grown.root, grown.epoch))
+        return trails.get(event) if trails is not None else None
+
+    def _settle(self, grown: Grown, event: str) -> None:
+        """Forget a closed event if every link has had its last version."""
+        trail = self._find(grown, event)
+        if trail is None or trail.closing is None:
+            return
+        if all(version >= trail.closing for _, version in trail.links.values()):
+            self._forget(grown, event)
+
+    def _forget(self, grown: Grown, event: str) -> None:
+        trails = self._trails.get((grown.root, grown.epoch))
+        if trails is not None:
+            trails.pop(event, None)
+
+
+def is_last(told: Told) -> bool:
+    """Whether no other version of the event follows."""
+    return told.last or told.state in FINAL_STATES

@@ -1,0 +1,482 @@
+"""Following: what each session here has had of each event, and what it gets of the next version.
+
+A filter is asked each time an event is told. While it matches, a session gets the new version; when it no
+longer does, the session is told once that the event is withdrawn. Versions go up: what a session has had, or
+something later, is a repeat, whoever tells it and under whatever identity. A session that wants an event
+less often (`every`) gets the newest version when its time has come; versions that are complete, or the last,
+do not wait.
+
+What durable sessions have had is on disk, together with what waits for them, so that it is true after a
+restart. How versions come here is not known, and neither is the seat that tells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from tidings.overlay.carrying import is_last
+from tidings.overlay.core import Core
+from tidings.overlay.events import Deliver, Erase, Write
+from tidings.overlay.holding import encode, quoted
+from tidings.overlay.links import Link
+from tidings.overlay.messages import Publication, Told
+from tidings.overlay.routing import Named, Routing
+from tidings.overlay.timers import Timer
+from tidings.overlay.topics import Content
+from tidings.records.record import Kind
+
+PREFIX = "follow/"
+"""Of the keys under which is written what durable sessions have had."""
+
+Names = tuple[str, ...]
+"""Of subscriptions of one session, sorted."""
+
+
+@dataclass
+class Counts:
+    """What has become of versions of events here."""
+
+    withdrawn: int = 0
+    """Messages that took an event back."""
+
+    snapshots: int = 0
+    """Open events that new subscriptions began with."""
+
+    held: int = 0
+    """Versions that had to wait for a session's `every`."""
+
+    repeats: int = 0
+    """Sessions that were not given a version again."""
+
+    forgotten: int = 0
+    """Events that were forgotten because there were too many."""
+
+
+class Waiting(msgspec.Struct, frozen=True, array_like=True):
+    """A version that a session gets when its time has come."""
+
+    publication: Publication
+    names: Names
+    hops: int
+    due_us: int
+
+
+class Had(msgspec.Struct, array_like=True):
+    """What one session has had of one event."""
+
+    version: int
+    """The latest that it was given, or that waits for it, or by which the event was withdrawn."""
+
+    names: Names
+    """The subscriptions to which it was given last."""
+
+    sent_us: int
+    """When that was."""
+
+    withdrawn: bool = False
+    """Whether it was told that the event is nothing for it any more."""
+
+    waiting: Waiting | None = None
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """What a durable session has had of an event, on disk."""
+
+    session: str
+    event: str
+    place: str
+    topic: str
+    had: Had
+
+
+class Followed:
+    """An event that sessions here have had."""
+
+    __slots__ = ("closing", "place", "sessions", "topic", "version")
+
+    def __init__(self, place: str, topic: str) -> None:
+        self.place = place
+        self.topic = topic
+        self.version = 0
+        """The latest that has come here."""
+        self.closing: int | None = None
+        """The last version, if the event is closed and that one is still on its way."""
+        self.sessions: dict[str, Had] = {}
+
+
+class Following:
+    """What all sessions of this broker have had."""
+
+    def __init__(self, core: Core, routing: Routing) -> None:
+        self._core = core
+        self._routing = routing
+        self.counts = Counts()
+        self._events: dict[str, Followed] = {}
+        """Events that are open, the longest unchanged first."""
+        self._by_session: dict[str, dict[str, None]] = {}
+        """The events that each session follows."""
+        self._closed: dict[str, tuple[int, float]] = {}
+        """Events that were followed and are closed: the last version, and until when that is remembered."""
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def recover(self, saved: Mapping[str, bytes]) -> None:
+        """What durable sessions had before a restart; sessions and subscriptions are known by now."""
+        for key in sorted(saved):
+            if not key.startswith(PREFIX):
+                continue
+            row = msgspec.msgpack.decode(saved[key], type=Row)
+            if row.session not in self._routing.sessions:
+                self._core.out.append(Erase(key))
+                continue
+            followed = self._events.setdefault(row.event, Followed(row.place, row.topic))
+            followed.version = max(followed.version, row.had.version)
+            followed.sessions[row.session] = row.had
+            self._by_session.setdefault(row.session, {})[row.event] = None
+            if row.had.waiting is not None:
+                self._set_timer(row.session, row.event, row.had.waiting)
+
+    # A version has come.
+
+    def deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
+        """Give a version to the sessions that it is for; whether one of them is durable."""
+        told = _told(publication)
+        followed = self._events.get(told.event)
+        found = self._routing.local.match(publication.topic, fields)
+        if not found and followed is None:
+            return False
+        if self._routing.shares.groups:
+            found = self._shared(found, followed)
+        matching: dict[str, list[str]] = {}
+        for session, name in sorted(found):
+            matching.setdefault(session, []).append(name)
+        closed = self._closed.get(told.event)
+        if closed is not None and told.version <= closed[0]:
+            self._repeat(publication, link, hops, list(matching))
+            return False
+        if told.state == "merged-into":
+            matching = {}
+        return self._share_out(publication, matching, link, hops)
+
+    def _share_out(
+        self, publication: Publication, matching: Mapping[str, list[str]], link: Link | None, hops: int
+    ) -> bool:
+        """Decide for each session that matches, or follows, what it gets."""
+        told = _told(publication)
+        followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
+        given: dict[str, Names] = {}
+        withdrawn: dict[str, Names] = {}
+        repeated: list[str] = []
+        changed: list[str] = []
+        for session in sorted({*matching, *followed.sessions}):
+            had = followed.sessions.get(session)
+            names = tuple(matching.get(session, ()))
+            if had is not None and told.version <= had.version:
+                repeated.append(session)
+            elif names:
+                due_us = had.sent_us + self._every_us(session, names) if had is not None else 0
+                if had is None or told.complete or is_last(told) or due_us <= self._core.at_us:
+                    given[session] = names
+                else:
+                    self._hold(session, told.event, had, Waiting(publication, names, hops, due_us))
+                    changed.append(session)
+            elif had is not None:
+                changed.append(session)
+                self._supersede(session, told.event, had)
+                had.version = told.version
+                if not had.withdrawn:
+                    (given if told.state == "merged-into" else withdrawn)[session] = had.names
+        for session, names in given.items():
+            self._note(followed, session, told, names)
+        for session in withdrawn:
+            followed.sessions[session].withdrawn = True
+        self._repeat(publication, link, hops, repeated)
+        self._give(publication, given, link, hops)
+        self.counts.withdrawn += len(withdrawn)
+        self._give(_withdrawn(publication), withdrawn, link, hops, "withdrawn")
+        if followed.sessions:
+            self._keep(told.event, followed, told)
+        durable = self._write(told.event, followed, dict.fromkeys([*given, *changed]))
+        if is_last(told) or (followed.closing is not None and told.version >= followed.closing):
+            self._close(told.event)
+        return durable
+
+    def snapshot(self, publication: Publication, fields: Content, named: Named, hops: int) -> None:
+        """An open event that a new subscription begins with, unless its session has had it."""
+        told = _told(publication)
+        session, name = named
+        closed = self._closed.get(told.event)
+        found = self._routing.local.match(publication.topic, fields)
+        if named not in found or (closed is not None and told.version <= closed[0]):
+            return
+        followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
+        had = followed.sessions.get(session)
+        names = tuple(sorted(other for who, other in found if who == session))
+        if had is not None and told.version <= had.version:
+            if told.version == had.version and had.waiting is None and not had.withdrawn:
+                had.names = names
+                self._save(told.event, followed, session)
+            return
+        if had is not None:
+            self._supersede(session, told.event, had)
+        self._note(followed, session, told, names)
+        self._keep(told.event, followed, told)
+        self.counts.snapshots += 1
+        marked = msgspec.structs.replace(publication, told=msgspec.structs.replace(told, state="snapshot"))
+        self._give(marked, {session: (name,)}, None, hops)
+        if self._write(told.event, followed, [session]):
+            self._core.ask_sync()
+
+    def _shared(self, found: dict[Named, int], followed: Followed | None) -> dict[Named, int]:
+        """What was found, with one member left of each share group: the one that follows, if it is there."""
+        routing = self._routing
+        groups = routing.shares.groups
+        if followed is not None:
+            following: dict[str, Named] = {}
+            for named in found:
+                had = followed.sessions.get(named[0])
+                if named in groups and had is not None and named[1] in had.names:
+                    if routing.sessions[named[0]].open:
+                        following.setdefault(groups[named], named)
+            found = {
+                named: qos
+                for named, qos in found.items()
+                if named not in groups or following.get(groups[named], named) == named
+            }
+        return routing.shares.choose(found, lambda session: routing.sessions[session].open)
+
+    def _every_us(self, session: str, names: Names) -> int:
+        subscriptions = self._routing.sessions[session].subscriptions
+        return min(subscriptions[name].every_us for name in names)
+
+    def _note(self, followed: Followed, session: str, told: Told, names: Names) -> None:
+        """A session is given a version now."""
+        had = followed.sessions.get(session)
+        if had is not None:
+            self._supersede(session, told.event, had)
+        followed.sessions[session] = Had(told.version, names, self._core.at_us)
+        self._by_session.setdefault(session, {})[told.event] = None
+
+    def _keep(self, event: str, followed: Followed, told: Told) -> None:
+        """An event has changed: it is the last to be forgotten, should there be too many."""
+        followed.place = told.place or told.topic
+        followed.version = max(followed.version, told.version)
+        self._events.pop(event, None)
+        self._events[event] = followed
+        while len(self._events) > self._core.settings.following_max:
+            oldest = next(iter(self._events))
+            self.counts.forgotten += 1
+            if self.counts.forgotten & (self.counts.forgotten - 1) == 0:  # the 1st, 2nd, 4th, …
+                self._core.log("warning", "events are followed no further", forgotten=self.counts.forgotten)
+            self._forget(oldest)
+
+    # Giving.
+
+    def _give(
+        self,
+        publication: Publication,
+        receivers: Mapping[str, Names],
+        link: Link | None,
+        hops: int,
+        reason: str | None = None,
+    ) -> None:
+        """Hand a version to sessions."""
+        if not receivers:
+            return
+        told = _told(publication)
+        subscriptions = tuple((session, name) for session, names in receivers.items() for name in names)
+        self._core.out.append(Deliver(publication, subscriptions, hops))
+        self._core.record(
+            Kind.DELIVERED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            link=link.peer if link is not None else None,
+            hops=hops,
+            latency_us=self._core.at_us - publication.at_us,
+            reason=reason,
+            receivers=tuple(receivers),
+            event=told.event,
+            version=told.version,
+        )
+
+    def _repeat(self, publication: Publication, link: Link | None, hops: int, sessions: list[str]) -> None:
+        if sessions:
+            self.counts.repeats += len(sessions)
+            self._suppress(publication, link.peer if link is not None else None, hops, "repeat", sessions)
+
+    def _suppress(
+        self, publication: Publication, peer: str | None, hops: int, reason: str, sessions: list[str]
+    ) -> None:
+        told = _told(publication)
+        self._core.record(
+            Kind.SUPPRESSED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            link=peer,
+            hops=hops,
+            reason=reason,
+            receivers=tuple(sessions),
+            event=told.event,
+            version=told.version,
+        )
+
+    # Waiting for `every`.
+
+    def _hold(self, session: str, event: str, had: Had, waiting: Waiting) -> None:
+        """Keep a version, and no older one, until its session wants another."""
+        self._supersede(session, event, had)
+        self.counts.held += 1
+        had.version = _told(waiting.publication).version
+        had.waiting = waiting
+        self._set_timer(session, event, waiting)
+
+    def _set_timer(self, session: str, event: str, waiting: Waiting) -> None:
+        self._core.timers.set(Timer.EVERY, (session, event), waiting.due_us / 1_000_000)
+
+    def _supersede(self, session: str, event: str, had: Had) -> None:
+        """What waits for a session will not be sent: something newer takes its place."""
+        waiting, had.waiting = had.waiting, None
+        if waiting is not None:
+            self._core.timers.cancel(Timer.EVERY, (session, event))
+            self._suppress(waiting.publication, None, waiting.hops, "held for every", [session])
+
+    def on_due(self, about: tuple[str, str]) -> None:
+        """The time of a version that has waited has come."""
+        session, event = about
+        followed = self._events.get(event)
+        if followed is not None and session in followed.sessions:
+            self._send_waiting(event, followed, session)
+            if self._write(event, followed, [session]):
+                self._core.ask_sync()
+
+    def _send_waiting(self, event: str, followed: Followed, session: str) -> None:
+        had = followed.sessions[session]
+        waiting, had.waiting = had.waiting, None
+        if waiting is not None:
+            self._core.timers.cancel(Timer.EVERY, (session, event))
+            had.names, had.sent_us, had.withdrawn = waiting.names, self._core.at_us, False
+            self._give(waiting.publication, {session: waiting.names}, None, waiting.hops)
+
+    # Forgetting.
+
+    def close(self, event: str, version: int) -> None:
+        """An event is closed, after a version that may still be on its way."""
+        followed = self._events.get(event)
+        if followed is None:
+            return
+        if followed.version >= version:
+            self._close(event)
+        else:
+            followed.closing = version
+
+    def _close(self, event: str) -> None:
+        followed = self._events.get(event)
+        if followed is None:
+            return
+        version = followed.version
+        self._forget(event)
+        if len(self._closed) >= self._core.settings.following_max:
+            del self._closed[next(iter(self._closed))]
+        self._closed[event] = (version, self._core.now + self._core.settings.absent_hold_s)
+
+    def _forget(self, event: str) -> None:
+        """An event is followed no further; who waits for a version gets it now."""
+        followed = self._events.pop(event)
+        for session in list(followed.sessions):
+            self._send_waiting(event, followed, session)
+            self._leave(event, followed, session)
+
+    def _leave(self, event: str, followed: Followed, session: str) -> None:
+        """A session follows an event no more."""
+        del followed.sessions[session]
+        self._core.timers.cancel(Timer.EVERY, (session, event))
+        events = self._by_session[session]
+        del events[event]
+        if not events:
+            del self._by_session[session]
+        known = self._routing.sessions.get(session)
+        if known is not None and known.durable:
+            self._core.out.append(Erase(_key(session, event)))
+
+    def on_gone(self, session: str, names: Iterable[str]) -> None:
+        """Subscriptions of a session are gone, and with them what they had."""
+        gone = frozenset(names)
+        for event in list(self._by_session.get(session, ())):
+            followed = self._events[event]
+            had = followed.sessions[session]
+            left = _without(had.names, gone)
+            waiting = had.waiting
+            still = _without(waiting.names, gone) if waiting is not None else ()
+            if not left and not still:
+                self._leave(event, followed, session)
+                if not followed.sessions:
+                    del self._events[event]
+                continue
+            if waiting is not None and still != waiting.names:
+                had.waiting = msgspec.structs.replace(waiting, names=still) if still else None
+            had.names = left or still
+            self._save(event, followed, session)
+
+    def on_durable(self, session: str) -> None:
+        """A session is durable now that was not before."""
+        for event in self._by_session.get(session, ()):
+            self._save(event, self._events[event], session)
+
+    def tick(self) -> None:
+        """Closed events need not be remembered for ever."""
+        while self._closed:
+            event = next(iter(self._closed))
+            if self._closed[event][1] > self._core.now:
+                break
+            del self._closed[event]
+
+    # For those who see to it that nothing is missed.
+
+    def followed(self) -> list[tuple[str, str, str, int]]:
+        """Events that are followed here: event, place, topic, and the version that every follower has."""
+        return [
+            (event, it.place, it.topic, min(had.version for had in it.sessions.values()))
+            for event, it in self._events.items()
+        ]
+
+    # On disk.
+
+    def _write(self, event: str, followed: Followed, sessions: Iterable[str]) -> bool:
+        """Write down what sessions have had; whether one of them is durable."""
+        durable = False
+        for session in sessions:
+            durable |= self._save(event, followed, session)
+        return durable
+
+    def _save(self, event: str, followed: Followed, session: str) -> bool:
+        if not self._routing.sessions[session].durable:
+            return False
+        row = Row(session, event, followed.place, followed.topic, followed.sessions[session])
+        self._core.out.append(Write(_key(session, event), encode(row)))
+        return True
+
+
+def _told(publication: Publication) -> Told:
+    told = publication.told
+    assert told is not None, "only versions of events are followed"
+    return told
+
+
+def _withdrawn(publication: Publication) -> Publication:
+    """That an event is nothing for a session any more: without its fields."""
+    told = msgspec.structs.replace(_told(publication), state="withdrawn")
+    return msgspec.structs.replace(publication, payload=b"", told=told)
+
+
+def _without(names: Names, gone: frozenset[str]) -> Names:
+    return tuple(name for name in names if name not in gone)
+
+
+def _key(session: str, event: str) -> str:
+    return f"{PREFIX}{quoted(session)}/{quoted(event)}"
