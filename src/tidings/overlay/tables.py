@@ -6,13 +6,13 @@ subscriptions are held once with all who ask. What is remembered per topic is bo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from tidings.language.fields import find
 from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import EVERYTHING, Subscription
+from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
 from tidings.matching import Index
 
 Fields = Mapping[str, object]
@@ -158,6 +158,20 @@ class Table(Generic[T]):
         """All that match a topic, each with its subscriptions."""
         nodes = self._nodes.get(topic)
         return self._find(topic) if nodes is None else nodes
+
+    def meeting(self, topic_filter: str) -> Iterator[Subscription]:
+        """All subscriptions that may match some topic of a filter."""
+        levels = _levels(topic_filter) or ["#"]
+        ways = [(self._root, 0)]
+        while ways:
+            node, at = ways.pop()
+            yield from (it for it in node.entries if filters_meet(it.topic_filter, topic_filter))
+            wanted = levels[at] if at < len(levels) else None
+            for level, below in node.below.items():
+                if wanted == "#":
+                    ways.append((below, at))
+                elif level == "#" or wanted in (level, "+") or (level == "+" and wanted is not None):
+                    ways.append((below, at + 1))
 
     def match(self, topic: str, fields: Callable[[], Fields | None]) -> dict[T, int]:
         """Who wants it, with the highest quality of service asked for.
