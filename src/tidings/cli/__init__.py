@@ -20,6 +20,7 @@ from tidings.cli import join as join_command
 from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
 from tidings.cli import pub as pub_command
+from tidings.cli import reproduce as reproduce_command
 from tidings.cli import simulate as simulate_command
 from tidings.cli import status as status_command
 from tidings.cli import sub as sub_command
@@ -53,6 +54,7 @@ app.command("broker", epilog=EPILOG)(broker_command.broker)
 app.command("match", epilog=EPILOG)(match_command.match)
 app.command("bench", epilog=EPILOG)(bench_command.bench)
 app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
+app.command("reproduce", epilog=EPILOG)(reproduce_command.reproduce)
 filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
 filters.command("explain", epilog=EPILOG)(filter_command.explain)
 filters.command("covers", epilog=EPILOG)(filter_command.covers)
