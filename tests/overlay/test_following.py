@@ -311,6 +311,29 @@ def test_a_closing_that_overtakes_the_last_version_waits_for_it() -> None:
     assert len(it.following) == 0
 
 
+def test_what_is_held_is_judged_again_when_its_time_has_come() -> None:
+    it = Watched()
+    it.subscribe("c", "x >= 1", every_us=5_000_000)
+    it.subscribe("d", "x >= 1", every_us=5_000_000)
+    for version in (1, 2):
+        it.told(version, b'{"x":2}')
+    it.subscribe("c", "x >= 9", every_us=5_000_000)
+    it.subscribe("d", "x >= 2", every_us=5_000_000)
+    effects = it.wait(5.0)
+    assert seen(effects, "c") == [(2, "withdrawn", ("s",))]
+    assert seen(effects, "d") == [(2, "told", ("s",))]
+
+
+def test_what_is_held_for_one_subscription_is_not_lost_with_another() -> None:
+    it = Watched()
+    it.subscribe("c", "x = 1", "one", every_us=5_000_000)
+    it.subscribe("c", "x = 2", "two", every_us=5_000_000)
+    it.told(1, b'{"x":1}')
+    it.told(2, b'{"x":2}')
+    assert seen(it.tell(SubscriptionDropped("c", "one")), "c") == [(2, "told", ("two",))]
+    assert seen(it.wait(5.0), "c") == []
+
+
 # Share groups.
 
 

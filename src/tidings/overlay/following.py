@@ -25,7 +25,7 @@ from tidings.overlay.links import Link
 from tidings.overlay.messages import Publication, Told
 from tidings.overlay.routing import Named, Routing
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Content
+from tidings.overlay.topics import Content, Topics
 from tidings.records.record import Kind
 
 PREFIX = "follow/"
@@ -38,6 +38,9 @@ Names = tuple[str, ...]
 @dataclass
 class Counts:
     """What has become of versions of events here."""
+
+    given: int = 0
+    """Versions that were handed to sessions, each counted once for all of them."""
 
     withdrawn: int = 0
     """Messages that took an event back."""
@@ -59,7 +62,6 @@ class Waiting(msgspec.Struct, frozen=True, array_like=True):
     """A version that a session gets when its time has come."""
 
     publication: Publication
-    names: Names
     hops: int
     due_us: int
 
@@ -110,8 +112,9 @@ class Followed:
 class Following:
     """What all sessions of this broker have had."""
 
-    def __init__(self, core: Core, routing: Routing) -> None:
+    def __init__(self, core: Core, topics: Topics, routing: Routing) -> None:
         self._core = core
+        self._topics = topics
         self._routing = routing
         self.counts = Counts()
         self._events: dict[str, Followed] = {}
@@ -182,7 +185,7 @@ class Following:
                 if had is None or told.complete or is_last(told) or due_us <= self._core.at_us:
                     given[session] = names
                 else:
-                    self._hold(session, told.event, had, Waiting(publication, names, hops, due_us))
+                    self._hold(session, told.event, had, Waiting(publication, hops, due_us))
                     changed.append(session)
             elif had is not None:
                 changed.append(session)
@@ -288,6 +291,7 @@ class Following:
         if not receivers:
             return
         told = _told(publication)
+        self.counts.given += 1
         subscriptions = tuple((session, name) for session, names in receivers.items() for name in names)
         self._core.out.append(Deliver(publication, subscriptions, hops))
         self._core.record(
@@ -356,12 +360,26 @@ class Following:
                 self._core.ask_sync()
 
     def _send_waiting(self, event: str, followed: Followed, session: str) -> None:
+        """Send what waits for a session; its subscriptions may be others than when it came."""
         had = followed.sessions[session]
         waiting, had.waiting = had.waiting, None
-        if waiting is not None:
-            self._core.timers.cancel(Timer.EVERY, (session, event))
-            had.names, had.sent_us, had.withdrawn = waiting.names, self._core.at_us, False
-            self._give(waiting.publication, {session: waiting.names}, None, waiting.hops)
+        if waiting is None:
+            return
+        self._core.timers.cancel(Timer.EVERY, (session, event))
+        publication, hops = waiting.publication, waiting.hops
+        names = self._names(session, publication)
+        if names:
+            had.names, had.sent_us, had.withdrawn = names, self._core.at_us, False
+            self._give(publication, {session: names}, None, hops)
+        elif not had.withdrawn:
+            had.withdrawn = True
+            self.counts.withdrawn += 1
+            self._give(_withdrawn(publication), {session: had.names}, None, hops, "withdrawn")
+
+    def _names(self, session: str, publication: Publication) -> Names:
+        """The subscriptions of a session that a version matches now."""
+        found = self._routing.local.match(publication.topic, self._topics.fields(publication))
+        return tuple(sorted(name for who, name in found if who == session))
 
     # Forgetting.
 
@@ -410,17 +428,18 @@ class Following:
         for event in list(self._by_session.get(session, ())):
             followed = self._events[event]
             had = followed.sessions[session]
-            left = _without(had.names, gone)
-            waiting = had.waiting
-            still = _without(waiting.names, gone) if waiting is not None else ()
-            if not left and not still:
+            left = tuple(name for name in had.names if name not in gone)
+            if left == had.names:
+                continue
+            if not left and had.waiting is not None and self._names(session, had.waiting.publication):
+                self._send_waiting(event, followed, session)  # others of its subscriptions want it
+                left = had.names
+            if not left:
                 self._leave(event, followed, session)
                 if not followed.sessions:
                     del self._events[event]
                 continue
-            if waiting is not None and still != waiting.names:
-                had.waiting = msgspec.structs.replace(waiting, names=still) if still else None
-            had.names = left or still
+            had.names = left
             self._save(event, followed, session)
 
     def on_durable(self, session: str) -> None:
@@ -472,10 +491,6 @@ def _withdrawn(publication: Publication) -> Publication:
     """That an event is nothing for a session any more: without its fields."""
     told = msgspec.structs.replace(_told(publication), state="withdrawn")
     return msgspec.structs.replace(publication, payload=b"", told=told)
-
-
-def _without(names: Names, gone: frozenset[str]) -> Names:
-    return tuple(name for name in names if name not in gone)
 
 
 def _key(session: str, event: str) -> str:

@@ -143,7 +143,7 @@ class Publications:
         self._absences = absences
         self.holding = Holding(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
-        self.following = Following(core, routing)
+        self.following = Following(core, topics, routing)
         self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
