@@ -8,6 +8,7 @@ along.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ class ToldCopy(msgspec.Struct, frozen=True, array_like=True):
     complete: bool
     state: str
 
-    fields: dict[str, Any] | None
+    fields: Mapping[str, Any] | None
     """None if they are those of the entry."""
 
 
@@ -46,8 +47,9 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     event: str
     at_us: int
     order: int
+    recent: int
     events: dict[str, int]
-    fields: dict[str, Any]
+    fields: Mapping[str, Any]
     stamps: dict[str, Stamp]
 
     votes: dict[str, list[tuple[Any, Stamp, dict[str, int]]]]
@@ -76,7 +78,7 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
 
 def write(entry: Entry, current: Rules, now_us: int) -> bytes:
     """The copy of an entry, at a seat where the declaration `current` holds."""
-    told = entry.told
+    told, fields = entry.told, entry.content()
     return _ENCODER.encode(
         Copy(
             declared=entry.rules.digest,
@@ -86,8 +88,9 @@ def write(entry: Entry, current: Rules, now_us: int) -> bytes:
             event=entry.event,
             at_us=entry.at_us,
             order=entry.order,
+            recent=entry.recent,
             events=entry.events,
-            fields=dict(entry.fields),
+            fields=fields,
             stamps=entry.stamps,
             votes={
                 label: [(value, ballot.first, ballot.by) for value, ballot in votes.items()]
@@ -103,7 +106,7 @@ def write(entry: Entry, current: Rules, now_us: int) -> bytes:
                 told.reports,
                 told.complete,
                 entry.state,
-                None if told.fields is entry.fields else dict(told.fields),
+                None if told.fields is fields else told.fields,
             ),
             untold=entry.untold,
             confirmed=entry.confirmed,
@@ -144,6 +147,7 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int)
     fields = _fields(copy.fields, rules, copy)
     entry = Entry(rules, tuple(copy.key), copy.name, copy.event, copy.at_us, fields, branch)
     entry.order = copy.order
+    entry.recent = copy.recent
     entry.events = copy.events
     entry.stamps = copy.stamps
     for label, ballots in copy.votes.items():
@@ -176,7 +180,7 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int)
     return entry
 
 
-def _fields(fields: dict[str, Any], rules: Rules, copy: Copy) -> dict[str, object]:
+def _fields(fields: Mapping[str, Any], rules: Rules, copy: Copy) -> dict[str, object]:
     try:
         return rules.shape.typed(fields)
     except PayloadError as error:

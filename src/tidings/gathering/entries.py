@@ -67,6 +67,7 @@ class Entry:
         "order",
         "ordered",
         "qos",
+        "recent",
         "redundant",
         "redundant_us",
         "rules",
@@ -108,6 +109,8 @@ class Entry:
         """When that report arrived."""
         self.order = 0
         """Counts the events that were opened: of clocks due at one time the earlier opened goes first."""
+        self.recent = 0
+        """Counts the changes of all events: the one that changed longest ago makes room first."""
         self.events: dict[str, int] = {event: at_us}
         """The events that it is made of, with their times of opening; more than one after a healing."""
         self.fields = fields
@@ -247,6 +250,7 @@ class Entry:
         for rule in self.rules.renewed:
             if rule.stamped and find(fields, rule.path) is not None:
                 self.stamps[rule.label] = stamp
+        self.size += change.bytes
 
     def take(self, change: Change, stamp: Stamp) -> None:
         """Take in a report that changes the event; `note` comes first."""
@@ -265,7 +269,6 @@ class Entry:
         if change.filled:
             self.filled += change.filled
             self.ordered = False
-        self.size += change.bytes
         self.merged[self.branch] = self.merged.get(self.branch, 0) + 1
         self.untold = True
 
@@ -292,6 +295,7 @@ def joined(one: Entry, other: Entry) -> Entry:
     rules = first.rules
     entry = Entry(rules, first.key, first.name, first.event, first.at_us, {}, first.branch)
     entry.slot, entry.order = first.slot, min(first.order, second.order)
+    entry.recent = max(first.recent, second.recent)
     for event, at_us in (*first.events.items(), *second.events.items()):
         entry.events[event] = min(at_us, entry.events.get(event, at_us))
     entry.merged = joined_counts(first.merged, second.merged)

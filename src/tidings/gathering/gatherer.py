@@ -161,12 +161,14 @@ class Gatherer:
         self._rules = Rules(topic)
         self._former: dict[bytes, Rules] = {}
         self._every_us: int | None = None
-        # In order of change, so that the one changed longest ago is first.
+        # In order of change, the one changed longest ago first; what is adopted comes out of order.
         self._open: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
         self._digests: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
         self._closed: dict[str, Entry] = {}
         self._events: dict[str, Entry] = {}
+        self._sorted = True
         self._opened = 0
+        self._changes = 0
         self._clocks: list[tuple[int, int, str, int, Entry]] = []
         self._pushed = 0
         self._changed: dict[str, Entry] = {}
@@ -343,6 +345,7 @@ class Gatherer:
         tell_now = rules.gathering.tell_now
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
         self._opened = max(self._opened, entry.order + 1)
+        self._changes = max(self._changes, entry.recent)
         here = self._of(entry)
         if not heal:
             self.forget(entry.event)
@@ -471,6 +474,8 @@ class Gatherer:
         entry.qos = qos
         entry.order = self._opened
         self._opened += 1
+        self._changes += 1
+        entry.recent = self._changes
         entry.redundant_us = now_us + gathering.redundant_for_us
         if gathering.window_us is not None:
             entry.window_us = now_us + gathering.window_us
@@ -490,6 +495,8 @@ class Gatherer:
         entry.qos = max(entry.qos, qos)
         entry.redundant_us = self.now_us + rules.gathering.redundant_for_us
         self._open.move_to_end(entry.slot)
+        self._changes += 1
+        entry.recent = self._changes
         self._changed[entry.event] = entry
         if rules.complete_event:
             at_once = entry.complete
@@ -595,6 +602,11 @@ class Gatherer:
 
     def _make_room(self, places: int = 0) -> None:
         """Turn the entries changed longest ago into digests, until no more are open than may be."""
+        if not self._sorted:
+            for held in (self._open, self._digests):
+                for entry in sorted(held.values(), key=lambda one: (one.recent, one.event)):
+                    held.move_to_end(entry.slot)
+            self._sorted = True
         while len(self._open) + places > self._rules.gathering.open_max:
             entry = next(iter(self._open.values()))
             self.counts.overflowed += 1
@@ -607,6 +619,8 @@ class Gatherer:
             if not self._keep_closed or entry.confirmed >= entry.version:
                 entry.told = None
             entry.measure()
+            self._changes += 1
+            entry.recent = self._changes
             self._digests[entry.slot] = entry
             self._changed[entry.event] = entry
             self._schedule(entry)
@@ -650,6 +664,7 @@ class Gatherer:
             return
         held = self._open if entry.hashes is None else self._digests
         held[entry.slot] = entry
+        self._sorted = False
         self.counts.max_open = max(self.counts.max_open, len(self._open))
         self._schedule(entry)
 

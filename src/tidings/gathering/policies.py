@@ -145,6 +145,11 @@ class Union(Rule):
 
     __slots__ = ()
 
+    def __init__(self, field: Field) -> None:
+        super().__init__(field)
+        # Lists are the same if they are equal; a tolerance is for their elements, and `kept` looks at it.
+        self.same = _equal
+
     def kept(self, current: Any, brought: Any) -> Any:
         new = self.new(current, brought)
         return sorted([*current, *new]) if new else current
