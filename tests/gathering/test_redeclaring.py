@@ -27,7 +27,7 @@ def test_an_open_event_keeps_its_times_and_a_new_one_has_the_new() -> None:
         "66s 1 closed: redundant_for",
     ]
     talk.say(200, "a")
-    assert talk.until(201) == ["201s 3/1 r1 "]
+    assert talk.until(201) == ["201s 4/1 r1 "]
 
 
 def test_an_open_event_keeps_its_policies() -> None:

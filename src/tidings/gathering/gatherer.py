@@ -126,6 +126,9 @@ class Closing:
     told: bool
     """Whether a last version was told with it."""
 
+    version: int
+    """The latest version told of it."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -310,7 +313,7 @@ class Gatherer:
 
     def close_all(self) -> None:
         """Tell what is untold and close all: the topic is not declared any more."""
-        for entry in self._in_order():
+        for entry in self.entries():
             if not entry.closed:
                 self._close(entry, "undeclared")
 
@@ -330,7 +333,7 @@ class Gatherer:
 
     def copies(self) -> list[bytes]:
         """The copies of all entries, in the order in which their events were opened."""
-        return [self.copy(entry) for entry in self._in_order()]
+        return [self.copy(entry) for entry in self.entries()]
 
     def adopt(self, copy: bytes, *, heal: bool = True, elapsed_us: int = 0) -> None:
         """Take an entry from a copy that was made some time ago; PeerError if it is none.
@@ -375,7 +378,7 @@ class Gatherer:
 
     def retell(self) -> None:
         """Tell every latest version again that is not known to have arrived, as it was told."""
-        for entry in self._in_order():
+        for entry in self.entries():
             told = entry.told
             if told is not None and entry.confirmed < told.version:
                 self._out.append(
@@ -398,11 +401,15 @@ class Gatherer:
 
     # Looking.
 
+    def entries(self) -> list[Entry]:
+        """All that is held, closed events and digests included, in the order of opening."""
+        return sorted(self._events.values(), key=lambda entry: (entry.order, entry.event))
+
     def matching(self, wanted: Callable[[Event], bool]) -> list[Event]:
         """The latest versions told of open events that somebody wants, in the order of their opening."""
         return [
             entry.told
-            for entry in self._in_order()
+            for entry in self.entries()
             if not entry.closed and entry.hashes is None and entry.told is not None and wanted(entry.told)
         ]
 
@@ -584,7 +591,7 @@ class Gatherer:
             self._tell(entry, state, last=True)
         self._remove(entry)
         self.counts.closed += 1
-        self._out.append(Closing(entry.event, entry.key, self.now_us, reason, told))
+        self._out.append(Closing(entry.event, entry.key, self.now_us, reason, told, entry.version))
         if self._keep_closed and entry.told is not None and entry.confirmed < entry.version:
             entry.closed = True
             self._closed[entry.event] = self._events[entry.event] = entry
@@ -649,9 +656,6 @@ class Gatherer:
             self._former[former.digest] = former
         return former or self._rules
 
-    def _in_order(self) -> list[Entry]:
-        return sorted(self._events.values(), key=lambda entry: (entry.order, entry.event))
-
     def _of(self, entry: Entry) -> Entry | None:
         """What is here of the same event, or else of the same key."""
         return self._events.get(entry.event) or self._open.get(entry.slot) or self._digests.get(entry.slot)
@@ -701,11 +705,12 @@ class Gatherer:
         """Say once of an event that it is now part of another."""
         told = loser.version > 0
         if told:
+            loser.version += 1
             version = Event(
                 loser.rules.topic.name,
                 loser.key,
                 loser.event,
-                loser.version + 1,
+                loser.version,
                 loser.reports,
                 loser.complete,
                 loser.content(),
@@ -717,7 +722,7 @@ class Gatherer:
                 )
             )
         self.counts.closed += 1
-        self._out.append(Closing(loser.event, loser.key, self.now_us, "merged-into", told))
+        self._out.append(Closing(loser.event, loser.key, self.now_us, "merged-into", told, loser.version))
 
     def _heal_digest(self, here: Entry, entry: Entry) -> None:
         """Of two events, one or both of which are digests, one stays."""
@@ -732,7 +737,7 @@ class Gatherer:
             stays.version = max(stays.version, goes.version)
         else:
             self.counts.closed += 1
-            self._out.append(Closing(goes.event, goes.key, self.now_us, "overflow", False))
+            self._out.append(Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version))
 
 
 def _knows_all(side: Entry, join: Entry) -> bool:
