@@ -225,19 +225,20 @@ class GatheredPromises:
                     yield Breach("explained", f"{heard}, made of {told.reports} of {reported} reports")
 
     def nothing_twice(self) -> Iterator[Breach]:
-        """A session gets a version once; a snapshot may repeat it for a new subscription."""
+        """A session gets a version once; a new subscription may get again what was shown or withdrawn."""
         for session, sequence in self._all():
             seen: dict[int, Heard] = {}
             for heard in sequence:
                 before = seen.get(heard.told.version)
                 if before is not None and not (
-                    heard.told.state == SNAPSHOT and self._asked_between(session, before.turn, heard.turn)
+                    (heard.told.state == SNAPSHOT or before.told.state == WITHDRAWN)
+                    and self._asked_between(session, before.turn, heard.turn)
                 ):
                     yield Breach("nothing twice", f"{heard} after {before}")
                 seen[heard.told.version] = heard
 
     def in_order(self) -> Iterator[Breach]:
-        """Versions only grow, and so does what they say; nothing comes after the end."""
+        """Versions only grow, and so does what they say unless two sides told it; nothing follows the end."""
         for session, sequence in self._all():
             before: Heard | None = None
             for heard in sequence:
@@ -249,7 +250,7 @@ class GatheredPromises:
                         yield Breach("in order", f"{heard} after {before}")
                     elif before.told.state in ("ended", MERGED_INTO) and not anew:
                         yield Breach("in order", f"{heard} after the end, {before}")
-                    elif before.fields and heard.fields and (lost := _shrunk(before.fields, heard.fields)):
+                    elif not self._divided and (lost := _shrunk(before.fields, heard.fields)):
                         yield Breach("in order", f"{heard} after {before}: {lost} went back")
                 before = heard
 
@@ -370,7 +371,7 @@ class GatheredPromises:
         for key, identities in sorted(alive.items()):
             if len(identities) > 1:
                 yield Breach("one event", f"{key} has {identities}")
-        for identity in sorted(self.events):
+        for identity in [one for one in sorted(self.events) if self.events[one].into and self._known(one)]:
             into = identity
             passed = [into]
             while into in self.events and self.events[into].into and self.events[into].into not in passed:
@@ -410,10 +411,16 @@ class GatheredPromises:
         final = event.versions[event.last][-1]
         wanted = [wish for wish in wishes if wants(wish.subscription, final.topic, final.fields)]
         if not wanted:
+            # Who asks for something else by now knows why nothing more comes.
+            same = [
+                wish
+                for wish in wishes
+                if latest is not None and wish.name in latest.names and wish.asked < latest.turn
+            ]
             if (
                 latest is not None
                 and latest.told.state not in (WITHDRAWN, "ended")
-                and self._firm(final, wishes)
+                and self._firm(final, same)
             ):
                 yield Breach("always the last", f"{latest}, which it does not ask for any more: {final}")
             return
@@ -486,7 +493,9 @@ def _within(name: str, value: Any, told: Any) -> bool:
 
 
 def _shrunk(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What an earlier version said and a later one takes back."""
+    """What an earlier version said and a later one takes back; nothing if one of them says nothing."""
+    if not after:
+        return {}
     return _missing({name: value for name, value in before.items() if name in POLICIES}, after)
 
 

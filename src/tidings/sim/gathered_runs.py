@@ -16,7 +16,7 @@ from tidings.language.subscriptions import Advertisement
 from tidings.language.topics import Topic
 from tidings.records.record import Kind as RecordKind
 from tidings.records.record import Record
-from tidings.sim import checkers, gathered_workload, runs
+from tidings.sim import gathered_workload, runs
 from tidings.sim.checkers import Breach
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathered_notes import Notes
@@ -130,7 +130,6 @@ class GatheredRun(Run):
         """Report once more about old and new things, now that the network is whole and quiet."""
         plan, world, whims = self.plan, self.world, self._whims
         self._calm = world.ledger.turn
-        self._ways = checkers.Ways()
         ids = plan.topology.ids
         for probe in range(min(PROBES_MAX, 2 * len(ids))):
             topic = self.topics[probe % len(self.topics)]
@@ -245,12 +244,14 @@ def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
         disputed=not drops and source.random() < 0.4,
         witnessed=0.0 if drops else source.choice((0.0, 0.3)),
     )
+    topics = source.choice((1, 1, 2, 3))
     return replace(
         plan,
         reporting=reporting,
+        roots=plan.roots[:topics],
         workload=replace(
             plan.workload,
-            topics=source.choice((1, 1, 2, 3)),
+            topics=topics,
             subscriptions=source.randint(0, 12),
             rate_per_s=source.choice((2.0, 5.0, 20.0)),
         ),

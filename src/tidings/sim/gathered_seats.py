@@ -64,12 +64,13 @@ def _agreed(place: str, said: Mapping[str, Seat], told: Mapping[str, object]) ->
     for name in told:
         if name not in said:
             yield Breach("seats", f"{name} does not know of {place!r}")
+    if not any(seat.term for seat in said.values()):
+        return  # it was never needed, and so is nobody's
     holders = sorted({(seat.root, seat.term, seat.seat, seat.deputy) for seat in said.values()}, key=repr)
     if len(holders) > 1:
         yield Breach("seats", f"{place!r} has {holders}")
     gathering = [name for name, seat in said.items() if seat.mine]
-    # A seat that has never been needed is nobody's yet.
-    if gathering != [seat.seat for seat in list(said.values())[:1] if seat.term]:
+    if gathering != [next(iter(said.values())).seat]:
         yield Breach("seats", f"{place!r} is gathered at {gathering}, and held by {holders}")
     for name, seat in said.items():
         if seat.waiting:
@@ -80,11 +81,13 @@ def _agreed(place: str, said: Mapping[str, Seat], told: Mapping[str, object]) ->
 
 
 def _right(place: str, seat: Seat, topology: Topology, strategy: str, deputies: bool) -> Iterator[Breach]:
+    if not seat.term:
+        return
     if not seat.root:
         yield Breach("seats", f"{place!r} has no tree")
         return
     tree = tree_of(topology, seat.root)
-    if deputies and seat.term and len(tree) > 1 and seat.deputy not in tree[seat.seat]:
+    if deputies and len(tree) > 1 and seat.deputy not in tree[seat.seat]:
         yield Breach("seats", f"{place!r}: {seat.deputy!r} is no neighbour of {seat.seat} in the tree")
     if strategy and (best := best_seat(tree, strategy)) != seat.seat:
         yield Breach("seats", f"{place!r} is at {seat.seat}; the {strategy} is {best}")
