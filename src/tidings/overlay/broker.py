@@ -46,31 +46,45 @@ from tidings.overlay.events import (
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import (
     Advertise,
+    Ask,
+    Carry,
+    Close,
     Distance,
     Done,
     Enter,
+    Follow,
     Forget,
     Grow,
+    HandedOver,
+    HandOver,
     Installed,
     Join,
     Keep,
     Kept,
     Message,
+    Mirror,
+    Mirrored,
     Publication,
     Publish,
     Regrow,
     Roll,
+    Seated,
     Seek,
+    Snapshot,
     Subscribe,
+    Survey,
     Table,
+    Taken,
     Unadvertise,
     Unsubscribe,
 )
 from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.publications import Publications
+from tidings.overlay.retelling import Retelling
 from tidings.overlay.routing import Routing
+from tidings.overlay.seats import Seats
 from tidings.overlay.settings import DEFAULT, Settings
-from tidings.overlay.status import LinkStatus, Status, TreeStatus
+from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import NO_EPOCH, Grown, Tree, Trees
@@ -112,7 +126,17 @@ class Broker:
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
-        routing.on_gone = publications.following.on_gone
+        seats = self._seats = Seats(core, links, trees, known, routing, publications)
+        self.gathered = seats.status
+        retelling = self._retelling = Retelling(
+            core, links, trees, known, routing, publications.carrying, publications.following, seats
+        )
+        publications.on_told = retelling.on_told
+        routing.on_granted = retelling.on_granted
+        routing.on_gone = self._on_subscriptions_gone
+        seats.on_closed = retelling.close
+        seats.on_moved = retelling.on_moved
+        seats.shortest_every = retelling.shortest_every
         self.route = publications.route
         self.fresh = publications.fresh
         self.straight = publications.straight
@@ -158,6 +182,18 @@ class Broker:
             Keep: publications.holding.on_keep,
             Kept: publications.holding.on_kept,
             Forget: publications.holding.on_forget,
+            Survey: seats.on_survey,
+            Carry: seats.reports.on_carry,
+            Taken: seats.reports.on_taken,
+            Seated: seats.on_seated,
+            Mirror: seats.on_mirror,
+            Mirrored: seats.on_mirrored,
+            HandOver: seats.on_hand_over,
+            HandedOver: seats.on_handed_over,
+            Close: retelling.on_close,
+            Follow: retelling.on_follow,
+            Ask: retelling.on_ask,
+            Snapshot: retelling.on_snapshot,
             CatalogueMessage: catalogue.on_catalogue,
             Enter: catalogue.on_enter,
         }
@@ -172,6 +208,8 @@ class Broker:
             Timer.ABSENT: publications.on_absent_late,
             Timer.EVERY: publications.following.on_due,
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
+            Timer.GATHER: seats.on_clock,
+            Timer.SURVEY: seats.on_survey_due,
             Timer.DRAIN: self._on_drain_late,
         }
 
@@ -184,6 +222,7 @@ class Broker:
         self.catalogue.recover(self._saved)
         self._routing.recover(self._saved)
         self._publications.recover(self._saved)
+        self._seats.recover(self._saved)
         self._saved = {}
         self._trees.start()
         core.timers.set(Timer.TICK, None, now + core.settings.heartbeat_s / 2)
@@ -256,6 +295,8 @@ class Broker:
     def collect(self) -> list[Effect]:
         """All that is to be done by now."""
         core = self.core
+        self._seats.flush()
+        self._retelling.flush()
         self._publications.flush()
         self._links.flush()
         if core.sync_wanted:
@@ -264,7 +305,7 @@ class Broker:
         if self._routing.duplicated:
             core.out.append(Stop(f"another broker of this network has the id {core.id!r}"))
             self._routing.duplicated = False
-        if self._stopping is not None and self._publications.at_rest:
+        if self._stopping is not None and self._publications.at_rest and self._seats.reports.at_rest:
             self._part()
         deadline = core.timers.next()
         if deadline != self._announced and deadline is not None and not self._stopped:
@@ -292,7 +333,15 @@ class Broker:
             self._publications.following.on_durable(event.session)
 
     def _on_subscription_asked(self, event: SubscriptionAsked) -> None:
-        self._routing.ask(event.session, event.name, event.subscription, event.group)
+        named = (event.session, event.name)
+        if event.snapshot and not event.group:
+            self._retelling.expect(named)
+        if not self._routing.ask(event.session, event.name, event.subscription, event.group):
+            self._retelling.expect_no_more(named)
+
+    def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:
+        self._publications.following.on_gone(session, names)
+        self._retelling.on_gone(session, names)
 
     def _on_message(self, link: Link, message: Message) -> None:
         handler = self._messages.get(type(message))
@@ -320,14 +369,18 @@ class Broker:
 
     def _on_dropped(self, tree: Tree) -> None:
         self._publications.on_dropped(tree.root)
+        self._retelling.on_dropped(tree.root)
         self._routing.on_share()
 
     def _on_share(self) -> None:
         self._routing.on_share()
         self._publications.rearrange()
+        self._retelling.on_moved()
 
     def _on_ready(self, tree: Tree) -> None:
         self._publications.on_ready(tree)
+        self._seats.on_ready(tree)
+        self._retelling.on_ready(tree)
 
     def _on_timer(self, _event: TimerFired) -> None:
         core = self.core
@@ -340,6 +393,7 @@ class Broker:
         self._publications.flow.tick()
         self._publications.write_lanes()
         self._publications.following.tick()
+        self._retelling.tick()
         self._trees.tick()
         self.catalogue.tick()
         self._links.tick()
@@ -414,6 +468,23 @@ class Broker:
                 if dialler.peer is None or self._links.get(dialler.peer) is None
             ),
             self.catalogue.lost,
+            self._seats.held_status(),
+            self._gathering_status(),
+        )
+
+    def _gathering_status(self) -> GatheringStatus:
+        reports, seats = self._seats.reports, self._seats.counts
+        followed = self._publications.following.counts
+        return GatheringStatus(
+            waiting=reports.all_waiting,
+            far=reports.far,
+            taken_over=seats.taken_over,
+            handed_over=seats.handed_over,
+            withdrawn=followed.withdrawn,
+            snapshots=followed.snapshots,
+            held=followed.held,
+            repeats=followed.repeats,
+            forgotten=followed.forgotten,
         )
 
     def _tree_status(self, tree: Tree, tables: bool) -> TreeStatus:

@@ -738,4 +738,4 @@ def data_bytes(message: Data) -> int:
         return OVERHEAD_BYTES + sum(publication.size for publication in message.publications)
     if isinstance(message, Known):
         return OVERHEAD_BYTES + len(message.entry)
-    return OVERHEAD_BYTES * (1 + len(message.marks)) + sum(map(len, message.entries))
+    return OVERHEAD_BYTES * (1 + len(message.marks)) + sum(len(entry[1]) for entry in message.entries)

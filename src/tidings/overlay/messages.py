@@ -94,7 +94,7 @@ class Announce(Surveyed, frozen=True, tag=5):
     broker: str
 
     cost: int = 0
-    """Its sum of weight times distance."""
+    """What a seat there costs: links to the farthest for a centre, else the sum of weight times links."""
 
     ring: tuple[str, ...] = ()
     """The brokers around it, nearest first, itself included."""
@@ -538,10 +538,10 @@ class Mirror(Message, frozen=True, tag=54):
     term: Term
 
     number: int
-    """Counts up from 1 within a term and a deputy; the first has all there is."""
+    """Of the latest change that is in it. Counts up while one broker has the seat."""
 
-    entries: tuple[bytes, ...]
-    """Events that have changed, see `gathering.copies`."""
+    entries: tuple[tuple[str, bytes], ...]
+    """Events that have changed, and their copies, see `gathering.copies`."""
 
     closed: tuple[str, ...]
     """Events that are open no more."""
@@ -552,8 +552,11 @@ class Mirror(Message, frozen=True, tag=54):
     marks: tuple[tuple[str, int, int], ...]
     """Origin, incarnation and number of the latest report taken."""
 
+    whole: bool = False
+    """Whether it is part of a copy of all there is, and not what has changed since the last."""
+
     more: bool = False
-    """Whether it goes on in the next."""
+    """Whether the copy goes on in the next."""
 
 
 class Mirrored(Message, frozen=True, tag=55):
@@ -579,7 +582,11 @@ class HandOver(Message, frozen=True, tag=56):
     to: str
     sender: str
     number: int
-    entries: tuple[bytes, ...]
+    """Given by the sender, for the answer."""
+
+    entries: tuple[tuple[str, bytes, int], ...]
+    """Events, their copies, and how many microseconds ago those were made."""
+
     marks: tuple[tuple[str, int, int], ...]
     more: bool = False
 

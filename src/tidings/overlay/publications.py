@@ -27,7 +27,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from tidings.errors import PayloadError
 from tidings.language import names
+from tidings.language.reports import Report
+from tidings.language.topics import Topic
 from tidings.overlay.absence import Absences, unreached
 from tidings.overlay.carrying import Carrying
 from tidings.overlay.core import Core
@@ -158,6 +161,12 @@ class Publications:
         """With something that is not written down yet."""
         self._drain: dict[str, None] = {}
         """Roots on whose trees something that has waited may go on."""
+        self.gather: Callable[[PublicationOffered, Topic, Report], bool] = lambda *_: False
+        """Who takes reports of gathered topics; False if they are to go their way as they are."""
+        self.reports_bytes: Callable[[], int] = lambda: 0
+        """Of reports that entered here and wait for a seat."""
+        self.left: dict[str, int] = {}
+        """By declaration: versions of events that were delivered here since traffic was last counted."""
         self.confirmed: Callable[[Told], None] = lambda _told: None
         """Whom to tell that everyone has a version of an event that was told from here."""
         self.on_told: Callable[[Publication], None] = lambda _publication: None
@@ -180,8 +189,18 @@ class Publications:
 
     def offer(self, offered: PublicationOffered) -> None:
         core = self._core
-        if reason := self._objection(offered):
+        reason = self._objection(offered)
+        topic = None if reason else self._topics.declaration(offered.topic)
+        report: Report | None = None
+        if topic is not None:
+            try:
+                report = self._topics.report(topic, offered.topic, offered.payload, offered.content_type)
+            except PayloadError as error:
+                reason = str(error)
+        if reason:
             core.out.append(Reject(offered.session, offered.token, reason))
+            return
+        if topic is not None and report is not None and self.gather(offered, topic, report):
             return
         size = len(offered.payload) + len(offered.topic) + OVERHEAD_BYTES
         if offered.qos == 0 and self.backlog_bytes + size > 2 * core.settings.backlog_bytes:
@@ -450,7 +469,7 @@ class Publications:
                 f"properties and content type have {about} characters; beside the payload there is room for "
                 f"{settings.message_bytes_max + PROPERTIES_FREE_BYTES - len(offered.payload)}"
             )
-        return self._topics.fault(offered.topic, offered.payload, offered.content_type)
+        return ""
 
     def _enqueue(self, held: Held) -> None:
         root = self._topics.root_of(held.publication.topic, held.publication.stream)
@@ -599,7 +618,10 @@ class Publications:
     def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
         """Hand it to the matching sessions; whether one of them is durable."""
         if publication.told is not None:
-            return self.following.deliver(publication, fields, link, hops)
+            topic, given = publication.told.topic, self.following.counts.given
+            durable = self.following.deliver(publication, fields, link, hops)
+            self.left[topic] = self.left.get(topic, 0) + (self.following.counts.given > given)
+            return durable
         routing = self._routing
         found = routing.local.match(publication.topic, fields)
         if not found:
@@ -700,7 +722,7 @@ class Publications:
                     channel.parked.popleft()
             self._pump(root)
         self.flow.flush()
-        waiting = self.backlog_bytes + self.holding.unaccepted_bytes
+        waiting = self.backlog_bytes + self.holding.unaccepted_bytes + self.reports_bytes()
         limit = self._core.settings.backlog_bytes
         if not self.paused and waiting > limit:
             self.paused = True

@@ -345,6 +345,10 @@ class Routing:
                     [it for it in gone if _lives_on(it.topic_filter, grown)],
                 )
 
+    def asked_here(self, topic_filter: str) -> bool:
+        """Whether some client here asks for something that a topic filter meets."""
+        return any(filters_meet(asked.topic_filter, topic_filter) for asked in self._asked)
+
     # Advertisements.
 
     def advertise(self, session_name: str, name: str, asked: Advertisement) -> None:

@@ -53,6 +53,77 @@ class TreeStatus(msgspec.Struct, frozen=True):
     """By link: what is advertised behind it."""
 
 
+class GatheredStatus(msgspec.Struct, frozen=True):
+    """One seat of a gathered topic, as a broker knows it."""
+
+    topic: str
+    place: str
+    """The topic, and which part of its keys if they are divided among several seats."""
+
+    root: str
+    """Whose tree reports travel; empty while there is none."""
+
+    term: int
+    """Counts the changes of seat and deputy; 0 if no report has come yet."""
+
+    seat: str
+    """Empty while none is known."""
+
+    deputy: str
+    """Who has a copy; empty for none."""
+
+    open: int
+    """Events. This and what follows is by the seat's latest word, at the seat itself as it is."""
+
+    received: int
+    opened: int
+    merged: int
+    redundant: int
+    refused: int
+    conflicts: int
+    told: int
+    closed: int
+    waiting: int
+    """Reports that entered at this broker and are not known to be safe at the seat."""
+
+    mine: bool
+    """Whether this broker has the seat."""
+
+
+class GatheringStatus(msgspec.Struct, frozen=True):
+    """What a broker has counted of reports and events since it started, whoever gathers them."""
+
+    waiting: int = 0
+    """Reports that entered here and are not known to be safe at a seat."""
+
+    far: int = 0
+    """Reports of a time more than a day from their arrival here."""
+
+    dropped: int = 0
+    """Redundant reports that were dropped here on their way."""
+
+    taken_over: int = 0
+    """Seats that came here since their holder was gone."""
+
+    handed_over: int = 0
+    """Seats that were given to another broker."""
+
+    withdrawn: int = 0
+    """Events taken back from sessions here."""
+
+    snapshots: int = 0
+    """Open events with which subscriptions here began."""
+
+    held: int = 0
+    """Versions that had to wait for the `every` of a session here."""
+
+    repeats: int = 0
+    """Versions that came again, and that sessions here were not given again."""
+
+    forgotten: int = 0
+    """Events of which it was forgotten who had what, because there were too many."""
+
+
 class Status(msgspec.Struct, frozen=True):
     """One broker."""
 
@@ -95,3 +166,8 @@ class Status(msgspec.Struct, frozen=True):
 
     declarations_lost: int = 0
     """Declarations and views that lost against one that did not know of them, as far as was seen here."""
+
+    seats: tuple[GatheredStatus, ...] = ()
+    """Those that this broker has."""
+
+    gathering: GatheringStatus = GatheringStatus()

@@ -6,14 +6,14 @@ remembered per topic is bounded: a million undeclared topics cost what a hundred
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
 from tidings.language.fields import TOPIC, USER
 from tidings.language.payloads import Encoding, encoding_of
-from tidings.language.reports import Shape
+from tidings.language.reports import Report, Shape
 from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
@@ -50,6 +50,9 @@ class Topics:
         self._declared: dict[str, Topic | None] = {}
         self._rooted: dict[str, tuple[str, str]] = {}
         """By how their streams are called: roots that declarations name, with the topic filter."""
+        self._gathered: list[Topic] | None = None
+        self.on_changed: Callable[[str], None] = lambda _name: None
+        """Whom to tell that a topic is declared, or declared otherwise, or no more."""
         self.version = 0
         """Counts the changes of what is declared."""
         self.unreadable = 0
@@ -65,6 +68,7 @@ class Topics:
         self._shapes[topic.name] = Shape(topic)
         self._patterns.add(topic)
         self._changed(old.topic if old is not None else None, topic)
+        self.on_changed(topic.name)
 
     def remove(self, name: str) -> None:
         """A name is declared no more."""
@@ -72,10 +76,12 @@ class Topics:
         if old is not None:
             self._patterns.remove(old.topic)
             self._changed(old.topic, None)
+            self.on_changed(name)
 
     def _changed(self, old: Topic | None, new: Topic | None) -> None:
         self.version += 1
         self._declared.clear()
+        self._gathered = None
         before, after = (topic.root if topic is not None else None for topic in (old, new))
         if before == after:
             return
@@ -96,6 +102,29 @@ class Topics:
             self._declared[name] = self._patterns.find(name)
         return self._declared[name]
 
+    def named(self, name: str) -> Topic | None:
+        """The declaration with a name."""
+        shape = self._shapes.get(name)
+        return shape.topic if shape is not None else None
+
+    def gathered(self) -> list[Topic]:
+        """All declarations of gathered topics, in order of their names."""
+        if self._gathered is None:
+            topics = [self._shapes[name].topic for name in sorted(self._shapes)]
+            self._gathered = [topic for topic in topics if topic.gathering is not None]
+        return self._gathered
+
+    def tree_of(self, topic: Topic) -> str | None:
+        """The root whose tree the reports of a declaration travel now; None while there is none.
+
+        All of a gathered topic is at one place, so it is the declaration that picks the tree, not the names
+        of the topics that it matches.
+        """
+        topic_filter = topic.pattern.filter
+        if topic.root is not None and self._trees.agreed(topic.root, topic_filter):
+            return topic.root
+        return self._shared(topic_filter.partition("/")[0])
+
     def declaration_of_all(self, topic_filter: str) -> Topic | None:
         """The declaration to which every topic that a filter matches belongs, if there is one."""
         meeting = [
@@ -109,17 +138,29 @@ class Topics:
 
     # Reading.
 
-    def fault(self, name: str, payload: bytes, content_type: str) -> str:
-        """Why a payload is not one of a declared topic; empty if it is, or if the topic is not declared."""
-        topic = self.declaration(name)
-        if topic is None or not topic.fields:
-            return ""  # without declared fields there is nothing that a payload could be at odds with
-        try:
+    def report(self, topic: Topic, name: str, payload: bytes, content_type: str) -> Report | None:
+        """What a payload on a declared topic says, None where there is nothing to be at odds with; else
+        PayloadError says what is wrong with it.
+        """
+        if topic.gathering is not None:
+            return self._shapes[topic.name].read(name, payload, encoding_of(content_type or None))
+        if topic.fields:
             encoding = encoding_of(content_type or None)
             self._shapes[topic.name].take(name, payloads.decode(payload, encoding))
-        except PayloadError as error:
-            return str(error)
-        return ""
+        return None
+
+    def far(self, report: Report, at_us: int) -> bool:
+        """Whether some time in a report is far from when it came."""
+        topic = self.declaration(report.topic)
+        return topic is not None and self._shapes[topic.name].far(report.fields, at_us)
+
+    def read(self, name: str, payload: bytes, content_type: str) -> Report:
+        """The report in a payload; PayloadError says why there is none."""
+        topic = self.declaration(name)
+        report = self.report(topic, name, payload, content_type) if topic is not None else None
+        if report is None:
+            raise PayloadError(f"topic {name[:80]!r} is gathered no more")
+        return report
 
     def stream_of(self, topic: str) -> str:
         """The group of topics within which publications are numbered.
@@ -143,7 +184,10 @@ class Topics:
         rooted = self._rooted.get(stream.partition("@")[2])
         if rooted is not None and self._trees.agreed(*rooted):
             return rooted[0]
-        first = topic.partition("/")[0]
+        return self._shared(topic.partition("/")[0])
+
+    def _shared(self, first: str) -> str | None:
+        """The root of the shared tree for topics with a first level."""
         for root in self._trees.share:
             tree = self._trees.serving(root)
             if tree is not None:

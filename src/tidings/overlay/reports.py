@@ -1,0 +1,382 @@
+"""Reports on their way: from where they enter to the broker that gathers them, each once, in order.
+
+A report is kept by the broker where it entered, on disk for QoS 1 and 2, until the seat says that it is safe
+there (`Taken`). It travels the tree of its place, hop by hop, towards the holder of the seat; each hop that
+knows of a later holder sends it on to that one, and nobody but the holder gathers. Whatever is lost with a
+link, an epoch or a seat is sent again from where it entered, in order: the seat takes a report only behind
+the one before it, so one number per origin tells it what is new.
+
+While no seat is known reports wait where they entered. What gathering is, and who has a seat, is not known
+here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from tidings.language.reports import Report
+from tidings.overlay.core import Core
+from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
+from tidings.overlay.holding import QOS_ONCE, encode, quoted
+from tidings.overlay.links import Link, Links
+from tidings.overlay.messages import Carry, Holder, Publication, Taken
+from tidings.overlay.settings import Settings
+from tidings.overlay.trees import Edge, Grown, Trees
+from tidings.records.record import Kind
+
+BOOT_SHIFT = 36
+"""As for publications: numbers of a restarted broker are all larger than those it gave before."""
+
+
+class Taker(Protocol):
+    """A seat, as far as reports need it."""
+
+    def take(self, publication: Publication, previous: int, hops: int, report: Report | None) -> None:
+        """A report has come; `report` is what it says, if that is known."""
+
+
+class Seats(Protocol):
+    """Who has which seat, as far as reports need it."""
+
+    def holder(self, place: str) -> Holder | None:
+        """Who has a seat, as far as is known here."""
+
+    def seat_for(self, place: str, holder: Holder) -> Taker | None:
+        """The seat, if this broker has it, or is to have it and has not begun."""
+
+    def grown(self, place: str) -> Grown | None:
+        """The epoch that reports to a place travel."""
+
+    def toward(self, grown: Grown, broker: str) -> Edge | None:
+        """The link behind which a broker is."""
+
+
+class Kept:
+    """A report that this broker keeps until it is safe."""
+
+    __slots__ = ("accepted", "publication", "report", "session", "size", "synced", "taken", "token")
+
+    def __init__(self, publication: Publication, session: str, token: int, report: Report | None) -> None:
+        self.publication = publication
+        self.size = publication.size
+        self.session = session
+        self.token = token
+        self.report = report
+        """What it says, until it has been sent."""
+        self.synced = not publication.qos
+        self.accepted = not publication.qos
+        self.taken = False
+
+
+class Outbox:
+    """Reports to one place: under way, and waiting for their turn."""
+
+    def __init__(self) -> None:
+        self.sent: deque[Kept] = deque()
+        self.queue: deque[Kept] = deque()
+        self.sent_bytes = 0
+        self.to: tuple[str, int] | None = None
+        """The seat that those under way were sent to, and its boot."""
+
+    def __len__(self) -> int:
+        return len(self.sent) + len(self.queue)
+
+    def again(self) -> None:
+        """All that is not known to be safe is to be sent once more."""
+        self.queue.extendleft(reversed(self.sent))
+        self.sent.clear()
+        self.sent_bytes = 0
+
+
+class Reports:
+    """All reports that entered here, and those on their way through."""
+
+    def __init__(self, core: Core, links: Links, trees: Trees, seats: Seats) -> None:
+        self._core = core
+        self._links = links
+        self._trees = trees
+        self._seats = seats
+        self._count = 0
+        self._outboxes: dict[str, Outbox] = {}
+        self._parked: dict[str, list[tuple[Link, int, Carry]]] = {}
+        """By root: those that came before their epoch was ready here."""
+        self._unaccepted: dict[tuple[str, int], Kept] = {}
+        self.waiting_bytes = 0
+        """Of reports that entered here and are not safe at a seat."""
+        self.far = 0
+        """Reports that entered here with a time in them that is far from their arrival."""
+        self.entered: dict[str, int] = {}
+        """By place: how many have entered here since traffic was last counted."""
+
+    def recover(self, saved: Mapping[str, bytes]) -> None:
+        """Reports that were acknowledged and are not known to be safe at a seat, in order."""
+        decode = msgspec.msgpack.Decoder(Publication).decode
+        for key in sorted(key for key in saved if key.startswith("report/")):
+            publication = decode(saved[key])
+            kept = Kept(publication, "", -1, None)
+            kept.synced = kept.accepted = True
+            self._outbox(publication.stream).queue.append(kept)
+            self.waiting_bytes += kept.size
+
+    def waiting(self, place: str) -> int:
+        """How many that entered here are not known to be safe at a seat."""
+        outbox = self._outboxes.get(place)
+        return len(outbox) if outbox is not None else 0
+
+    @property
+    def all_waiting(self) -> int:
+        """The same, over all places."""
+        return sum(map(len, self._outboxes.values()))
+
+    def _outbox(self, place: str) -> Outbox:
+        outbox = self._outboxes.get(place)
+        if outbox is None:
+            outbox = self._outboxes[place] = Outbox()
+        return outbox
+
+    # From a client here.
+
+    def offer(self, offered: PublicationOffered, place: str, report: Report) -> None:
+        """A report of a client, which can be read and has a key."""
+        core = self._core
+        self._count += 1
+        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + self._count
+        publication = Publication(
+            core.id,
+            core.incarnation,
+            place,
+            number,
+            offered.topic,
+            offered.payload,
+            offered.qos,
+            core.at_us,
+            offered.session,
+            offered.content_type,
+        )
+        kept = Kept(publication, offered.session, offered.token, report)
+        settings = core.settings
+        if not offered.qos and self.waiting_bytes + kept.size > 2 * settings.backlog_bytes:
+            # The publisher was told to pause; what it sends all the same is beyond the bound.
+            core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
+            return
+        core.record(
+            Kind.PUBLISHED,
+            offered.topic,
+            publication.id,
+            len(offered.payload),
+            client=offered.session,
+            publisher=offered.session,
+            report=report_id(publication),
+        )
+        self.entered[place] = self.entered.get(place, 0) + 1
+        self.waiting_bytes += kept.size
+        self._outbox(place).queue.append(kept)
+        if offered.qos:
+            core.out.append(Write(_key(publication), encode(publication)))
+            self._unaccepted[place, number] = kept
+            core.after_sync(lambda: self._synced(kept))
+        self.pump(place)
+
+    def _synced(self, kept: Kept) -> None:
+        kept.synced = True
+        self._accept(kept)
+        if kept.publication.qos == QOS_ONCE:
+            self.pump(kept.publication.stream)
+
+    def _accept(self, kept: Kept) -> None:
+        """Tell the client, if the report is as safe as it is to be."""
+        if kept.accepted or not kept.synced or not (kept.taken or _content(self._core.settings)):
+            return
+        kept.accepted = True
+        del self._unaccepted[kept.publication.stream, kept.publication.number]
+        self._core.out.append(Accept(kept.session, kept.token))
+
+    def pump(self, place: str) -> None:
+        """Send what waits, as far as there is room and a seat is known."""
+        outbox = self._outboxes.get(place)
+        if outbox is None or not outbox.queue:
+            return
+        holder = self._seats.holder(place)
+        grown = self._seats.grown(place)
+        if holder is None or grown is None:
+            return
+        if outbox.to != (holder.seat, holder.boot):
+            outbox.again()
+            outbox.to = (holder.seat, holder.boot)
+        core, settings = self._core, self._core.settings
+        seat = edge = None
+        if holder.seat == core.id:
+            seat = self._seats.seat_for(place, holder)
+        else:
+            edge = self._seats.toward(grown, holder.seat)
+        if seat is None and (edge is None or not edge.alive):
+            return
+        while outbox.queue:
+            kept = outbox.queue[0]
+            publication = kept.publication
+            if publication.qos == QOS_ONCE and not kept.synced:
+                return
+            full = len(outbox.sent) >= settings.report_window
+            if full or outbox.sent_bytes > settings.report_window_bytes:
+                return
+            previous = outbox.sent[-1].publication.number if outbox.sent else 0
+            outbox.queue.popleft()
+            outbox.sent.append(kept)
+            outbox.sent_bytes += kept.size
+            report, kept.report = kept.report, None
+            if edge is None:
+                assert seat is not None, "there is a seat or a link towards it"
+                seat.take(publication, previous, 0, report)
+                continue
+            carry = Carry(grown.root, grown.epoch, place, holder, previous, 1, publication)
+            self._links.send_data(edge.link, carry, kept.size)
+            self._record_forwarded(publication, None, 1, edge, grown)
+
+    def _record_forwarded(
+        self, publication: Publication, source: Link | None, hops: int, edge: Edge, grown: Grown
+    ) -> None:
+        self._core.record(
+            Kind.FORWARDED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            link=source.peer if source is not None else None,
+            hops=hops,
+            receivers=(edge.peer,),
+            epoch=f"{grown.root}:{grown.epoch[0]}:{grown.epoch[1]}",
+            report=report_id(publication),
+        )
+
+    # On the way.
+
+    def on_carry(self, link: Link, message: Carry) -> None:
+        tree = self._trees.trees.get(message.root)
+        grown = tree.current if tree is not None else None
+        if tree is None or grown is None or message.epoch != grown.epoch:
+            if tree is not None and tree.growing is not None and tree.growing.epoch == message.epoch:
+                self._parked.setdefault(message.root, []).append((link, link.generation, message))
+            elif not message.report.qos:
+                self._core.suppress(message.report, link.peer, message.hops, "epoch has passed")
+            return  # its origin sends it again in the next epoch
+        known = self._seats.holder(message.place)
+        holder = message.holder if known is None else max(known, message.holder)
+        if holder.seat == self._core.id:
+            seat = self._seats.seat_for(message.place, holder)
+            if seat is not None:
+                seat.take(message.report, message.previous, message.hops, None)
+            return
+        edge = self._seats.toward(grown, holder.seat)
+        if edge is None or not edge.alive or message.hops > 2 * len(grown.members):
+            # Between two beliefs it may go to and fro, but not for ever.
+            self._core.suppress(message.report, link.peer, message.hops, "no way to the seat")
+            return
+        carry = msgspec.structs.replace(message, holder=holder, hops=message.hops + 1)
+        self._links.send_data(edge.link, carry, message.report.size)
+        self._record_forwarded(message.report, link, carry.hops, edge, grown)
+
+    def on_taken(self, link: Link, message: Taken) -> None:
+        if message.origin != self._core.id:
+            self.answer(message)
+        elif message.incarnation == self._core.incarnation:
+            self.taken(message.place, message.number, again=message.again)
+        del link
+
+    def answer(self, message: Taken) -> None:
+        """Send what a seat says towards an origin; lost with an epoch, it is asked for again in the next."""
+        tree = self._trees.trees.get(message.root)
+        grown = tree.current if tree is not None else None
+        if grown is None or grown.epoch != message.epoch:
+            return
+        edge = self._seats.toward(grown, message.origin)
+        if edge is not None and edge.alive:
+            self._links.send(edge.link, message)
+
+    # What a seat answers.
+
+    def taken(self, place: str, number: int, *, again: bool = False) -> None:
+        """All reports of this broker to a place are safe up to a number."""
+        outbox = self._outboxes.get(place)
+        if outbox is None:
+            return
+        if again:
+            outbox.again()
+        for line in (outbox.sent, outbox.queue):
+            while line and line[0].publication.number <= number:
+                kept = line.popleft()
+                if line is outbox.sent:
+                    outbox.sent_bytes -= kept.size
+                self.waiting_bytes -= kept.size
+                kept.taken = True
+                if kept.publication.qos:
+                    self._core.out.append(Erase(_key(kept.publication)))
+                    self._accept(kept)
+        if not outbox:
+            del self._outboxes[place]
+        else:
+            self.pump(place)
+
+    def on_ready(self, root: str) -> None:
+        """A new epoch of a tree: what is not known to be safe is sent again."""
+        for link, generation, message in self._parked.pop(root, ()):
+            if link.generation == generation:
+                self.on_carry(link, message)
+        for place, outbox in list(self._outboxes.items()):
+            grown = self._seats.grown(place)
+            if grown is not None and grown.root == root:
+                outbox.again()
+                self.pump(place)
+
+    def on_holder(self, place: str) -> None:
+        """Another broker has the seat, or one is known at last."""
+        self.pump_again(place)
+
+    def pump_again(self, place: str) -> None:
+        outbox = self._outboxes.get(place)
+        if outbox is not None:
+            holder = self._seats.holder(place)
+            if holder is not None and outbox.to != (holder.seat, holder.boot):
+                outbox.again()
+            self.pump(place)
+
+    def give_up(self, place: str, reason: str) -> None:
+        """Nobody will gather what waits for a place."""
+        outbox = self._outboxes.pop(place, None)
+        if outbox is None:
+            return
+        outbox.again()
+        for kept in outbox.queue:
+            self.waiting_bytes -= kept.size
+            self._core.suppress(kept.publication, None, 0, reason)
+            if kept.publication.qos:
+                self._core.out.append(Erase(_key(kept.publication)))
+                kept.taken = True
+                self._accept(kept)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether all that entered here is safe at a seat."""
+        return not self._outboxes
+
+
+def report_id(publication: Publication) -> str:
+    """The id of a report: broker, boot and number, where it entered.
+
+    >>> report_id(Publication("a", 3, "traffic", (2 << BOOT_SHIFT) + 7, "traffic", b"{}"))
+    'a:5:7'
+    """
+    boot = publication.incarnation + (publication.number >> BOOT_SHIFT)
+    return f"{publication.origin}:{boot}:{publication.number & ((1 << BOOT_SHIFT) - 1)}"
+
+
+def _content(settings: Settings) -> bool:
+    """Whether the disk of the broker where it entered is enough."""
+    return settings.acks == "origin"
+
+
+def _key(publication: Publication) -> str:
+    return f"report/{quoted(publication.stream)}/{publication.number:020}"

@@ -1,0 +1,495 @@
+"""A seat: one broker gathers the reports of one place, and a second one has a copy.
+
+What changes in a turn, by reports or by clocks, is one *batch*. A batch is safe when the deputy has it: a
+tree neighbour, which keeps copies of the events as bytes, and of the number of the latest report of each
+origin. Only then are the reports in it acknowledged and its versions told. So whoever takes over after the
+seat's death knows all that anybody was told, and what it does not know is sent again. A broker without
+neighbours has its disk for a deputy.
+
+Copies are of whole events, with clocks as remaining times, and not of reports: a deputy need not compute,
+and to take a copy twice does no harm. While a new deputy is given all there is, nothing is safe.
+
+Who has which seat, and how messages travel, is not known here (`seats`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import msgspec
+
+from tidings.errors import PayloadError
+from tidings.gathering.gatherer import Closing, Fate, Gatherer, Telling
+from tidings.language.reports import Report
+from tidings.language.topics import Topic
+from tidings.overlay.core import Core
+from tidings.overlay.events import Erase, Write
+from tidings.overlay.holding import encode, quoted
+from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.messages import Holder, Mirror, Mirrored, Publication
+from tidings.overlay.reports import report_id
+from tidings.overlay.timers import Timer
+from tidings.overlay.topics import Topics
+from tidings.overlay.trees import Edge, Grown
+from tidings.records.record import Kind
+
+Origin = tuple[str, int]
+"""Where reports enter: broker and incarnation."""
+
+PART_ENTRIES, PART_BYTES = 256, 512 * 1024
+"""Of a copy that goes in several messages, so that no frame is too long."""
+
+CLOSED_MAX = 10_000
+"""Events remembered as closed: a copy from elsewhere must not open them again."""
+
+GONE_MAX = 256
+"""Events that everyone has; the deputy is told with the next change, or when there are so many."""
+
+VERSION = 3
+"""The first protocol version in which neighbours gather."""
+
+FATES = {Fate.OPENED: Kind.OPENED, Fate.MERGED: Kind.MERGED}
+
+
+class Copies:
+    """All that is known of a seat, as its copies."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, tuple[bytes, int]] = {}
+        """By event: its copy, and when it was made or came here."""
+        self.marks: dict[Origin, int] = {}
+        self.closed: dict[str, None] = {}
+        self.confirmed: dict[str, int] = {}
+
+    def close(self, event: str) -> None:
+        self.entries.pop(event, None)
+        self.confirmed.pop(event, None)
+        remember(self.closed, event)
+
+    def mark(self, marks: Iterable[tuple[str, int, int]]) -> None:
+        for origin, incarnation, number in marks:
+            self.marks[origin, incarnation] = max(number, self.marks.get((origin, incarnation), 0))
+
+    def into(self, gatherer: Gatherer, now_us: int, *, heal: bool) -> None:
+        """Give a gatherer all these events."""
+        for event, (copy, at_us) in self.entries.items():
+            gatherer.adopt(copy, heal=heal, elapsed_us=max(0, now_us - at_us))
+            if event in self.confirmed:
+                gatherer.confirm(event, self.confirmed[event])
+
+
+class Batch:
+    """What changed in one turn, and what is done when it is safe."""
+
+    __slots__ = ("answers", "handed", "number", "out")
+
+    def __init__(
+        self,
+        number: int,
+        out: list[Telling | Closing],
+        answers: dict[Origin, int],
+        handed: list[tuple[str, int]],
+    ) -> None:
+        self.number = number
+        self.out = out
+        self.answers = answers
+        self.handed = handed
+
+
+class Office(Protocol):
+    """What a seat needs of the broker it is at."""
+
+    def grown(self, place: str) -> Grown | None:
+        """The epoch that the place uses."""
+
+    def answer(self, seat: Seat, origin: Origin, number: int, *, again: bool) -> None:
+        """Tell an origin how far its reports are safe."""
+
+    def told(self, seat: Seat, telling: Telling) -> None:
+        """Tell a version of an event to all who want it."""
+
+    def closed(self, seat: Seat, closing: Closing) -> None:
+        """Let those who follow an event know that it is closed."""
+
+    def handed(self, seat: Seat, sender: str, number: int) -> None:
+        """Let a broker know that what it handed over is safe."""
+
+    def deputised(self, seat: Seat, deputy: str) -> None:
+        """Let all know that another broker has a copy of everything."""
+
+
+class Seat:
+    """One seat that this broker has."""
+
+    def __init__(
+        self,
+        core: Core,
+        links: Links,
+        topics: Topics,
+        office: Office,
+        place: str,
+        topic: Topic,
+        holder: Holder,
+    ) -> None:
+        self._core = core
+        self._links = links
+        self._topics = topics
+        self._office = office
+        self.place = place
+        self.topic = topic
+        self.holder = holder
+        self.gatherer = Gatherer(
+            topic, branch=f"{holder.term}.{core.id}", now_us=core.at_us, keep_closed=True
+        )
+        self.since = core.now
+        """When it came here."""
+        self.better = 0
+        """For how many windows in a row another broker would have been better."""
+        self.leaving: tuple[str, int] | None = None
+        """The broker that it is about to be handed to, and that one's boot; meanwhile nothing is gathered."""
+        self.marks: dict[Origin, int] = {}
+        """By origin: the number of its latest report that was taken."""
+        self.recent: dict[str, None] = {}
+        """Events that were closed lately."""
+        self._marked: dict[Origin, None] = {}
+        """Origins whose mark has changed, or that must be answered again."""
+        self._asked: dict[Origin, int] = {}
+        """By origin: the mark behind which something was missing, so that it is asked for once."""
+        self._handed: list[tuple[str, int]] = []
+        self._confirmed: dict[str, int] = {}
+        self._gone: dict[str, None] = {}
+        """Closed events of which everyone has the last version, so that nobody need know them any longer."""
+        self._number = 0
+        self._batches: deque[Batch] = deque()
+        self._deputy: Link | None = None
+        self._generation = 0
+        """Of the link to the deputy."""
+        self._whole = 0
+        """The batch with which the deputy has been given everything."""
+
+    # Reports.
+
+    def take(self, publication: Publication, previous: int, hops: int, report: Report | None) -> None:
+        """A report has come."""
+        origin = publication.origin, publication.incarnation
+        mark = self.marks.get(origin, 0)
+        if self.leaving is not None:
+            return  # whoever has the seat then will be sent it again
+        if publication.number <= mark:
+            self._marked[origin] = None
+            return
+        if previous > mark:
+            if self._asked.get(origin) != mark:
+                self._asked[origin] = mark
+                self._office.answer(self, origin, mark, again=True)
+            return
+        self.marks[origin] = publication.number
+        self._marked[origin] = None
+        core = self._core
+        if report is None:
+            try:
+                report = self._topics.read(publication.topic, publication.payload, publication.content_type)
+            except PayloadError as error:
+                # It was let in under another declaration.
+                self.gatherer.refuse()
+                core.suppress(publication, None, hops, f"refused: {error}")
+                return
+        at_us = max(core.at_us, self.gatherer.now_us)
+        named = Report(publication.topic, report.key, report.fields, report_id(publication), at_us)
+        decision = self.gatherer.feed(named, publication.qos)
+        kind = FATES.get(decision.fate, Kind.SUPPRESSED)
+        reason = None
+        if kind is Kind.SUPPRESSED:
+            reason = "redundant" if decision.fate is Fate.REDUNDANT else f"refused: {decision.reason}"
+        core.record(
+            kind,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            hops=hops,
+            latency_us=core.at_us - publication.at_us,
+            reason=reason,
+            event=decision.event or None,
+            version=decision.version or None,
+            report=named.id,
+        )
+
+    def adopt(self, copies: Copies, sender: str, number: int) -> None:
+        """Take what another broker has gathered at this place; it is told when that is safe here."""
+        for event in [event for event in copies.entries if event in self.recent]:
+            del copies.entries[event]
+        copies.into(self.gatherer, self._core.at_us, heal=True)
+        for origin, mark in copies.marks.items():
+            if mark > self.marks.get(origin, 0):
+                self.marks[origin] = mark
+                self._marked[origin] = None
+        self._handed.append((sender, number))
+
+    def begin(self, known: list[Copies]) -> None:
+        """Start with what is known of the seat, the surest first; tell again what may not have been told."""
+        for at, copies in enumerate(known):
+            copies.into(self.gatherer, self._core.at_us, heal=at > 0)
+            for origin, number in copies.marks.items():
+                self.marks[origin] = max(number, self.marks.get(origin, 0))
+                self._marked[origin] = None
+            self.recent |= copies.closed
+        self.gatherer.retell()
+
+    def confirm(self, event: str, version: int) -> None:
+        """Everyone has a version of an event."""
+        held = self.gatherer.holds(event)
+        self.gatherer.confirm(event, version)
+        if self.gatherer.holds(event):
+            self._confirmed[event] = version
+        elif held:
+            self._gone[event] = None
+
+    # Batches.
+
+    def on_clock(self) -> None:
+        """Some clock has run out."""
+        self.gatherer.advance(max(self._core.at_us, self.gatherer.now_us))
+
+    def flush(self) -> None:
+        """Close the batch of this turn, and have it made safe."""
+        gatherer = self.gatherer
+        out = gatherer.take()
+        changed = gatherer.changed()
+        if out or changed or self._marked or self._handed or len(self._gone) >= GONE_MAX:
+            self._number += 1
+            answers = {origin: self.marks.get(origin, 0) for origin in self._marked}
+            self._batches.append(Batch(self._number, out, answers, self._handed))
+            entries = tuple((entry.event, gatherer.copy(entry)) for entry in changed)
+            for one in out:
+                if isinstance(one, Closing):
+                    remember(self.recent, one.event)
+                    if not gatherer.holds(one.event):
+                        self._gone[one.event] = None
+            closed, self._gone = tuple(self._gone), {}
+            for event in closed:
+                self._confirmed.pop(event, None)
+            self._write(entries, closed, answers)
+            self._marked = {}
+            self._handed = []
+            self._secure(entries, closed, answers)
+        due_us = gatherer.next_us()
+        if due_us is None:
+            self._core.timers.cancel(Timer.GATHER, self.place)
+        elif self._core.timers.due(Timer.GATHER, self.place) != due_us / 1e6:
+            self._core.timers.set(Timer.GATHER, self.place, due_us / 1e6)
+
+    def _secure(
+        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[str, ...], answers: Mapping[Origin, int]
+    ) -> None:
+        number = self._number
+        grown = self._office.grown(self.place)
+        if not self._core.settings.deputies:
+            self._safe(number)
+        elif self._deputy is not None:
+            if self._deputy.generation == self._generation:
+                confirmed, self._confirmed = tuple(self._confirmed.items()), {}
+                self._send(grown, entries, closed, confirmed, marks_of(answers), whole=False)
+        elif grown is not None and not grown.edges:
+            self._core.after_sync(lambda: self._safe(number))
+
+    def _send(
+        self,
+        grown: Grown | None,
+        entries: tuple[tuple[str, bytes], ...],
+        closed: tuple[str, ...],
+        confirmed: tuple[tuple[str, int], ...],
+        marks: tuple[tuple[str, int, int], ...],
+        *,
+        whole: bool,
+    ) -> None:
+        assert self._deputy is not None, "copies go to a deputy"
+        root, epoch = (grown.root, grown.epoch) if grown is not None else ("", (0, 0))
+        term = self.holder.term
+        parts = list(parted(entries)) or [()]
+        for at, part in enumerate(parts):
+            more = at + 1 < len(parts)
+            message = Mirror(
+                root,
+                epoch,
+                self.place,
+                term,
+                self._number,
+                part,
+                () if at else closed,
+                () if at else confirmed,
+                () if at else marks,
+                whole,
+                more,
+            )
+            self._links.send_data(self._deputy, message, data_bytes(message))
+
+    def on_mirrored(self, link: Link, message: Mirrored) -> None:
+        """The deputy has all batches up to a number."""
+        if link is not self._deputy or link.generation != self._generation or message.number < self._whole:
+            return
+        if self.holder.deputy != link.peer:
+            self._office.deputised(self, link.peer)
+        self._safe(message.number)
+
+    def _safe(self, number: int) -> None:
+        """Batches that whoever takes over would know: their reports are acknowledged, their versions told."""
+        while self._batches and self._batches[0].number <= number:
+            batch = self._batches.popleft()
+            for origin, mark in batch.answers.items():
+                self._office.answer(self, origin, mark, again=False)
+            for one in batch.out:
+                if isinstance(one, Telling):
+                    self._office.told(self, one)
+                else:
+                    self._office.closed(self, one)
+            for sender, handed in batch.handed:
+                self._office.handed(self, sender, handed)
+
+    def untold(self) -> set[str]:
+        """Events of which there is a version that is not safe yet."""
+        self.flush()
+        return {
+            one.event.opened_by for batch in self._batches for one in batch.out if isinstance(one, Telling)
+        }
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that has happened is safe."""
+        return not self._batches
+
+    # The deputy.
+
+    def look_for_deputy(self, grown: Grown) -> None:
+        """See that somebody has a copy, in the epoch that has begun."""
+        if not self._core.settings.deputies:
+            return
+        deputy = self._deputy
+        if deputy is not None:
+            edge = grown.edges.get(deputy.peer)
+            if edge is not None and edge.alive and deputy.generation == self._generation:
+                return
+            self._deputy = None
+        edges = [
+            edge for _, edge in sorted(grown.edges.items()) if edge.alive and edge.link.version >= VERSION
+        ]
+        if edges:
+            self._give_all(grown, _preferred(edges, self.holder.deputy))
+        elif not grown.edges:
+            number = self._number
+            self._core.after_sync(lambda: self._safe(number))
+
+    def _give_all(self, grown: Grown, edge: Edge) -> None:
+        self._deputy, self._generation = edge.link, edge.link.generation
+        self._number += 1
+        self._whole = self._number
+        copies = self.copies()
+        entries = tuple((event, copy) for event, (copy, _) in copies.entries.items())
+        marks = marks_of(copies.marks)
+        closed, confirmed = tuple(self._gone), tuple(self._confirmed.items())
+        self._confirmed, self._gone = {}, {}
+        self._send(grown, entries, closed, confirmed, marks, whole=True)
+
+    def copies(self) -> Copies:
+        """All that there is, as copies."""
+        found = Copies()
+        now_us = self._core.at_us
+        found.entries = {
+            entry.event: (self.gatherer.copy(entry), now_us) for entry in self.gatherer.entries()
+        }
+        found.marks = dict(self.marks)
+        found.closed = dict(self.recent)
+        return found
+
+    # The disk.
+
+    def _write(
+        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[str, ...], answers: Mapping[Origin, int]
+    ) -> None:
+        out, now_us = self._core.out, self._core.at_us
+        for event, copy in entries:
+            out.append(Write(entry_key(self.place, event), encode((self.place, event, now_us, copy))))
+        out += [Erase(entry_key(self.place, event)) for event in closed]
+        for origin, number in answers.items():
+            out.append(Write(mark_key(self.place, origin), encode((self.place, *origin, number))))
+
+    def write_all(self) -> None:
+        """Have all there is on disk, for a seat that comes from elsewhere."""
+        copies = self.copies()
+        entries = tuple((event, copy) for event, (copy, _) in copies.entries.items())
+        self._write(entries, (), copies.marks)
+        self.write_holder()
+
+    def write_holder(self) -> None:
+        """Have who has the seat on disk."""
+        self._core.out.append(Write(holder_key(self.place), encode((self.place, self.holder))))
+
+
+def erase(core: Core, place: str, copies: Copies) -> None:
+    """Forget a seat on disk."""
+    core.out.append(Erase(holder_key(place)))
+    core.out += [Erase(entry_key(place, event)) for event in copies.entries]
+    core.out += [Erase(mark_key(place, origin)) for origin in copies.marks]
+
+
+def recovered(saved: Mapping[str, bytes]) -> tuple[dict[str, Holder], dict[str, Copies]]:
+    """The seats that this broker had before it was started anew, and what was in them."""
+    holders: dict[str, Holder] = {}
+    found: dict[str, Copies] = {}
+    for key in sorted(saved):
+        if key.startswith("seat/holder/"):
+            place, holder = msgspec.msgpack.decode(saved[key], type=tuple[str, Holder])
+            holders[place] = holder
+            found.setdefault(place, Copies())
+        elif key.startswith("seat/entry/"):
+            place, event, at_us, copy = msgspec.msgpack.decode(saved[key], type=tuple[str, str, int, bytes])
+            found.setdefault(place, Copies()).entries[event] = (copy, at_us)
+        elif key.startswith("seat/mark/"):
+            row = msgspec.msgpack.decode(saved[key], type=tuple[str, str, int, int])
+            found.setdefault(row[0], Copies()).marks[row[1], row[2]] = row[3]
+    return holders, found
+
+
+def parted(entries: Iterable[tuple[str, bytes]]) -> Iterator[tuple[tuple[str, bytes], ...]]:
+    """Copies in parts that fit into messages."""
+    part: list[tuple[str, bytes]] = []
+    size = 0
+    for event, copy in entries:
+        if part and (len(part) >= PART_ENTRIES or size + len(copy) > PART_BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append((event, copy))
+        size += len(copy)
+    if part:
+        yield tuple(part)
+
+
+def remember(events: dict[str, None], event: str) -> None:
+    """Put an event among those that were closed lately."""
+    events[event] = None
+    if len(events) > CLOSED_MAX:
+        del events[next(iter(events))]
+
+
+def marks_of(marks: Mapping[Origin, int]) -> tuple[tuple[str, int, int], ...]:
+    """Marks as messages have them."""
+    return tuple((origin, incarnation, number) for (origin, incarnation), number in marks.items())
+
+
+def _preferred(edges: list[Edge], deputy: str) -> Edge:
+    """The broker that has been the deputy, if it can be it again."""
+    return next((edge for edge in edges if edge.peer == deputy), edges[0])
+
+
+def holder_key(place: str) -> str:
+    return f"seat/holder/{quoted(place)}"
+
+
+def entry_key(place: str, event: str) -> str:
+    return f"seat/entry/{quoted(place)}/{quoted(event)}"
+
+
+def mark_key(place: str, origin: Origin) -> str:
+    return f"seat/mark/{quoted(place)}/{quoted(origin[0])}/{origin[1]}"
