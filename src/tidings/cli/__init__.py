@@ -14,6 +14,7 @@ import typer
 from tidings import __version__, installation
 from tidings.cli import bench as bench_command
 from tidings.cli import broker as broker_command
+from tidings.cli import centre as centre_command
 from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
 from tidings.cli import join as join_command
@@ -54,6 +55,8 @@ app.command("broker", epilog=EPILOG)(broker_command.broker)
 app.command("match", epilog=EPILOG)(match_command.match)
 app.command("bench", epilog=EPILOG)(bench_command.bench)
 app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
+app.command("centre", epilog=EPILOG)(centre_command.centre)
+app.command("center", epilog=EPILOG, hidden=True)(centre_command.centre)
 app.command("reproduce", epilog=EPILOG)(reproduce_command.reproduce)
 filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
 filters.command("explain", epilog=EPILOG)(filter_command.explain)

@@ -147,9 +147,13 @@ class Search:
         for broker in initiators:
             self._send(broker, self.finders[broker].start(1))
 
+    def deliver(self) -> None:
+        """Let all messages arrive."""
+        self._agenda.run(math.inf)
+
     def result(self) -> Found:
         """Let all messages arrive, and say what came out."""
-        self._agenda.run(math.inf)
+        self.deliver()
         assert not self._open, f"{len(self._open)} brokers have not found the seat"
         seats = {finder.winners[self._pair].broker for finder in self.finders.values()}
         assert len(seats) == 1, f"brokers differ in the seat: {sorted(seats)}"
