@@ -29,6 +29,9 @@ Row = dict[str, Any]
 FOLDER = "papers"
 """What the folder is called, and so the package that its modules are in."""
 
+BESIDE = Path(__file__).resolve().parents[3]
+"""The checkout, if the source is run from one."""
+
 ANY = "any"
 """Of a claim about whatever was run."""
 
@@ -183,9 +186,8 @@ def _folder(given: Path | None) -> Path:
         if given.name != FOLDER or not _papers(given):
             raise InputError(f"{given} is not the folder papers/ of a checkout; no paper is in it")
         return given.resolve()
-    beside = Path(__file__).resolve().parents[3]
     here = Path.cwd()
-    for place in (beside, here, *here.parents):
+    for place in (BESIDE, here, *here.parents):
         if _papers(place / FOLDER):
             return place / FOLDER
     raise InputError(
