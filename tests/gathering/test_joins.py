@@ -188,6 +188,43 @@ def test_an_event_that_nobody_was_told_of_is_merged_in_silence() -> None:
     assert heal(one, other) == ["1s 1/1 r2 severity=2", "1s 101 closed: merged-into"]
 
 
+def test_that_an_event_was_merged_is_told_again_by_a_successor_until_it_is_confirmed() -> None:
+    topic = road()
+    one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
+    other.number = 100
+    one.say(0, severity=1)
+    other.say(1, severity=2)
+    for talk in (one, other):
+        talk.until(5)
+    out = heal(one, other)
+    assert [line.split()[1] for line in out] == ["1/2", "101/2", "101"]
+    late = Talk(topic)
+    late.gatherer = successor(one.gatherer, topic, "3", keep_closed=True)
+    late.gatherer.retell()
+    assert late.out() == [
+        "5s 1/2 r2 severity=2 [again]",
+        "5s 101/2 r1 severity=2 [last] [again] [merged-into 1]",
+    ]
+    assert heal(late, other) == []
+    late.gatherer.confirm("101", 2)
+    assert not late.gatherer.holds("101")
+    assert heal(late, other) == []
+    assert heal(late, one) == []
+
+
+def test_an_event_that_is_open_here_and_was_merged_elsewhere_is_merged_here_too() -> None:
+    one, other = halves()
+    one.say(0, severity=1)
+    other.say(1, severity=2)
+    for talk in (one, other):
+        talk.until(5)
+    heal(one, other)
+    assert heal(other, one) == [
+        "5s 101/2 r1 severity=2 [last] [merged-into 1]",
+        "5s 101 closed: merged-into",
+    ]
+
+
 def test_two_sides_of_one_event_are_told_together_at_once() -> None:
     topic = road()
     begin = Talk(topic, branch="0")

@@ -28,6 +28,7 @@ class ToldCopy(msgspec.Struct, frozen=True, array_like=True):
     reports: int
     complete: bool
     state: str
+    into: str
 
     fields: Mapping[str, Any] | None
     """None if they are those of the entry."""
@@ -106,6 +107,7 @@ def write(entry: Entry, current: Rules, now_us: int) -> bytes:
                 told.reports,
                 told.complete,
                 entry.state,
+                entry.into,
                 None if told.fields is fields else told.fields,
             ),
             untold=entry.untold,
@@ -161,7 +163,7 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int)
     entry.version = copy.version
     if copy.told is not None:
         told = copy.told
-        entry.state = told.state
+        entry.state, entry.into = told.state, told.into
         entry.told = Event(
             rules.topic.name,
             entry.key,

@@ -60,6 +60,7 @@ class Entry:
         "fields",
         "filled",
         "hashes",
+        "into",
         "key",
         "merge_us",
         "merged",
@@ -140,6 +141,8 @@ class Entry:
         """That version."""
         self.state = ""
         """How it was told."""
+        self.into = ""
+        """The event that it was merged into."""
         self.untold = True
         """Whether it has changed since."""
         self.confirmed = 0

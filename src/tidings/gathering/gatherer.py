@@ -355,6 +355,10 @@ class Gatherer:
             if here is not None and not entry.closed:
                 self.forget(here.event)
             self._insert(entry)
+        elif entry.into:
+            # What it was merged into comes for itself.
+            if not self.holds(entry.event):
+                self._insert(entry)
         elif here is None:
             self._insert(entry)
             self._make_room()
@@ -389,6 +393,7 @@ class Gatherer:
                         State(entry.state),
                         entry.closed,
                         entry.qos,
+                        entry.into,
                         again=True,
                     )
                 )
@@ -583,7 +588,7 @@ class Gatherer:
         )
         self.counts.told += 1
         self._changed[entry.event] = entry
-        self._out.append(Telling(entry.told, entry.name, self.now_us, state, last, entry.qos))
+        self._out.append(Telling(entry.told, entry.name, self.now_us, state, last, entry.qos, entry.into))
 
     def _close(self, entry: Entry, reason: str, state: State = State.TOLD) -> None:
         told = entry.untold
@@ -658,7 +663,10 @@ class Gatherer:
 
     def _of(self, entry: Entry) -> Entry | None:
         """What is here of the same event, or else of the same key."""
-        return self._events.get(entry.event) or self._open.get(entry.slot) or self._digests.get(entry.slot)
+        open_ = self._open.get(entry.slot)
+        if open_ is not None and entry.event in open_.events:
+            return open_
+        return self._events.get(entry.event) or open_ or self._digests.get(entry.slot)
 
     def _insert(self, entry: Entry) -> None:
         self._events[entry.event] = entry
@@ -693,36 +701,21 @@ class Gatherer:
             join.merge_us, join.confirmed = side.merge_us, side.confirmed
             join.satisfied, join.closed = side.satisfied, side.closed
             self._insert(join)
-            return
-        join.untold = True
-        self._insert(join)
-        self._grown(join, at_once=True)
-        survivor, loser = (here, entry) if here.event == join.event else (entry, here)
-        if loser.event not in survivor.events:
-            self._merge_into(loser, join)
+        else:
+            join.untold = True
+            self._insert(join)
+            self._grown(join, at_once=True)
+        if here.event != join.event:
+            self._merge_into(here, join)
+        elif entry.event not in here.events:
+            self._merge_into(entry, join)
 
     def _merge_into(self, loser: Entry, survivor: Entry) -> None:
         """Say once of an event that it is now part of another."""
-        told = loser.version > 0
-        if told:
-            loser.version += 1
-            version = Event(
-                loser.rules.topic.name,
-                loser.key,
-                loser.event,
-                loser.version,
-                loser.reports,
-                loser.complete,
-                loser.content(),
-            )
-            self.counts.told += 1
-            self._out.append(
-                Telling(
-                    version, loser.name, self.now_us, State.MERGED_INTO, True, loser.qos, into=survivor.event
-                )
-            )
-        self.counts.closed += 1
-        self._out.append(Closing(loser.event, loser.key, self.now_us, "merged-into", told, loser.version))
+        loser.into = survivor.event
+        loser.branch = self._label(loser.event)
+        loser.untold = loser.version > 0  # of one that was never told nobody need hear
+        self._close(loser, "merged-into", State.MERGED_INTO)
 
     def _heal_digest(self, here: Entry, entry: Entry) -> None:
         """Of two events, one or both of which are digests, one stays."""
