@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.overlay.trees_of_finders import Forest, broker, centres_of, cost_of, distances, joined, trees
 from tidings.overlay.centre import FINDERS, Finder, PaperFinder, ReportFinder
-from tidings.overlay.messages import Announce, Ecc, Holder, Init, Load, Report, Stable, Update
+from tidings.overlay.messages import Announce, AnySurveyed, Ecc, Holder, Init, Load, Report, Stable, Update
 
 WANTED = {"": ("centre", "median")}
 
@@ -519,3 +521,16 @@ def test_two_finders_say_the_same_when_told_the_same() -> None:
     names = ["a", "b", "c", "d"]
     for one, other in combinations(names, 2):
         assert said(dict.fromkeys([one, other, *names])) == said(dict.fromkeys(reversed(names)))
+
+
+# The page.
+
+
+def test_the_protocol_page_has_every_message_of_the_search(root: Path) -> None:
+    page = (root / "docs" / "protocol.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.*?) \|", page, re.MULTILINE)
+    written = [(int(tag), name, re.findall(r"`(\w+)`", fields)) for name, tag, fields in rows]
+    assert written == [
+        (kind.__struct_config__.tag, kind.__name__, list(kind.__struct_fields__))
+        for kind in AnySurveyed.__args__
+    ]
