@@ -92,14 +92,14 @@ def test_who_dials_greets_first_with_versions_id_network_boot_and_features() -> 
     broker = started("m", replace(DEFAULT, network="roads", trees=2, advertisements=True), boot=4)
     assert kinds(broker.handle(NeighbourAdded("there"), BEGIN), Dial) == [Dial("there")]
     effects = broker.handle(ConnectionMade(1, "there", b"fresh"), BEGIN)
-    greet = Greet((1, 2), "m", "roads", 4, ("advertisements", "trees=2"), b"fresh", (), 0, 1, life(broker))
+    greet = Greet((1, 3), "m", "roads", 4, ("advertisements", "trees=2"), b"fresh", (), 0, 1, life(broker))
     assert kinds(effects, Send) == [Send(1, Frame(0, 0, (greet,)))]
 
 
 def test_who_is_dialled_waits_for_the_greeting_then_greets_and_welcomes() -> None:
     peer = Peer(started("m"), "a", 1)
     assert kinds(peer.connect(), Send, HangUp) == []
-    mine = Greet((1, 2), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
+    mine = Greet((1, 3), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
     assert kinds(peer.greet(), Send, HangUp) == [
         Send(1, Frame(0, 0, (mine,))),
         Send(1, Frame(0, 0, (Welcome(2, b""),))),
@@ -186,7 +186,7 @@ def test_a_neighbour_that_was_restarted_is_taken_once_its_old_connection_is_gone
 def test_no_common_version_is_refused_with_both_ranges() -> None:
     peer = Peer(started("m"), "a", 1, versions=(7, 9))
     peer.connect()
-    assert refusal(peer.greet()) == "protocol versions 7 to 9 are not spoken here; 1 to 2 are"
+    assert refusal(peer.greet()) == "protocol versions 7 to 9 are not spoken here; 1 to 3 are"
 
 
 def test_settings_that_must_agree_and_do_not_are_refused() -> None:

@@ -375,6 +375,7 @@ class Broker:
     def _on_share(self) -> None:
         self._routing.on_share()
         self._publications.rearrange()
+        self._seats.rearrange()
         self._retelling.on_moved()
 
     def _on_ready(self, tree: Tree) -> None:

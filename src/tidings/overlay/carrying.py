@@ -28,6 +28,12 @@ class Trail:
         self.closing: int | None = None
         """The last version, if the event is known to be closed and not every link has it."""
 
+    def has(self, source: str | None, version: int) -> None:
+        """What comes over a link need not go back there."""
+        if source is not None and source in self.links:
+            qos, before = self.links[source]
+            self.links[source] = (qos, max(version, before))
+
 
 class Carrying:
     """What all links of this broker have carried, of events that are open."""
@@ -46,6 +52,7 @@ class Carrying:
         """Add the links that have carried an event to those where the version at hand matches."""
         trail = self._find(grown, told.event)
         if trail is not None:
+            trail.has(source, told.version)
             for peer, (qos, _) in trail.links.items():
                 if peer != source and targets.get(peer, -1) < qos:
                     targets[peer] = qos
@@ -88,12 +95,20 @@ class Carrying:
             if trail.place == place and peer in trail.links
         }
 
-    def close(self, grown: Grown, event: str, version: int) -> None:
+    def close(self, grown: Grown, event: str, version: int, source: str | None) -> None:
         """An event is closed; it is forgotten once its last version has gone everywhere."""
         trail = self._find(grown, event)
         if trail is not None:
             trail.closing = version
+            trail.has(source, version)
             self._settle(grown, event)
+
+    def turn(self, grown: Grown, place: str, peer: str) -> None:
+        """A seat is behind a link now: versions come from there, and none goes there."""
+        trails = self._trails.get((grown.root, grown.epoch), {})
+        for event, trail in list(trails.items()):
+            if trail.place == place and trail.links.pop(peer, None) is not None and not trail.links:
+                del trails[event]
 
     def on_ready(self, grown: Grown) -> None:
         """What was known of earlier epochs of this tree is of no use any more."""

@@ -560,7 +560,7 @@ class Mirror(Message, frozen=True, tag=54):
 
 
 class Mirrored(Message, frozen=True, tag=55):
-    """The deputy has all of a seat's changes up to a number."""
+    """The deputy has all of a seat's changes up to a number; 0 if it must be given all there is."""
 
     root: str
     epoch: Epoch

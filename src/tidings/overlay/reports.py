@@ -321,21 +321,25 @@ class Reports:
             self.pump(place)
 
     def on_ready(self, root: str) -> None:
-        """A new epoch of a tree: what is not known to be safe is sent again."""
+        """A new epoch of a tree: what came before it was ready goes on."""
         for link, generation, message in self._parked.pop(root, ()):
             if link.generation == generation:
                 self.on_carry(link, message)
-        for place, outbox in list(self._outboxes.items()):
-            grown = self._seats.grown(place)
-            if grown is not None and grown.root == root:
-                outbox.again()
-                self.pump(place)
+
+    def again(self, place: str) -> None:
+        """What is not known to be safe is sent again, in a new epoch or on another tree."""
+        outbox = self._outboxes.get(place)
+        if outbox is not None:
+            outbox.again()
+            self.pump(place)
+
+    @property
+    def places(self) -> list[str]:
+        """Where reports that entered here are not known to be safe yet."""
+        return list(self._outboxes)
 
     def on_holder(self, place: str) -> None:
         """Another broker has the seat, or one is known at last."""
-        self.pump_again(place)
-
-    def pump_again(self, place: str) -> None:
         outbox = self._outboxes.get(place)
         if outbox is not None:
             holder = self._seats.holder(place)

@@ -347,6 +347,8 @@ class Retelling:
             return
         edge = self._toward_seat(grown, place)
         if edge is not None:
+            # Who is behind it will have heard of the seat before it says that it follows something.
+            self._carrying.turn(grown, place, edge.peer)
             self._say(grown, edge, place, own)
             for peer in sorted(grown.edges):
                 if peer != edge.peer:
@@ -382,6 +384,8 @@ class Retelling:
         newer, closed = self._judge(place, events)
         self._pass_on(grown, peer, place, "", 0, newer, 1)
         self._send_close(grown, place, {peer: closed})
+        for event, version in closed:
+            self._carrying.close(grown, event, version, None)
 
     def _judge(
         self, place: str, events: Mapping[str, int]
@@ -473,7 +477,7 @@ class Retelling:
         for event, version in events:
             for peer in self._carrying.peers(grown, event, source):
                 onward.setdefault(peer, []).append((event, version))
-            self._carrying.close(grown, event, version)
+            self._carrying.close(grown, event, version, source)
         self._send_close(grown, place, onward)
 
     def _send_close(self, grown: Grown, place: str, onward: Mapping[str, Sequence[tuple[str, int]]]) -> None:

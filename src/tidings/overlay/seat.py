@@ -168,6 +168,8 @@ class Seat:
         """Of the link to the deputy."""
         self._whole = 0
         """The batch with which the deputy has been given everything."""
+        self._given = False
+        """Whether it has said that it has it."""
 
     # Reports.
 
@@ -328,8 +330,14 @@ class Seat:
 
     def on_mirrored(self, link: Link, message: Mirrored) -> None:
         """The deputy has all batches up to a number."""
-        if link is not self._deputy or link.generation != self._generation or message.number < self._whole:
+        if link is not self._deputy or link.generation != self._generation:
             return
+        if message.number < self._whole:
+            grown = self._office.grown(self.place)
+            if message.number == 0 and self._given and grown is not None and link.peer in grown.edges:
+                self._give_all(grown, grown.edges[link.peer])
+            return
+        self._given = True
         if self.holder.deputy != link.peer:
             self._office.deputised(self, link.peer)
         self._safe(message.number)
@@ -385,6 +393,7 @@ class Seat:
         self._deputy, self._generation = edge.link, edge.link.generation
         self._number += 1
         self._whole = self._number
+        self._given = False
         copies = self.copies()
         entries = tuple((event, copy) for event, (copy, _) in copies.entries.items())
         marks = marks_of(copies.marks)

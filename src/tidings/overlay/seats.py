@@ -35,9 +35,10 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import PublicationOffered
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import (
+    Announce,
     Epoch,
-    HandOver,
     HandedOver,
+    HandOver,
     Holder,
     Message,
     Mirror,
@@ -70,6 +71,8 @@ class Search:
     def __init__(self, finder: Finder, epoch: Epoch) -> None:
         self.finder = finder
         self.epoch = epoch
+        self.winners: dict[tuple[str, str], Announce] = {}
+        """The latest that were found, also while the next search runs."""
         self.judged = 0
         """The counter of the latest search whose holders have been looked at."""
         self.weighed: dict[str, int] = {}
@@ -147,15 +150,19 @@ class Seats:
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
         self._seats: dict[str, Seat] = {}
-        self._images: dict[str, Image] = {}
-        self._coming: dict[str, Image] = {}
-        """Copies of which only a part has come, and whole ones for a seat that is not yet to begin."""
+        self._images: dict[str, dict[str, Image]] = {}
+        """By place and broker: what this one has for those whose deputy it is. Two brokers may have one seat
+        for a while, on two sides of a partition, and the same deputy after it."""
+        self._coming: dict[tuple[str, str], Image] = {}
+        """By place and broker: those of which only a part has come."""
         self._offered: dict[tuple[str, str, int], Copies] = {}
         """By place, sender and number: what is being handed over and has not come as a whole."""
         self._promised: dict[str, tuple[int, Copies]] = {}
         """By place: what was handed over for a seat that this broker is to have, and the term of that."""
-        self._leftovers: dict[str, Copies] = {}
-        """By place: what this broker has gathered and somebody else must have."""
+        self._leftovers: dict[str, list[Copies]] = {}
+        """By place: what was gathered here, or kept for another, and whoever has the seat must have."""
+        self._settled: dict[str, tuple[str, Epoch]] = {}
+        """By place: the tree and epoch in which it was last seen to."""
         self._gifts: dict[str, Gift] = {}
         self._gift_number = 0
         publications.confirmed = self._on_confirmed
@@ -167,7 +174,7 @@ class Seats:
         """Seats that this broker had, and reports that entered here."""
         holders, copies = recovered(saved)
         self._holders |= holders
-        self._leftovers = copies
+        self._leftovers = {place: [found] for place, found in copies.items()}
         self.reports.recover(saved)
 
     # Places.
@@ -257,7 +264,7 @@ class Seats:
         if topic is None or topic.gathering is None or search is None or search.epoch != grown.epoch:
             return None
         about, strategy = self._judged_by(topic, search.finder)
-        won = search.finder.winners.get((about, strategy))
+        won = search.winners.get((about, strategy))
         if won is None:
             return None
         part = place.partition(PART)[2]
@@ -291,9 +298,7 @@ class Seats:
                 seat.holder = holder
             else:
                 self._give_up(place, seat, holder)
-        image = self._images.get(place)
-        if image is not None and holder.term > image.term and holder.deputy != core.id:
-            del self._images[place]
+        self._sort_out_images(place, holder)
         promised = self._promised.get(place)
         if promised is not None and holder.term >= promised[0]:
             del self._promised[place]
@@ -306,6 +311,20 @@ class Seats:
             self.on_moved()
         return True
 
+    def _sort_out_images(self, place: str, holder: Holder) -> None:
+        """Keep the image of a seat whose deputy this broker is; what a dead one has left goes to its heir."""
+        images = self._images.get(place, {})
+        grown = self.grown(place)
+        for image in list(images.values()):
+            if (image.seat, image.boot) == (holder.seat, holder.boot):
+                if holder.deputy == self._core.id or holder.term <= image.term:
+                    continue
+            elif grown is None or grown.members.get(image.seat, (0, 0))[0] != image.boot:
+                self._leftovers.setdefault(place, []).append(image.copies)
+            del images[image.seat]
+        if not images:
+            self._images.pop(place, None)
+
     def _give_up(self, place: str, seat: Seat, holder: Holder) -> None:
         """Another has the seat: gather no more, and let that one have what was gathered here."""
         copies = seat.copies()
@@ -315,10 +334,10 @@ class Seats:
             # It has everything; this broker is its deputy until it has found another.
             image = Image(holder.seat, holder.boot, holder.term, 0)
             image.copies = copies
-            self._images[place] = image
+            self._images.setdefault(place, {})[image.seat] = image
             erase(self._core, place, copies)
         else:
-            self._leftovers[place] = copies
+            self._leftovers.setdefault(place, []).append(copies)
             for event in copies.entries:
                 self._publications.drop_told(event)
         self.counts.handed_over += 1
@@ -351,9 +370,11 @@ class Seats:
         seat = Seat(core, self._links, self._topics, self, place, topic, holder)
         self._seats[place] = seat
         self._holders[place] = holder
-        image = self._images.pop(place, None)
-        known = [copies, image.copies if image is not None else None, self._leftovers.pop(place, None)]
-        seat.begin([one for one in known if one is not None])
+        images = self._images.pop(place, {}).values()
+        # Of several the latest is the surest.
+        known = [image.copies for image in sorted(images, key=lambda image: -image.term)]
+        known += self._leftovers.pop(place, [])
+        seat.begin([copies, *known] if copies is not None else known)
         seat.write_all()
         if reason == "taken over":
             self.counts.taken_over += 1
@@ -410,22 +431,47 @@ class Seats:
         for link, generation, message in waiting:
             if link.generation == generation:
                 self.on_survey(link, message)
-        for place, seat in list(self._seats.items()):
-            if self.root_of(place) == root:
-                seat.leaving = None
-                seat.look_for_deputy(grown)
-                if self._core.settings.seat_protocol == "paper":
-                    self._flood(place)  # the published messages do not say who has a seat
         self.reports.on_ready(root)
-        for place in list(self._leftovers):
+        for place in self._known_places():
             if self.root_of(place) == root:
-                self._hand_on(place)
+                self._settle(place, grown)
+        self.rearrange()
 
-    def _start(self, root: str) -> None:
-        """Begin a search, as the root of a tree with gathered topics."""
+    def rearrange(self) -> None:
+        """Topics may use other trees than before: see to the places that do."""
+        self._start(self._core.id)
+        for place in self._known_places():
+            grown = self.grown(place)
+            if grown is not None and self._settled.get(place) != (grown.root, grown.epoch):
+                self._settle(place, grown)
+                search = self._searches.get(grown.root)
+                if search is not None and search.epoch == grown.epoch:
+                    self._look(grown, search)
+
+    def _known_places(self) -> list[str]:
+        """Those with something here that depends on their tree."""
+        return list(dict.fromkeys([*self._seats, *self._leftovers, *self.reports.places]))
+
+    def _settle(self, place: str, grown: Grown) -> None:
+        """Go on with a place in another epoch, or on another tree."""
+        self._settled[place] = (grown.root, grown.epoch)
+        seat = self._seats.get(place)
+        if seat is not None:
+            seat.leaving = None
+            self._gifts.pop(place, None)
+            seat.look_for_deputy(grown)
+            if self._core.settings.seat_protocol == "paper":
+                self._flood(place)  # the published messages do not say who has a seat
+        self.reports.again(place)
+        self._hand_on(place)
+
+    def _start(self, root: str, *, again: bool = False) -> None:
+        """Begin a search, as the root of a tree with gathered topics; another one only if it is to be."""
         tree = self._trees.trees.get(root)
         grown = tree.current if tree is not None else None
         if grown is None or root != self._core.id or next(self._on_tree(root), None) is None:
+            return
+        if not again and root in self._searches and self._searches[root].epoch == grown.epoch:
             return
         search = self._search(grown)
         self._prepare(grown)
@@ -435,7 +481,7 @@ class Seats:
 
     def on_survey_due(self, root: str) -> None:
         """Count the traffic of the last window, and see whether seats are where they should be."""
-        self._start(root)
+        self._start(root, again=True)
 
     def _search(self, grown: Grown) -> Search:
         search = self._searches.get(grown.root)
@@ -503,6 +549,7 @@ class Seats:
         finder = search.finder
         if finder.eccentricity is None:
             return  # not everyone has been heard
+        search.winners |= finder.winners
         first = search.judged != finder.counter
         if first:
             search.judged = finder.counter
@@ -582,17 +629,18 @@ class Seats:
 
     def _hand_on(self, place: str) -> None:
         """Let whoever has a seat have what this broker gathered there once."""
-        copies = self._leftovers.get(place)
+        leftovers = self._leftovers.get(place)
         holder = self._holders.get(place)
-        if copies is None or holder is None:
+        if not leftovers or holder is None:
             return
         if place in self._seats:
             del self._leftovers[place]
-            self._seats[place].adopt(copies, self._core.id, 0)
+            for copies in leftovers:
+                self._seats[place].adopt(copies, self._core.id, 0)
             return
         if (holder.seat, holder.boot) == (self._core.id, self._core.boot) or holder.seat == self._core.id:
             return  # it is to be begun here
-        self._send_gift(place, self._gift(place, copies, holder.term, holder.seat))
+        self._send_gift(place, self._gift(place, leftovers[0], holder.term, holder.seat))
 
     def _send_gift(self, place: str, gift: Gift) -> None:
         grown = self.grown(place)
@@ -666,8 +714,15 @@ class Seats:
             holder = Holder(gift.term, gift.to, seat.leaving[1], self._core.id)
             self._learn(message.place, holder)
             self._flood(message.place)
-        elif message.place in self._leftovers and seat is None:
-            erase(self._core, message.place, self._leftovers.pop(message.place))
+        elif seat is None:
+            leftovers = self._leftovers.get(message.place, [])
+            if gift.copies in leftovers:
+                leftovers.remove(gift.copies)
+                erase(self._core, message.place, gift.copies)
+            if leftovers:
+                self._hand_on(message.place)
+            else:
+                self._leftovers.pop(message.place, None)
 
     def _current(self, root: str, epoch: Epoch) -> Grown | None:
         tree = self._trees.trees.get(root)
@@ -678,16 +733,23 @@ class Seats:
 
     def on_mirror(self, link: Link, message: Mirror) -> None:
         place = message.place
+        image: Image | None
         if message.whole:
-            image = self._coming.get(place)
-            if image is None or image.number != message.number or image.seat != link.peer:
-                image = self._coming[place] = Image(link.peer, link.boot, message.term, link.generation)
+            key = place, link.peer
+            image = self._coming.get(key)
+            if image is None or image.number != message.number or image.generation != link.generation:
+                image = self._coming[key] = Image(link.peer, link.boot, message.term, link.generation)
                 image.number = message.number
         else:
-            image = self._images.get(place)
-            if image is None or image.seat != link.peer or image.generation != link.generation:
-                return
-            if message.number not in (image.number, image.number + 1):
+            image = self._images.get(place, {}).get(link.peer)
+            if (
+                image is None
+                or image.generation != link.generation
+                or message.number not in (image.number, image.number + 1)
+            ):
+                # What it is a change of is not known here.
+                answer = Mirrored(message.root, message.epoch, place, message.term, 0)
+                self._links.send(link, answer)
                 return
         now_us = self._core.at_us
         copies = image.copies
@@ -703,8 +765,8 @@ class Seats:
         image.number = message.number
         image.term = message.term
         if message.whole:
-            del self._coming[place]
-            self._images[place] = image
+            del self._coming[place, link.peer]
+            self._images.setdefault(place, {})[link.peer] = image
         self._links.send(link, Mirrored(message.root, message.epoch, place, message.term, message.number))
 
     def on_mirrored(self, link: Link, message: Mirrored) -> None:
@@ -856,7 +918,7 @@ class Seats:
             return
         root = self._topics.tree_of(topic)
         if root is not None:
-            self._start(root)
+            self._start(root, again=True)
 
     # Turns.
 
