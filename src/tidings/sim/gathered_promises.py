@@ -441,8 +441,13 @@ class GatheredPromises:
         since = self._in_force(wish)
         if since is None or not wish.subscription.qos:
             return False
+        if self._reporting.lasting and not self._safe_from:
+            return True
         turns = self._notes.told.get((identity, event.last))
-        return (turns is not None and since < turns[0]) or (self._reporting.lasting and not self._safe_from)
+        if turns is None or since > turns[0]:
+            return False
+        # A version that was the last, and closed, is as lost as any publication of a broker without its disk.
+        return not self._gone_with(event.versions[event.last][-1].told.seat, turns[0])
 
     # Excuses, as for all publications.
 
@@ -458,10 +463,14 @@ class GatheredPromises:
         return new is not None and not any(new < settled < turn for settled in self._settled)
 
     def _excused(self, offer: Offer) -> bool:
-        later = [host for turn, host in self._ledger.wiped if turn > offer.turn]
-        if offer.host in later and (not self._neighbours_keep or len(later) > 1):
+        return self._gone_with(offer.host, offer.turn)
+
+    def _gone_with(self, host: str, turn: int) -> bool:
+        """Whether what a broker had at a turn may be lost: its disk was, or it had not met the others."""
+        later = [one for at, one in self._ledger.wiped if at > turn]
+        if host in later and (not self._neighbours_keep or len(later) > 1):
             return True
-        return self._strange(offer.host, offer.turn)
+        return self._strange(host, turn)
 
 
 # What reports say, taken together: by plain comparison of values.
