@@ -8,4 +8,6 @@ it cost), `runs` (all of it from one seed) and `transcripts` (small networks as 
 
 MQTT clients have the same in their own words: `diary` (what they asked, were promised and got), `devices`
 (a client), `lines` (their connections), `promises` (what was promised to them) and `device_runs`.
+
+`centres` searches a tree for its seat, without brokers around the search.
 """
