@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.live.local import WITHIN_S, until
 from tidings.cli import app
+from tidings.cli.network import wait_for
 from tidings.client.network import connect
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
@@ -158,6 +159,50 @@ def test_what_breaks_is_refused_with_all_that_it_breaks_unless_it_is_forced(
     forced = network.tidings("a", "topic", "declare", str(athens), "--force")
     assert forced.exit_code == 0
     assert forced.stderr == ""
+
+
+GATHERED = """\
+name = "traffic/athens"
+kind = "gathered"
+key = ["place"]
+merge_after = 0
+[fields]
+place = { type = "string" }
+severity = { type = "int", conflict = "max" }
+"""
+
+
+def test_show_says_who_gathers_and_what_was_suppressed_and_can_be_declared_again(
+    network: Network, athens: Path
+) -> None:
+    athens.write_text(GATHERED, encoding="utf-8")
+    assert network.tidings("a", "topic", "declare", str(athens)).exit_code == 0
+    network.knows("b", "topic", "traffic/athens")
+    for severity in (2, 4, 4, 1):
+        report = ("traffic/athens", "place=Omonia", f"severity={severity}")
+        assert network.tidings("a", "pub", *report).exit_code == 0
+
+    def gathered(id_: str) -> dict[str, Any]:
+        told = json.loads(network.tidings(id_, "topic", "show", "traffic/athens", "--json").stdout)
+        assert told["text"] == GATHERED
+        (seat,) = told["gathered"]
+        assert isinstance(seat, dict)
+        return seat
+
+    assert wait_for(lambda: bool(gathered("a")["seat"]), WITHIN_S), "a knows who gathers"
+    seat = str(gathered("a")["seat"])
+    assert wait_for(lambda: gathered(seat)["told"] == 2, WITHIN_S), "both versions are told"
+    at_seat = gathered(seat)
+    assert (at_seat["mine"], at_seat["open"], at_seat["suppression"]) == (True, 1, 0.75)
+    assert {at_seat["seat"], at_seat["deputy"]} == {"a", "b"}
+    said = network.tidings(seat, "topic", "show", "traffic/athens").stdout
+    assert said.startswith(GATHERED.rstrip("\n") + "\n\n# Gathered now:\n")
+    assert f"#   seat {seat}, deputy {at_seat['deputy']}; 1 events open\n" in said
+    assert "#   4 reports received: 1 opened an event, 1 merged, 2 were redundant, 0 refused; " in said
+    assert "75.0% of the reports suppressed" in said
+    athens.write_text(said, encoding="utf-8")
+    assert network.tidings("a", "topic", "declare", str(athens)).exit_code == 0
+    assert network.tidings("a", "topic", "show", "traffic/athens").stdout.count("# Gathered now:") == 1
 
 
 def test_a_wrong_file_is_told_by_its_lines_before_anything_is_sent(network: Network, athens: Path) -> None:

@@ -324,6 +324,18 @@ def test_a_report_that_is_wrong_is_refused_with_the_reason(payload: bytes, qos: 
     assert status.refusals[0].reason
 
 
+def test_a_report_of_absurd_size_is_refused() -> None:
+    talk = Talk(Settings(sys_every_s=0, packet_bytes_max=3_000_000))
+    declare(talk)
+    client = talk.connect("c")
+    large = b'{"place": "%s"}' % (b"x" * 2_000_000)
+    assert client.publish("traffic/athens", large, qos=1) == Reason.PAYLOAD_FORMAT_INVALID
+    refusal = talk.front.status(talk.now).refusals[0]
+    assert "the limit is 1048576" in refusal.reason
+    client.send(Publish("traffic/athens", b"x" * 4_000_000))
+    assert client.dismissed() == Reason.PACKET_TOO_LARGE
+
+
 @pytest.mark.parametrize("version", BOTH)
 def test_a_wrong_report_that_cannot_be_answered_is_counted_and_remembered(version: Any) -> None:
     talk = Talk()

@@ -23,6 +23,7 @@ from tidings.mqtt.packets import Publish
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Decline, Enlist, EntryOffered
 from tidings.overlay.messages import Entry, Publication
+from tidings.overlay.status import GatheredStatus
 
 REPLY = "$tidings/reply/"
 
@@ -136,7 +137,10 @@ class Requests:
         entry = self._broker.catalogue.entry("topic", name)
         if entry is None or not self._may_see(client, names.parse_pattern(name).filter):
             raise Refused(f"no topic {name!r} is declared; see them with: tidings topic list")
-        return {"topic": self._topic(entry)}
+        answer: Answer = {"topic": self._topic(entry)}
+        if seats := self._broker.gathered(name):
+            answer["gathered"] = [_seat(status) for status in seats]
+        return answer
 
     def _declare(self, client: Client, body: Mapping[str, Any], packet: Publish) -> None:
         text = _text(body, "text")
@@ -210,6 +214,15 @@ class Requests:
         if packet is not None:
             self._core.refuse(effect.session, f"request {packet.topic[:200]}", effect.reason)
             self._answer(packet, {"ok": False, "reason": effect.reason})
+
+
+def _seat(status: GatheredStatus) -> Answer:
+    """What is known of a seat, with the share of its reports that nobody else had to hear of."""
+    suppressed = status.merged + status.redundant
+    return {
+        **msgspec.structs.asdict(status),
+        "suppression": suppressed / status.received if status.received else 0.0,
+    }
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:
