@@ -22,7 +22,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.live import http
 from tidings.live.counters import Counters
 from tidings.live.http import Pages
-from tidings.live.metrics import COUNTS, GAUGES, MQTT_COUNTS, MQTT_STATUS
+from tidings.live.metrics import COUNTS, GATHERED, GATHERING, GAUGES, MQTT_COUNTS, MQTT_STATUS
 from tidings.live.metrics import markdown as metrics_markdown
 from tidings.live.requests import (
     BODY_BYTES_MAX,
@@ -35,7 +35,7 @@ from tidings.live.requests import (
 )
 from tidings.mqtt.core import Counters as FrontCounters
 from tidings.mqtt.front import FrontStatus
-from tidings.overlay.status import LinkStatus, Status, TreeStatus
+from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
 
 FAR = "192.0.2.7"
 
@@ -52,6 +52,10 @@ TREE = TreeStatus(
     told={},
     advertised={},
 )
+
+
+SEAT = GatheredStatus("t", "t\t0", "b1", 3, "b1", "b2", 2, 10, 1, 2, 3, 4, 5, 6, 7, 8, True)
+OTHER_SEAT = GatheredStatus("u", "u", "b1", 1, "b1", "", 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, True)
 
 
 class StubNode:
@@ -92,6 +96,9 @@ class StubNode:
                 ready=not self.reason,
                 reason=self.reason,
                 unreached=(("h:1", "Connection refused"),),
+                declarations_lost=10,
+                seats=(SEAT, msgspec.structs.replace(SEAT, place="t\t1"), OTHER_SEAT),
+                gathering=GatheringStatus(*range(21, 31)),
             )
         )
         assert isinstance(told, dict)
@@ -326,6 +333,17 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_settled", ()] == 1
     assert samples["tidings_records_written_total", ()] == 100
     assert samples["tidings_records_lost_total", ()] == 3
+    assert samples["tidings_declarations_lost_total", ()] == 10
+    # Two seats at this broker share the keys of one topic.
+    for fate, number in (("opened", 2), ("merged", 4), ("redundant", 6), ("refused", 8)):
+        assert samples["tidings_gathered_reports_total", (("fate", fate), ("topic", "t"))] == number
+    assert samples["tidings_gathered_told_total", (("topic", "t"),)] == 12
+    assert samples["tidings_gathered_closed_total", (("topic", "u"),)] == 0
+    assert samples["tidings_seats", ()] == 3
+    assert samples["tidings_events_open", ()] == 5
+    assert samples["tidings_reports_waiting", ()] == 21
+    assert samples["tidings_reports_far_total", ()] == 22
+    assert samples["tidings_events_forgotten_total", ()] == 30
     assert any(name == "tidings_broker_info" and ("broker", "b1") in labels for name, labels in samples)
     assert ("process_resident_memory_bytes", ()) in samples
 
@@ -342,6 +360,18 @@ def test_all_that_the_front_tells_is_a_metric() -> None:
     }
     told = {field.name for field in msgspec.structs.fields(FrontStatus)}
     assert told - {"counters", "unreadable", "refusals"} == set(MQTT_STATUS)
+
+
+def test_all_that_is_counted_of_gathering_is_a_metric() -> None:
+    counted = {field for count in GATHERING for field in count.fields}
+    assert counted == {field.name for field in msgspec.structs.fields(GatheringStatus)} - {"waiting"}
+    seen = {field for count in GATHERED for field in count.fields}
+    told = {field.name for field in msgspec.structs.fields(GatheredStatus)}
+    assert told - seen == {
+        *("topic", "place", "root", "term", "seat", "deputy", "mine"),
+        *("open", "waiting"),  # these are gauges
+        "received",  # the sum of all fates
+    }
 
 
 def test_the_page_lists_every_metric(root: Path) -> None:

@@ -444,6 +444,18 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Seat(msgspec.Struct, frozen=True):
+    """What is shown of a seat at a broker."""
+
+    topic: str
+    deputy: str
+    open: int
+    received: int
+    merged: int
+    redundant: int
+    told: int
+
+
 class View(msgspec.Struct, frozen=True):
     """What is shown of one broker."""
 
@@ -486,6 +498,15 @@ class View(msgspec.Struct, frozen=True):
 
     refusals: tuple[Refusal, ...] = ()
     """The latest things that were refused to MQTT clients, the newest last."""
+
+    seats: tuple[Seat, ...] = ()
+    """Gathered topics that this broker has the seat of."""
+
+    waiting: int = 0
+    """Reports that entered here and wait for a seat."""
+
+    retain_ignored: int = 0
+    """Reports that asked to be retained."""
 
 
 def view(member: Member) -> View:
@@ -532,4 +553,8 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         clients=mqtt["clients"],
         retained=mqtt["retained"],
         refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),
+        # A broker of an earlier release does not gather.
+        seats=msgspec.convert(told.get("seats", ()), tuple[Seat, ...]),
+        waiting=told.get("gathering", {}).get("waiting", 0),
+        retain_ignored=mqtt["counters"].get("retain_ignored", 0),
     )

@@ -20,6 +20,9 @@ NUMBERS = ("clients", "in", "out")
 
 REFUSALS_SHOWN = 10
 
+SEATS_SHOWN = 20
+"""Of one broker."""
+
 
 def status(
     addresses: Annotated[
@@ -29,7 +32,7 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
 ) -> None:
     """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom, how
-    many MQTT clients there are, and what was refused to them lately.
+    many MQTT clients there are, which broker gathers which topic, and what was refused to clients lately.
 
     With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
     network runs.
@@ -48,7 +51,7 @@ def status(
 
         console = Console()
         console.print(table(views))
-        for line in (totals(views), *refused(views)):
+        for line in (totals(views), *gathered(views), *refused(views)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if ready else 1)
 
@@ -85,6 +88,27 @@ def totals(views: Sequence[View]) -> str:
     """What the brokers keep for clients, together."""
     sessions, retained = sum(one.sessions for one in views), sum(one.retained for one in views)
     return f"{sessions:,} sessions, {retained:,} retained messages"
+
+
+def gathered(views: Sequence[View]) -> list[str]:
+    """Who gathers what, and what came of it, in short; `tidings topic show` has more."""
+    lines = []
+    for one in views:
+        for seat in one.seats[:SEATS_SHOWN]:
+            share = (seat.merged + seat.redundant) / seat.received if seat.received else 0.0
+            deputy = f" (deputy {seat.deputy})" if seat.deputy else ""
+            lines.append(
+                f"  {seat.topic} at {one.id}{deputy}: {seat.open:,} events open, {seat.received:,} reports, "
+                f"{share:.0%} suppressed, {seat.told:,} told"
+            )
+        if len(one.seats) > SEATS_SHOWN:
+            lines.append(f"  and {len(one.seats) - SEATS_SHOWN:,} more at {one.id}")
+    waiting, ignored = sum(one.waiting for one in views), sum(one.retain_ignored for one in views)
+    if waiting:
+        lines.append(f"  {waiting:,} reports wait for a seat")
+    if ignored:
+        lines.append(f"  {ignored:,} reports asked to be retained, which means nothing there")
+    return ["", "gathered topics:"] * bool(lines) + lines
 
 
 def refused(views: Sequence[View]) -> list[str]:

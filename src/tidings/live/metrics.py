@@ -154,11 +154,57 @@ STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
         lambda status: len(status["absent"]),
     ),
     "absent_bytes": ("Publications held for them.", lambda status: status["absent_bytes"]),
+    "seats": ("Seats of gathered topics that this broker has.", lambda status: len(status["seats"])),
+    "events_open": (
+        "Events that are open at these.",
+        lambda status: sum(seat["open"] for seat in status["seats"]),
+    ),
+    "reports_waiting": (
+        "Reports that entered here and are not known to be safe at a seat.",
+        lambda status: status["gathering"]["waiting"],
+    ),
     "paused": ("Whether publishers are paused.", lambda status: status["paused"]),
     "settled": ("Whether every tree in use is settled here.", lambda status: status["ready"]),
 }
 """What the broker says about itself, and how it is read from its status."""
 
+
+GATHERED = (
+    Count(
+        "gathered_reports",
+        "Reports that a seat here has received, by what became of them.",
+        {fate: (fate,) for fate in ("opened", "merged", "redundant", "refused")},
+        ("topic", "fate"),
+    ),
+    Count(
+        "gathered_conflicts",
+        "Fields in which a report disagreed with its event.",
+        {"conflicts": ()},
+        ("topic",),
+    ),
+    Count("gathered_told", "Versions of events that a seat here has told.", {"told": ()}, ("topic",)),
+    Count("gathered_closed", "Events that a seat here has closed.", {"closed": ()}, ("topic",)),
+)
+"""What the seats that are at this broker have counted, by the topic."""
+
+GATHERING = (
+    _plain("reports_far", "far", "Reports of a time more than a day from their arrival here."),
+    _plain("reports_dropped", "dropped", "Redundant reports that were dropped here on their way to a seat."),
+    _plain("seats_taken_over", "taken_over", "Seats that came here since their holder was gone."),
+    _plain("seats_handed_over", "handed_over", "Seats that were given to another broker."),
+    _plain(
+        "events_withdrawn", "withdrawn", "Events taken back from sessions here, for which they match no more."
+    ),
+    _plain("events_snapshots", "snapshots", "Open events with which subscriptions here began."),
+    _plain("events_held", "held", "Versions that had to wait for the `every` of a session here."),
+    _plain(
+        "events_repeats", "repeats", "Versions that came again, and that sessions here were not given again."
+    ),
+    _plain(
+        "events_forgotten", "forgotten", "Events of which it was forgotten who had what: there were too many."
+    ),
+)
+"""What else is counted of gathering at this broker."""
 
 OTHERS = {
     "absent_dropped": "Publications given up because too much was held.",
@@ -210,12 +256,20 @@ class Metrics:
         for count, values in [
             *((count, counted) for count in COUNTS),
             *((one, front) for one in MQTT_COUNTS),
+            *((one, status["gathering"]) for one in GATHERING),
         ]:
             family = CounterMetricFamily(f"tidings_{count.name}", count.meaning, labels=count.labels)
             for field, labels in count.fields.items():
                 value = values[field]
                 for key, number in sorted(value.items()) if count.keyed else [(None, value)]:
                     family.add_metric([*labels, key] if key is not None else list(labels), number)
+            yield family
+        for count in GATHERED:
+            family = CounterMetricFamily(f"tidings_{count.name}", count.meaning, labels=count.labels)
+            for topic in sorted({seat["topic"] for seat in status["seats"]}):
+                for field, labels in count.fields.items():
+                    seats = (seat[field] for seat in status["seats"] if seat["topic"] == topic)
+                    family.add_metric([topic, *labels], sum(seats))
             yield family
         others = (status["dropped"], status["declarations_lost"], *self._recorded())
         for (name, meaning), number in zip(OTHERS.items(), others, strict=True):
@@ -232,7 +286,7 @@ def markdown() -> str:
     """The rows of the table in docs/operations.md."""
     counts = {
         f"{count.name}_total" + (f"{{{','.join(count.labels)}}}" if count.labels else ""): count.meaning
-        for count in (*COUNTS, *MQTT_COUNTS)
+        for count in (*COUNTS, *MQTT_COUNTS, *GATHERING, *GATHERED)
     }
     counts |= {f"{name}_total": meaning for name, meaning in OTHERS.items()}
     gauges = GAUGES | {f"mqtt_{name}": meaning for name, meaning in MQTT_STATUS.items()}
