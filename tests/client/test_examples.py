@@ -98,39 +98,51 @@ class Running:
 def publish(environment: Network, *severities: int) -> None:
     with tidings.connect(f"mqtt://127.0.0.1:{environment['MQTT_PORT']}").sync() as network:
         for severity in severities:
-            network.publish("traffic/athens", {"severity": severity})
+            network.publish("traffic/thebes", {"severity": severity})
 
 
 # The quick start.
 
 
-def test_the_quick_start_works_as_printed(network: Network, root: Path, tmp_path: Path) -> None:
-    _, (subscribe,), publications, (mosquitto_sub, mosquitto_pub), (down,) = blocks(root)
+def test_the_quick_start_works_as_printed(
+    network: Network, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (_, declare), (subscribe,), reports, (show,), (mosquitto_sub, mosquitto_pub), (down,) = blocks(root)
+    monkeypatch.chdir(root)
+    shell(declare, network)
     ours = Running(["sh", "-c", f"exec {subscribe}"], network, tmp_path, "ours")
     try:
         ours.until(lambda: "subscribed to" in ours.texts()[1], subscribe)
-        for command in publications:
+        for command in reports:
             shell(command, network)
         ours.until(lambda: "fire in lane 2" in ours.texts()[0], subscribe)
-        expected = ['traffic/athens {"severity":4,"road":"A1","note":"fire in lane 2"}']
-        assert ours.texts()[0].splitlines() == expected
+        (told,) = ours.texts()[0].splitlines()
+        topic, _, fields = told.partition(" ")
+        expected = {"place": "Omonia", "road": "A1", "severity": 4, "note": "fire in lane 2"}
+        assert (topic, json.loads(fields)) == ("traffic/athens", expected)
+        # Counts are those that the seat has last told the others.
+        ours.until(lambda: "4 reports received" in shell(show, network), show)
+        said = shell(show, network)
+        assert "2 opened an event, 1 merged, 1 were redundant" in said
+        assert "50.0% of the reports suppressed" in said
         if shutil.which("mosquitto_sub"):
             theirs = Running(["sh", "-c", f"exec {mosquitto_sub}"], network, tmp_path, "theirs")
             try:
-                # It does not say when it has subscribed; what it asked for is there once it gets something.
-                def reached() -> bool:
-                    shell(mosquitto_pub, network)
-                    return bool(theirs.texts()[0])
-
-                theirs.until(reached, mosquitto_sub)
-                publish(network, 2)
-                assert {json.loads(line)["severity"] for line in theirs.texts()[0].splitlines()} == {5}
+                # What is open comes first, and shows that it has subscribed.
+                theirs.until(lambda: "state:snapshot" in theirs.texts()[0], mosquitto_sub)
+                shell(mosquitto_pub, network)
+                theirs.until(lambda: "Syntagma" in theirs.texts()[0], mosquitto_pub)
+                first, second = theirs.texts()[0].splitlines()
+                assert "Omonia" in first
+                assert "state:told" in second
+                assert '"severity":5' in second
             finally:
                 theirs.end()
-            ours.until(lambda: '"severity": 5' in ours.texts()[0], subscribe)
         assert down == "tidings down"
     finally:
         assert ours.end() == 0
+        # The programs below have the network for themselves.
+        shell("tidings topic remove traffic/athens --force", network)
 
 
 # The programs.
@@ -198,8 +210,8 @@ def test_a_filter_subscription_delivers_what_matches(
         code = program.end()
     assert code == 0, program.texts()
     assert program.texts()[0].splitlines() == [
-        'traffic/athens {"severity":3}',
-        'traffic/athens {"severity":4}',
+        'traffic/thebes {"severity":3}',
+        'traffic/thebes {"severity":4}',
     ]
 
 
