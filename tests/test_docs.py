@@ -104,6 +104,21 @@ def anchors(markdown: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+def test_every_test_that_a_page_names_as_proof_exists(root: Path) -> None:
+    named = {
+        (str(page.relative_to(root)), file, name)
+        for page in pages(root)
+        for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8"))
+    }
+    assert named
+    missing = [
+        f"{page}: {file}::{name}"
+        for page, file, name in sorted(named)
+        if not (root / file).exists() or f"def {name}(" not in (root / file).read_text(encoding="utf-8")
+    ]
+    assert missing == []
+
+
 def test_every_make_target_in_the_documents_exists(root: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     named = {
