@@ -103,13 +103,6 @@ class Carrying:
             trail.has(source, version)
             self._settle(grown, event)
 
-    def turn(self, grown: Grown, place: str, peer: str) -> None:
-        """A seat is behind a link now: versions come from there, and none goes there."""
-        trails = self._trails.get((grown.root, grown.epoch), {})
-        for event, trail in list(trails.items()):
-            if trail.place == place and trail.links.pop(peer, None) is not None and not trail.links:
-                del trails[event]
-
     def on_ready(self, grown: Grown) -> None:
         """What was known of earlier epochs of this tree is of no use any more."""
         self._trails = {

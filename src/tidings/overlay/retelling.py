@@ -347,8 +347,6 @@ class Retelling:
             return
         edge = self._toward_seat(grown, place)
         if edge is not None:
-            # Who is behind it will have heard of the seat before it says that it follows something.
-            self._carrying.turn(grown, place, edge.peer)
             self._say(grown, edge, place, own)
             for peer in sorted(grown.edges):
                 if peer != edge.peer:
