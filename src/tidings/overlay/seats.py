@@ -62,7 +62,13 @@ from tidings.records.record import Kind
 PART = "\t"
 """Between the name of a declaration and the number of a part; no topic name has it within."""
 
+OUTLIVED_MAX = 2
+"""Searches after which a deputy forgets what it has of a seat that another broker has by now."""
+
 CONTENT_TYPES = {Encoding.JSON: "application/json", Encoding.MSGPACK: "application/msgpack"}
+
+
+NOBODY = Holder(0, "", 0, "")
 
 
 class Search:
@@ -90,6 +96,8 @@ class Image:
         """Of the link to the seat: changes that come over another belong to another copy."""
         self.copies = Copies()
         self.number = 0
+        self.outlived = 0
+        """How many searches have been made since another was known to have the seat."""
 
 
 class Gift:
@@ -321,6 +329,8 @@ class Seats:
                     continue
             elif grown is None or grown.members.get(image.seat, (0, 0))[0] != image.boot:
                 self._leftovers.setdefault(place, []).append(image.copies)
+            elif image.outlived < OUTLIVED_MAX:
+                continue  # it hands over what it has, if it lives so long
             del images[image.seat]
         if not images:
             self._images.pop(place, None)
@@ -555,6 +565,12 @@ class Seats:
             search.judged = finder.counter
             for place, holder in sorted(finder.holders.items()):
                 self._learn(place, holder)
+            for place, images in list(self._images.items()):
+                holder = self._holders[place] if place in self._holders else NOBODY
+                for image in images.values():
+                    image.outlived += (image.seat, image.boot) != (holder.seat, holder.boot)
+                self._sort_out_images(place, holder)
+                self._hand_on(place)
         for place, topic in list(self._on_tree(grown.root)):
             seat = self._seats.get(place)
             if seat is not None:
