@@ -219,10 +219,11 @@ class Following:
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         had = followed.sessions.get(session)
         names = tuple(sorted(other for who, other in found if who == session))
-        if had is not None and told.version <= had.version:
-            if told.version == had.version and had.waiting is None and not had.withdrawn:
-                had.names = names
-                self._save(told.event, followed, session)
+        if had is not None and told.version < had.version:
+            return
+        if had is not None and told.version == had.version and had.waiting is None and not had.withdrawn:
+            had.names = names
+            self._save(told.event, followed, session)
             return
         if had is not None:
             self._supersede(session, told.event, had)
