@@ -255,6 +255,37 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_settings("cover_effort", count(0), "How many subscriptions a new one is compared with, at most."),
         _of_settings("topic_cache", count(1), "Topics whose matching topic filters are remembered."),
     ),
+    "Gathering": (
+        _of_settings(
+            "deputies",
+            BOOL,
+            "Network-wide. Whether what a seat has is copied to a second broker before it is told or "
+            "acknowledged. Without, a seat that dies takes its open events with it until it is back.",
+        ),
+        _of_settings(
+            "seat_protocol",
+            choice("report", "paper"),
+            "Network-wide. How seats are found: by one report per link and direction, or by the published "
+            "messages, for centres only.",
+        ),
+        _of_settings(
+            "seat_window", duration(0.1), "How often traffic is counted and seats are looked at anew."
+        ),
+        _of_settings(
+            "seat_windows",
+            count(1, 1000),
+            "In how many windows in a row another broker must be better before a seat moves.",
+        ),
+        _of_settings("seat_gain", number(0, 1), "By how much better, as a share of the cost."),
+        _of_settings("seat_stay", duration(0), "How long a seat stays where it is, at least."),
+        _of_settings("report_window", count(1), "Reports of one broker on their way to one seat."),
+        _of_settings("report_window_bytes", size(), "The same in bytes."),
+        _of_settings(
+            "following_max",
+            count(1),
+            "Open events of which a broker remembers who has had which version.",
+        ),
+    ),
     "MQTT": (
         Setting(
             "mqtt",
