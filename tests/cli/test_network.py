@@ -19,8 +19,8 @@ import pytest
 
 from tidings.cli import network
 from tidings.cli.leave import parts
-from tidings.cli.network import Member, NoAnswer, NotThere, Process, Refusal, State, StateFile, View
-from tidings.cli.status import refused, table
+from tidings.cli.network import Member, NoAnswer, NotThere, Process, Refusal, Seat, State, StateFile, View
+from tidings.cli.status import gathered, refused, table
 from tidings.cli.topologies import Topology, links
 from tidings.errors import InputError, SetupError
 
@@ -313,3 +313,26 @@ def test_what_was_refused_is_shown_oldest_first_and_cannot_steer_a_terminal() ->
         "1: evil�[2J: subscribe: no",
     ]
     assert refused([View("b1", "", "", 1, "ready")]) == []
+
+
+def test_it_is_shown_who_gathers_what_and_what_that_saves() -> None:
+    athens = Seat("traffic/athens", "b1", 2, 10, 2, 5, 4)
+    idle = Seat("fleet/+vehicle/status", "", 0, 0, 0, 0, 0)
+    views = [
+        View("b1", "", "", 1, "ready", waiting=3),
+        View("b2", "", "", 2, "ready", seats=(athens, idle), retain_ignored=7),
+        View("b3", "", "", 3, "ready", seats=(idle,) * 25),
+    ]
+    told = gathered(views)
+    assert told[:4] == [
+        "",
+        "gathered topics:",
+        "  traffic/athens at b2 (deputy b1): 2 events open, 10 reports, 70% suppressed, 4 told",
+        "  fleet/+vehicle/status at b2: 0 events open, 0 reports, 0% suppressed, 0 told",
+    ]
+    assert told[-3:] == [
+        "  and 5 more at b3",
+        "  3 reports wait for a seat",
+        "  7 reports asked to be retained, which means nothing there",
+    ]
+    assert gathered([View("b1", "", "", 1, "ready")]) == []

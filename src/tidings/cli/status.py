@@ -96,10 +96,10 @@ def gathered(views: Sequence[View]) -> list[str]:
     for one in views:
         for seat in one.seats[:SEATS_SHOWN]:
             share = (seat.merged + seat.redundant) / seat.received if seat.received else 0.0
-            deputy = f" (deputy {seat.deputy})" if seat.deputy else ""
+            held_by = one.id + (f" (deputy {seat.deputy})" if seat.deputy else "")
             lines.append(
-                f"  {seat.topic} at {one.id}{deputy}: {seat.open:,} events open, {seat.received:,} reports, "
-                f"{share:.0%} suppressed, {seat.told:,} told"
+                f"  {_printable(seat.topic)} at {held_by}: {seat.open:,} events open, "
+                f"{seat.received:,} reports, {share:.0%} suppressed, {seat.told:,} told"
             )
         if len(one.seats) > SEATS_SHOWN:
             lines.append(f"  and {len(one.seats) - SEATS_SHOWN:,} more at {one.id}")
@@ -122,8 +122,12 @@ def refused(views: Sequence[View]) -> list[str]:
 def _line(broker: str, refusal: Refusal) -> str:
     at = datetime.fromtimestamp(refusal.at).astimezone()
     text = f"{broker}: {refusal.client}: {refusal.what}: {refusal.reason}"
-    # A client chooses its id, and must not choose what a terminal does.
-    return f"  {at:%H:%M:%S} " + "".join(char if char.isprintable() else "�" for char in text)
+    return f"  {at:%H:%M:%S} " + _printable(text)
+
+
+def _printable(text: str) -> str:
+    """A client chooses its id and its topics, and must not choose what a terminal does."""
+    return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def _replaced(shown: View, state: str) -> View:
