@@ -20,6 +20,7 @@ from tidings.overlay.events import (
     SessionOpened,
     SubscriptionAsked,
     SubscriptionDropped,
+    Sync,
     TimerFired,
     Write,
 )
@@ -458,6 +459,17 @@ def test_what_is_held_for_a_durable_session_survives_a_restart() -> None:
     bench.start("b")
     bench.advance(30.0)
     assert given(bench, "b", "c") == [(1, "told", ("s",)), (3, "told", ("s",))]
+
+
+def test_what_is_held_is_made_durable_when_the_event_is_closed() -> None:
+    it = Watched()
+    it.subscribe("c", every_us=60_000_000, durable=True)
+    it.told(1)
+    it.told(2)
+    it.following.close("e", 2)
+    effects = it.broker.collect()
+    assert seen(effects, "c") == [(2, "told", ("s",))]
+    assert len(kinds(effects, Sync)) == 1
 
 
 def test_a_durable_session_that_ends_leaves_nothing_behind() -> None:

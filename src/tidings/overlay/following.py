@@ -357,8 +357,7 @@ class Following:
         followed = self._events.get(event)
         if followed is not None and session in followed.sessions:
             self._send_waiting(event, followed, session)
-            if self._write(event, followed, [session]):
-                self._core.ask_sync()
+            self._save(event, followed, session)
 
     def _send_waiting(self, event: str, followed: Followed, session: str) -> None:
         """Send what waits for a session; its subscriptions may be others than when it came."""
@@ -367,6 +366,8 @@ class Following:
         if waiting is None:
             return
         self._core.timers.cancel(Timer.EVERY, (session, event))
+        if self._routing.sessions[session].durable:
+            self._core.ask_sync()
         publication, hops = waiting.publication, waiting.hops
         names = self._names(session, publication)
         if names:
