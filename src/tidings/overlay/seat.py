@@ -145,8 +145,8 @@ class Seat:
         )
         self.since = core.now
         """When it came here."""
-        self.better = 0
-        """For how many windows in a row another broker would have been better."""
+        self.better = ("", 0)
+        """The broker that would have been better, and for how many windows in a row."""
         self.leaving: tuple[str, int] | None = None
         """The broker that it is about to be handed to, and that one's boot; meanwhile nothing is gathered."""
         self.marks: dict[Origin, int] = {}
@@ -157,6 +157,8 @@ class Seat:
         """Origins whose mark has changed, or that must be answered again."""
         self._asked: dict[Origin, int] = {}
         """By origin: the mark behind which something was missing, so that it is asked for once."""
+        self._lasting = False
+        """Whether a report in this turn's batch has been acknowledged or will be."""
         self._handed: list[tuple[str, int]] = []
         self._confirmed: dict[str, int] = {}
         self._gone: dict[str, None] = {}
@@ -189,6 +191,7 @@ class Seat:
             return
         self.marks[origin] = publication.number
         self._marked[origin] = None
+        self._lasting = self._lasting or publication.qos > 0
         core = self._core
         if report is None:
             try:
@@ -289,7 +292,13 @@ class Seat:
         number = self._number
         grown = self._office.grown(self.place)
         if not self._core.settings.deputies:
-            self._safe(number)
+            lasting, self._lasting = self._lasting, False
+            told = self._batches[-1].out
+            if lasting or len(self._batches) > 1 or any(isinstance(one, Telling) and one.qos for one in told):
+                # Nobody may be told something else after a crash; of QoS 0 that is not promised.
+                self._core.after_sync(lambda: self._safe(number))
+            else:
+                self._safe(number)
         elif self._deputy is not None:
             if self._deputy.generation == self._generation:
                 confirmed, self._confirmed = tuple(self._confirmed.items()), {}
@@ -362,6 +371,10 @@ class Seat:
         return {
             one.event.opened_by for batch in self._batches for one in batch.out if isinstance(one, Telling)
         }
+
+    def let_go(self) -> None:
+        """Tell all there is, safe or not: nobody will have this seat."""
+        self._safe(self._number)
 
     @property
     def settled(self) -> bool:

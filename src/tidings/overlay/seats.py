@@ -165,6 +165,8 @@ class Seats:
         """By place and broker: those of which only a part has come."""
         self._offered: dict[tuple[str, str, int], Copies] = {}
         """By place, sender and number: what is being handed over and has not come as a whole."""
+        self._retiring: dict[str, Seat] = {}
+        """Seats of topics that are gathered no more, until what they had to tell is told."""
         self._promised: dict[str, tuple[int, Copies]] = {}
         """By place: what was handed over for a seat that this broker is to have, and the term of that."""
         self._leftovers: dict[str, list[Copies]] = {}
@@ -436,6 +438,8 @@ class Seats:
         root = tree.root
         self._searches.pop(root, None)
         waiting = self._parked.pop(root, [])
+        for seat in self._retiring.values():
+            seat.let_go()  # its deputy may be gone, and there will be no other
         if root == self._core.id:
             self._start(root)
         for link, generation, message in waiting:
@@ -617,10 +621,11 @@ class Seats:
         search.weighed[seat.place] = finder.counter
         gain = here - won.cost
         if won.broker == core.id or gain <= 0 or gain < settings.seat_gain * here:
-            seat.better = 0
+            seat.better = ("", 0)
             return
-        seat.better += 1
-        if seat.better >= settings.seat_windows and core.now - seat.since >= settings.seat_stay_s:
+        windows = seat.better[1] if seat.better[0] == won.broker else 0
+        seat.better = (won.broker, windows + 1)
+        if windows + 1 >= settings.seat_windows and core.now - seat.since >= settings.seat_stay_s:
             self.move(seat.place, won.broker)
 
     def move(self, place: str, to: str) -> None:
@@ -789,6 +794,9 @@ class Seats:
         seat = self._seats.get(message.place)
         if seat is not None:
             seat.on_mirrored(link, message)
+        elif message.place in self._retiring:
+            # Its deputy may know as well that nobody gathers there any more.
+            self._retiring[message.place].let_go()
 
     # What seats here want done.
 
@@ -920,11 +928,13 @@ class Seats:
                 seat.topic = topic
                 seat.gatherer.redeclare(topic)
             else:
+                copies = seat.copies()
                 seat.gatherer.close_all()
                 seat.flush()
                 del self._seats[place]
                 self._core.timers.cancel(Timer.GATHER, place)
-                erase(self._core, place, seat.copies())
+                erase(self._core, place, copies)
+                self._retiring[place] = seat
         if topic is None or not gathered:
             for place in [place for place in self._holders if place.partition(PART)[0] == name]:
                 self._holders.pop(place)
@@ -950,6 +960,8 @@ class Seats:
             seat.flush()
             if seat.leaving is not None and seat.settled:
                 self._leave(seat)
+        if self._retiring:
+            self._retiring = {place: seat for place, seat in self._retiring.items() if not seat.settled}
 
     # Looking in.
 
