@@ -2,7 +2,8 @@
 
 A command reads what a person or a program gives it, calls the folders below, and shows the answer: a table
 for people, JSON for programs. Exit codes are the same everywhere: 0 all is well (or the answer is yes), 1
-part of the input was refused (or the answer is no), 2 the call itself is wrong.
+part of the input was refused (or the answer is no), 2 the call itself is wrong. Only for `tidings gather` what
+is refused is part of the answer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tidings.cli import broker as broker_command
 from tidings.cli import centre as centre_command
 from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
+from tidings.cli import gather as gather_command
 from tidings.cli import join as join_command
 from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
@@ -53,6 +55,7 @@ app.command("leave", epilog=EPILOG)(leave_command.leave)
 app.command("down", epilog=EPILOG)(down_command.down)
 app.command("broker", epilog=EPILOG)(broker_command.broker)
 app.command("match", epilog=EPILOG)(match_command.match)
+app.command("gather", epilog=EPILOG)(gather_command.gather)
 app.command("bench", epilog=EPILOG)(bench_command.bench)
 app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
 app.command("centre", epilog=EPILOG)(centre_command.centre)

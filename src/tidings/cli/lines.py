@@ -19,8 +19,12 @@ LINE_BYTES_MAX = payloads.PAYLOAD_BYTES_MAX
 class Lines:
     """The objects of one file of JSON lines."""
 
-    def __init__(self, name: str) -> None:
-        """Open a file, or standard input where the name is `-`."""
+    def __init__(self, name: str, shown_max: int | None = None) -> None:
+        """Open a file, or standard input where the name is `-`.
+
+        Of lines that are refused no more are shown than `shown_max`.
+        """
+        self._shown_max = shown_max
         self.name = "standard input" if name == "-" else name
         self.bad = 0
         """Lines that were refused."""
@@ -68,4 +72,5 @@ class Lines:
     def refuse(self, number: int, reason: str) -> None:
         """Say what is wrong with a line, on standard error."""
         self.bad += 1
-        typer.echo(f"{self.name}:{number}: {reason}", err=True)
+        if self._shown_max is None or self.bad <= self._shown_max:
+            typer.echo(f"{self.name}:{number}: {reason}", err=True)

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from tidings.cli.lines import Lines
+from tidings.cli.progress import Progress
 from tidings.cli.topic import topic_of
 from tidings.errors import FilterError, PayloadError
 from tidings.language.faults import shown
@@ -89,7 +90,7 @@ def match(
         raise typer.BadParameter("standard input can be the subscriptions or the events, not both")
     declared = topic_of(topic)
     wanted, given = Lines(subscriptions), Lines(events)
-    with _Progress() as progress:
+    with Progress() as progress:
         known = _subscriptions(progress.watch("subscriptions", wanted), wanted, declared, unknown)
         index = Index()
         for number, subscription in enumerate(known):
@@ -208,51 +209,3 @@ def _check_keys(line: Mapping[str, object]) -> None:
     for key in line:
         if key not in SUBSCRIPTION_KEYS and (near := get_close_matches(key.lower(), absent, n=1, cutoff=0.8)):
             raise PayloadError(f"the line has a key {key!r}; is it {near[0]!r}?")
-
-
-class _Progress:
-    """Bars on standard error, where somebody looks."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        self._console = Console(stderr=True)
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[lines]:,} lines"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
-
-    def watch(self, title: str, lines: Lines) -> Iterator[tuple[int, dict[str, object]]]:
-        """The objects of a file, with a bar that follows them."""
-        task = self._bars.add_task(title, total=lines.size, lines=0)
-        count = 0
-        for count, pair in enumerate(lines, 1):
-            if count % 256 == 0:
-                self._bars.update(task, completed=lines.done, lines=count)
-            yield pair
-        self._bars.update(task, total=lines.done, completed=lines.done, lines=count)
-
-    def __enter__(self) -> _Progress:
-        if self._console.is_terminal:
-            self._bars.start()
-        return self
-
-    def say(self, text: str) -> None:
-        """A last line, where somebody looks."""
-        if self._console.is_terminal:
-            self._bars.stop()
-            self._console.print(text, highlight=False)
-
-    def give_way(self) -> None:
-        """Stop where answers go to the same terminal, which would run into the bars."""
-        if sys.stdout.isatty():
-            self._bars.stop()
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()

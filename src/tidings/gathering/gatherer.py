@@ -359,13 +359,16 @@ class Gatherer:
             # What it was merged into comes for itself.
             if not self.holds(entry.event):
                 self._insert(entry)
+                self._repeat(entry)  # whoever told it may have died before anybody heard
         elif here is None:
             self._insert(entry)
+            self._repeat(entry)
             self._make_room()
         elif entry.hashes is not None or here.hashes is not None:
             self._heal_digest(here, entry)
         elif entry.closed and entry.event not in here.events and not here.closed:
             self._insert(entry)
+            self._repeat(entry)
         else:
             self._heal(here, entry)
 
@@ -383,20 +386,23 @@ class Gatherer:
     def retell(self) -> None:
         """Tell every latest version again that is not known to have arrived, as it was told."""
         for entry in self.entries():
-            told = entry.told
-            if told is not None and entry.confirmed < told.version:
-                self._out.append(
-                    Telling(
-                        told,
-                        entry.name,
-                        self.now_us,
-                        State(entry.state),
-                        entry.closed,
-                        entry.qos,
-                        entry.into,
-                        again=True,
-                    )
+            self._repeat(entry)
+
+    def _repeat(self, entry: Entry) -> None:
+        told = entry.told
+        if told is not None and entry.confirmed < told.version:
+            self._out.append(
+                Telling(
+                    told,
+                    entry.name,
+                    self.now_us,
+                    State(entry.state),
+                    entry.closed,
+                    entry.qos,
+                    entry.into,
+                    again=True,
                 )
+            )
 
     def forget(self, event: str) -> None:
         """Drop an event without a word."""
