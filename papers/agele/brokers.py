@@ -17,10 +17,8 @@ from papers.agele.workload import Occurrence
 from tidings import Topic
 from tidings.sim import gatherings, topologies
 
-EVENT_MESSAGES = ("Publish", "Carry")
-"""What crosses links about events; on the way to the seat also what relays are told and say."""
-
-RELAY_MESSAGES = ("Known", "Dropped")
+ABOUT_EVENTS = ("Publish", "Carry")
+"""Messages that carry reports and events."""
 
 
 def gather(setting: Setting, network: Network, occurrences: Sequence[Occurrence]) -> Measured:
@@ -38,9 +36,10 @@ def gather(setting: Setting, network: Network, occurrences: Sequence[Occurrence]
         time_us=_time_us(setting, network, occurrences, outcome),
         receipts=len(occurrences) * network.size,
         hops_to_seat=outcome.messages["Carry"],
-        crossings=sum(outcome.messages[kind] for kind in EVENT_MESSAGES + RELAY_MESSAGES),
+        crossings=sum(outcome.messages[kind] for kind in ABOUT_EVENTS),
         seat=network.ids.index(seats[0].seat),
         busiest=max(seat.received for seat in seats) / messages,
+        control=sum(count for kind, count in outcome.messages.items() if kind not in ABOUT_EVENTS),
     )
 
 

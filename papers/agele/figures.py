@@ -113,6 +113,7 @@ def _row(setting: Setting, measured: Measured, base: Measured, engine: str = "ma
         "crossings": measured.crossings,
         "siena_crossings": base.crossings,
         "busiest": 100 * measured.busiest,
+        "control": measured.control,
         "differences": 0,
     }
 

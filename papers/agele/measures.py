@@ -62,12 +62,17 @@ class Measured:
     busiest: float = 1.0
     """The largest share of publishers' messages that went to one gatherer."""
 
+    control: int = 0
+    """Links crossed by all else that brokers say meanwhile: acknowledgements, closings, what relays are told.
+    Known of brokers only."""
+
     def differences(self, other: Measured) -> list[str]:
-        """What is not exactly the same in another engine's run; brokers do not say how full a buffer was."""
+        """What is not exactly the same in another engine's run, of what both engines know."""
         return [
             field.name
             for field in fields(self)
-            if field.name != "open_max" and getattr(self, field.name) != getattr(other, field.name)
+            if field.name not in ("open_max", "control")
+            and getattr(self, field.name) != getattr(other, field.name)
         ]
 
     @property

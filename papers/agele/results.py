@@ -29,6 +29,7 @@ MEASURES = (
     "crossings",
     "siena_crossings",
     "busiest",
+    "control",
 )
 
 SEARCH_POINT = ("shape", "protocol", "initiators", "brokers")

@@ -10,6 +10,7 @@ import csv
 import os
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from importlib import import_module
@@ -334,17 +335,18 @@ def _show(experiment: Experiment, verdicts: Sequence[Verdict], target: Path) -> 
     from rich.table import Table
 
     console = Console()
-    table = Table(title=experiment.TITLE)
-    for title in ("figure", "claim", "paper", "holds within", "ours", "verdict"):
-        table.add_column(title, justify="right" if title == "ours" else "left")
+    table = Table("verdict", "ours", "claim", title=experiment.TITLE, title_justify="left", box=None)
     for one in verdicts:
-        ours = f"{one.ours:,.1f}{one.unit}"
-        table.add_row(one.figure, one.says, one.paper, _within(one), ours, one.verdict)
+        said = f"the paper: {one.paper}; " if one.paper else ""
+        words = f"{one.says} [dim]({one.id}; {said}holds if {_within(one)})[/dim]"
+        table.add_row(one.verdict, f"{one.ours:,.1f}{one.unit}", words)
     console.print(table)
     for one in verdicts:
-        if one.verdict != HOLDS:
-            console.print(f"{one.id} {one.verdict}. {one.known}", highlight=False)
-    console.print(f"tables and plots are in {target}", highlight=False)
+        if one.known:
+            console.print(f"\n{one.id}: {one.known}", highlight=False)
+    count = Counter(one.verdict for one in verdicts)
+    summary = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+    console.print(f"\n{len(verdicts)} claims: {summary}. Tables and plots are in {target}", highlight=False)
 
 
 def _within(one: Verdict) -> str:
