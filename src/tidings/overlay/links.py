@@ -33,7 +33,6 @@ from tidings.overlay.messages import (
     Greet,
     HandOver,
     Keep,
-    Known,
     Message,
     Mirror,
     Publish,
@@ -53,7 +52,7 @@ ACK_MESSAGES = 256
 heartbeat."""
 
 
-Data = Publish | Keep | Carry | Mirror | HandOver | Snapshot | Known
+Data = Publish | Keep | Carry | Mirror | HandOver | Snapshot
 """Messages with content, which wait for room; all others are control messages and do not."""
 
 
@@ -736,6 +735,4 @@ def data_bytes(message: Data) -> int:
         return message.report.size
     if isinstance(message, Snapshot):
         return OVERHEAD_BYTES + sum(publication.size for publication in message.publications)
-    if isinstance(message, Known):
-        return OVERHEAD_BYTES + len(message.entry)
     return OVERHEAD_BYTES * (1 + len(message.marks)) + sum(len(entry[1]) for entry in message.entries)

@@ -153,6 +153,13 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     place: str = ""
     """The seat's, see `Carry`; empty for the name of the declaration."""
 
+    until_us: int = 0
+    """A time on the seat's clock: a report that says nothing beyond this version, and would come before that,
+    is redundant. 0 if nothing is promised."""
+
+    declared: int = 0
+    """The version of the declaration under which that holds."""
+
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message of a client on its way, or a version of an event; the same on every hop."""
@@ -496,7 +503,25 @@ class Carry(Message, frozen=True, tag=51):
     hops: int
 
     report: Publication
-    """Its `stream` is the place, its `number` counts up within origin and incarnation."""
+    """Its `stream` is the place, its `number` counts up within origin and incarnation. One without payload is
+    none, and only has a number."""
+
+    dropped: int = 0
+    """How many reports its origin did not send since the one before, as they would have been redundant."""
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a seat lets an origin know of reports that it has taken, so that it need not send such again."""
+
+    seat: str
+    boot: int
+
+    at_us: int
+    """What the clock of the seat shows, after it has taken them."""
+
+    absorbed: tuple[tuple[int, str, int], ...]
+    """Number of a report, the event that now says all it says, and until when one that says the same would
+    be redundant, by the clock of the seat."""
 
 
 class Taken(Message, frozen=True, tag=52):
@@ -511,6 +536,9 @@ class Taken(Message, frozen=True, tag=52):
 
     again: bool = False
     """Whether one is missing behind that, and all later ones must be sent again."""
+
+    known: Known | None = None
+    """What need not be sent again, where reports may be dropped on the way."""
 
 
 class Seated(Message, frozen=True, tag=53):
@@ -662,32 +690,6 @@ class Snapshot(Message, frozen=True, tag=61):
     """Links travelled, this one included."""
 
 
-# Gathering: reports that are dropped on the way.
-
-
-class Known(Message, frozen=True, tag=62):
-    """What a seat has confirmed of an event, for brokers on the way to it."""
-
-    root: str
-    epoch: Epoch
-    place: str
-    origin: str
-    """The broker towards which it goes."""
-    entry: bytes
-    """Key, event and fields, see `relaying`."""
-    remaining_us: int
-    """For how long a report that says nothing else may be dropped."""
-
-
-class Dropped(Message, frozen=True, tag=63):
-    """Reports that were dropped on the way, counted to the seat."""
-
-    root: str
-    epoch: Epoch
-    place: str
-    events: tuple[tuple[str, int], ...]
-
-
 # What the whole network knows.
 
 
@@ -765,8 +767,6 @@ AnyMessage = (
     | Follow
     | Ask
     | Snapshot
-    | Known
-    | Dropped
     | Catalogue
     | Enter
 )

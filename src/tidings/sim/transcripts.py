@@ -88,7 +88,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "surveys": ("Survey",),
     "mirrors": ("Mirror", "Mirrored", "HandedOver", "Taken"),
     "following": ("Close", "Follow", "Ask", "Snapshot"),
-    "relaying": ("Known", "Dropped"),
     "logs": ("Log",),
 }
 """What can be shown and hidden, by a word for several."""
