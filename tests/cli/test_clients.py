@@ -76,6 +76,14 @@ def test_pub_says_that_an_undeclared_topic_is_plain(stub: Stub) -> None:
     assert run("pub", "elsewhere", "a=1", "--quiet").stderr == ""
 
 
+def test_pub_says_that_nothing_is_retained_on_a_gathered_topic(stub: Stub) -> None:
+    topics = [{"name": "fleet/#", "kind": "plain"}, {"name": "fleet/+car", "kind": "gathered"}]
+    stub.answers["$tidings/topic/list"] = json.dumps({"ok": True, "topics": topics}).encode()
+    assert "--retain is ignored" in run("pub", "fleet/v7", "a=1", "--retain").stderr
+    assert run("pub", "fleet/v7", "a=1").stderr == ""
+    assert run("pub", "fleet/v7/at", "a=1", "--retain").stderr == ""
+
+
 def test_pub_publishes_lines_and_reports_those_that_are_none(stub: Stub, tmp_path: Path) -> None:
     text = '{"n": 1}\nnonsense\n{"n": 2}\n'
     result = run("pub", "declared/x", "-", given=text)

@@ -81,7 +81,7 @@ def pub(
 
     async def publish() -> int:
         async with connecting.network(url, user, authority, certificate, key) as network:
-            if not quiet and (said := await plain_topic(network, topic)):
+            if not quiet and (said := await remark(network, topic, retain=retain)):
                 typer.echo(said, err=True)
             count = 0
             under_way = asyncio.Semaphore(UNDER_WAY_MAX)
@@ -148,8 +148,10 @@ def _value(text: str) -> object:
     return text
 
 
-async def plain_topic(network: Network, topic: str) -> str | None:
-    """A word about a topic that nobody has declared; None if it is, is no topic, or cannot be known."""
+async def remark(network: Network, topic: str, *, retain: bool) -> str | None:
+    """A word about a topic that nobody has declared, or where there is nothing to retain; None if there is
+    nothing to say, it is no topic, or it cannot be known.
+    """
     from tidings.language.names import name_fault, parse_pattern
 
     if name_fault(topic):
@@ -161,14 +163,19 @@ async def plain_topic(network: Network, topic: str) -> str | None:
     topics = answer.get("topics")
     if not isinstance(topics, list):
         return None
-    if any(
-        parse_pattern(str(one["name"])).bind(topic) is not None for one in topics if isinstance(one, dict)
-    ):
-        return None
-    return (
-        f"{topic} is not declared, so it is plain: reports are delivered as they are, and not gathered into "
-        "events (tidings topic declare)"
-    )
+    declared = [
+        (pattern.rank, str(one.get("kind")))
+        for one in topics
+        if isinstance(one, dict) and (pattern := parse_pattern(str(one["name"]))).bind(topic) is not None
+    ]
+    if not declared:
+        return (
+            f"{topic} is not declared, so it is plain: reports are delivered as they are, and not gathered "
+            "into events (tidings topic declare)"
+        )
+    if retain and min(declared)[1] == "gathered":
+        return f"{topic} is gathered, so --retain is ignored: a new subscriber gets the open events"
+    return None
 
 
 async def _reports(
