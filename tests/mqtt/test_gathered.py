@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mqtt.talk import BOTH, V5, V311, Client, Talk
+from tests.mqtt.talk import BOTH, SETTLED_S, V5, V311, Client, Talk
 from tidings.mqtt.packets import Properties, Publish
 from tidings.mqtt.reasons import Reason
 from tidings.overlay.events import EntryOffered
@@ -234,6 +234,33 @@ def test_a_time_far_away_is_taken_and_counted() -> None:
     report(reporter, 0, place="Syntagma", seen="1950-11-15")
     assert talk.front.broker.status(talk.now).gathering.far == 2
     assert counted(talk).received == 3
+
+
+class Fresh(Talk):
+    """A broker that has just started: no tree has grown, so nobody knows a seat."""
+
+    settled = False
+
+    def advance(self, seconds: float) -> None:
+        if self.settled:
+            super().advance(seconds)
+
+
+def test_reports_wait_where_they_entered_while_no_seat_is_known() -> None:
+    talk = Fresh()
+    declare(talk, DECLARATION)
+    desk, reporter = talk.connect("desk"), talk.connect("r")
+    talk.settled = True
+    assert report(reporter, place="Omonia", severity=2) == Reason.SUCCESS, "it is on disk here"
+    report(reporter, 0, place="Omonia", road="A1")
+    assert (counted(talk).seat, counted(talk).waiting) == ("", 2)
+    assert talk.front.broker.status(talk.now).gathering.waiting == 2
+    talk.advance(SETTLED_S)
+    desk.subscribe("traffic/#", qos=1)
+    talk.advance(TM_S)
+    assert (counted(talk).seat, counted(talk).waiting, counted(talk).received) == ("a", 0, 2)
+    ((_, event),) = events(desk)
+    assert event == {"city": "athens", "place": "Omonia", "severity": 2, "road": "A1"}
 
 
 def test_an_undeclared_topic_beside_a_gathered_one_is_plain() -> None:
