@@ -162,7 +162,7 @@ def test_what_is_declared_already_is_taken_without_a_change() -> None:
         (offered("", name="t"), "there is no topic 't'; `tidings topic list` shows"),
         (offered("", name="t", kind="view"), "there is no view 't'"),
         (offered('{"name": "v", "from": "a/#/b"}', kind="view"), "'#' must be the whole of the last level"),
-        (offered('{"name": "v", "from": "a", "every": "5s"}', kind="view"), "every"),
+        (offered('{"name": "v", "from": "a", "every": "soon"}', kind="view"), "every"),
     ],
 )
 def test_what_is_no_entry_is_declined_with_a_reason(event: EntryOffered, reason: str) -> None:

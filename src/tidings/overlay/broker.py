@@ -128,6 +128,8 @@ class Broker:
         publications = self._publications = Publications(core, links, trees, known, routing, absences)
         seats = self._seats = Seats(core, links, trees, known, routing, publications)
         self.gathered = seats.status
+        seats.synchronised = lambda: catalogue.synchronised
+        catalogue.on_synchronised = seats.go_on
         retelling = self._retelling = Retelling(
             core, links, trees, known, routing, publications.carrying, publications.following, seats
         )
@@ -336,7 +338,9 @@ class Broker:
         named = (event.session, event.name)
         if event.snapshot and not event.group:
             self._retelling.expect(named)
-        if not self._routing.ask(event.session, event.name, event.subscription, event.group):
+        if self._routing.ask(event.session, event.name, event.subscription, event.group):
+            self._publications.following.on_asked(named, snapshot=event.snapshot)
+        else:
             self._retelling.expect_no_more(named)
 
     def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:

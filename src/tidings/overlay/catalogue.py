@@ -121,7 +121,9 @@ class Catalogue:
         self._full = False
         self._began = 0.0
         self._neighbours = False
-        self._synchronised = False
+        self.synchronised = False
+        """Whether clients may come in."""
+        self.on_synchronised: Callable[[], None] = lambda: None
         self.lost = 0
         """Entries that lost against one that did not know of them, as far as was seen here."""
 
@@ -449,7 +451,7 @@ class Catalogue:
     # Until clients may come in.
 
     def on_neighbour_added(self) -> None:
-        if not self._neighbours and not self._synchronised:
+        if not self._neighbours and not self.synchronised:
             self._neighbours = True
             self._core.timers.set(Timer.SYNCHRONISE, None, self._began + REACH_WITHIN_S)
 
@@ -465,11 +467,12 @@ class Catalogue:
         self._synchronise()
 
     def _synchronise(self) -> None:
-        if not self._synchronised:
-            self._synchronised = True
+        if not self.synchronised:
+            self.synchronised = True
             self._core.timers.cancel(Timer.SYNCHRONISE, None)
             self._settle_files()
             self._core.out.append(Synchronised())
+            self.on_synchronised()
 
 
 READ: dict[str, Callable[[str], Meaning]] = {"topic": parse_topic, "view": parse_view}

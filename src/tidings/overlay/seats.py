@@ -143,6 +143,8 @@ class Seats:
         self._publications = publications
         self.reports = Reports(core, links, trees, self)
         self.counts = Counts()
+        self.synchronised: Callable[[], bool] = lambda: True
+        """Whether this broker has heard what the network knows."""
         self.shortest_every: Callable[[str], int | None] = lambda _place: None
         """The shortest cycle that subscribers of a place ask for."""
         self.on_closed: Callable[[str, str, int], None] = lambda _place, _event, _version: None
@@ -261,11 +263,24 @@ class Seats:
         """The seat, if this broker has it, or is to have it and has not begun."""
         seat = self._seats.get(place)
         if seat is None and holder.term == 0 and place not in self._holders:
-            topic = self.topic_at(place)
-            if topic is not None and holder.boot == self._core.boot:
+            topic, grown = self.topic_at(place), self.grown(place)
+            here = holder.boot == self._core.boot
+            if here and topic is not None and grown is not None and not self._too_early(grown):
                 self._begin(place, topic, Holder(1, self._core.id, self._core.boot, ""), "first")
                 seat = self._seats[place]
         return seat
+
+    def _too_early(self, grown: Grown) -> bool:
+        """Whether others may have a seat of which this broker has not heard, since it has only just started."""
+        return not self.synchronised() or (not grown.edges and bool(self._links.up()))
+
+    def go_on(self) -> None:
+        """It is not too early any more."""
+        for root in sorted(self._searches):
+            tree = self._trees.trees.get(root)
+            grown = tree.current if tree is not None else None
+            if grown is not None and self._searches[root].epoch == grown.epoch:
+                self._look(grown, self._searches[root])
 
     def _best(self, place: str, grown: Grown) -> str | None:
         """The best place that the search has found."""
@@ -602,7 +617,7 @@ class Seats:
             chosen = holder.seat
         else:
             chosen = self._best(place, grown)
-        if chosen == core.id:
+        if chosen == core.id and not self._too_early(grown):
             self._begin(place, topic, Holder(holder.term + 1, core.id, core.boot, ""), "taken over")
 
     # Moving.
