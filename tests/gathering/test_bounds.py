@@ -46,6 +46,16 @@ def test_a_report_beyond_the_digest_opens_a_new_event_in_its_place(said: dict[st
     assert (talk.gatherer.open, talk.gatherer.digests) == (1, 1)
 
 
+def test_a_digest_that_was_told_in_a_way_that_may_be_lost_opens_anew_for_what_must_not_be() -> None:
+    talk = Talk(road(open_max=1))
+    talk.say(0, "a", severity=3)
+    talk.say(1, "b")
+    assert talk.say(2, "a", severity=3).fate is Fate.REDUNDANT
+    assert talk.say(3, "a", severity=3, qos=1).fate is Fate.OPENED
+    talk.say(4, "c")
+    assert talk.say(5, "a", severity=3, qos=1).fate is Fate.REDUNDANT
+
+
 def test_a_digest_closes_by_its_clocks() -> None:
     talk = Talk(road(open_max=1))
     talk.say(0, "a", severity=3)

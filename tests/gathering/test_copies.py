@@ -276,11 +276,18 @@ def test_a_damaged_copy_is_refused_or_taken_but_breaks_nothing(data: st.DataObje
     talk.say(5, severity=2)
     copy = bytearray(talk.gatherer.copies()[0])
     copy[data.draw(st.integers(0, len(copy) - 1))] = data.draw(st.integers(0, 255))
-    other = Gatherer(topic)
+    other = Talk(topic)
+    other.number = 50
     try:
-        other.adopt(bytes(copy))
+        other.gatherer.adopt(bytes(copy))
     except PeerError:
-        assert other.open == 0
+        assert other.gatherer.open == 0
+    other.gatherer.retell()
+    for note in ("x", "y", "y"):
+        other.say(1, severity=3, note=note)
+    successor(other.gatherer, topic)
+    other.gatherer.close_all()
+    assert other.gatherer.open == 0
 
 
 def test_a_copy_whose_fields_are_not_as_declared_is_refused() -> None:

@@ -464,6 +464,36 @@ def test_a_redundant_report_lends_its_qos_to_what_is_told_later() -> None:
     assert [one.qos for one in talk.tellings()] == [1]
 
 
+def test_a_redundant_report_that_must_not_be_lost_has_what_may_be_lost_told_again() -> None:
+    talk = Talk(road(), branch="a", keep_closed=True)
+    talk.say(0, severity=1)
+    talk.until(4)
+    talk.gatherer.confirm("1", 1)
+    assert talk.say(5, severity=1, qos=1).fate is Fate.REDUNDANT
+    (telling,) = talk.tellings()
+    assert (telling.event.version, telling.qos, telling.again, telling.last) == (1, 1, True, False)
+    talk.say(6, severity=1, qos=1)
+    talk.say(6, severity=1, qos=2)
+    assert talk.out() == []
+    # Until it is confirmed, a successor tells it again too.
+    talk.gatherer.retell()
+    assert [one.qos for one in talk.tellings()] == [2]
+    talk.gatherer.confirm("1", 1)
+    talk.gatherer.retell()
+    assert talk.out() == []
+
+
+def test_what_is_still_to_be_told_is_not_told_again_but_safely() -> None:
+    talk = Talk(road())
+    talk.say(0, severity=1)
+    talk.until(4)
+    talk.say(5, severity=2)
+    talk.say(6, severity=2, qos=1)
+    assert talk.out() == []
+    talk.gatherer.advance(9 * SECOND)
+    assert [(one.event.version, one.qos, one.again) for one in talk.tellings()] == [(2, 1, False)]
+
+
 def test_a_telling_has_the_topic_name_of_the_report_that_opened_the_event() -> None:
     topic = road(name="road/+", key=["severity"])
     shape, gatherer = Shape(topic), Gatherer(topic)

@@ -15,8 +15,9 @@ import msgspec
 
 from tidings.errors import DeclarationError, PayloadError, PeerError
 from tidings.gathering.entries import Entry
-from tidings.gathering.policies import Ballot, Stamp
+from tidings.gathering.policies import Ballot, Stamp, Votes
 from tidings.gathering.rules import Rules
+from tidings.language.fields import find
 from tidings.language.reports import Event
 from tidings.language.topics import Topic
 
@@ -59,6 +60,7 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     merged: dict[str, int]
     tellings: dict[str, int]
     qos: int
+    told_qos: int
     told: ToldCopy | None
     untold: bool
     confirmed: int
@@ -75,6 +77,10 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
 
     hashes: dict[str, list[bytes]] | None
     """Of a digest."""
+
+
+STATES = ("told", "ended", "merged-into")
+"""How a version can have been told by a gatherer."""
 
 
 def write(entry: Entry, current: Rules, now_us: int) -> bytes:
@@ -100,6 +106,7 @@ def write(entry: Entry, current: Rules, now_us: int) -> bytes:
             merged=entry.merged,
             tellings=entry.tellings,
             qos=entry.qos,
+            told_qos=entry.told_qos,
             told=None
             if told is None
             else ToldCopy(
@@ -152,17 +159,23 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int)
     entry.recent = copy.recent
     entry.events = copy.events
     entry.stamps = copy.stamps
-    for label, ballots in copy.votes.items():
-        entry.votes[label] = {value: Ballot(first, by) for value, first, by in ballots}
+    for rule in rules.votes:
+        current = find(fields, rule.path)
+        if current is not None:
+            entry.votes[rule.label] = _votes(copy, rule.label, current, entry)
     entry.merged = copy.merged
     entry.tellings = copy.tellings
-    entry.qos = copy.qos
+    entry.qos, entry.told_qos = copy.qos, copy.told_qos
     entry.untold = copy.untold
     entry.confirmed = copy.confirmed
     entry.closed = copy.closed
     entry.version = copy.version
     if copy.told is not None:
         told = copy.told
+        if told.state not in STATES:
+            raise PeerError(
+                f"a copy of event {copy.event!r} was told as {told.state!r:.80}, which is no way to tell"
+            )
         entry.state, entry.into = told.state, told.into
         entry.told = Event(
             rules.topic.name,
@@ -180,6 +193,17 @@ def restore(copy: Copy, rules: Rules, branch: str, now_us: int, elapsed_us: int)
         entry.hashes = {label: frozenset(hashes) for label, hashes in copy.hashes.items()}
     entry.measure()
     return entry
+
+
+def _votes(copy: Copy, label: str, current: Any, entry: Entry) -> Votes:
+    """The votes of a field that has a value; one vote, if it had another policy where the copy was made."""
+    ballots = copy.votes.get(label)
+    if ballots is None:
+        return {current: Ballot((copy.at_us, copy.event), {entry.branch: 1})}
+    values = [value for value, _, _ in ballots]
+    if current not in values or any(type(value) is not type(current) for value in values):
+        raise PeerError(f"a copy of event {copy.event!r} has votes that do not fit its fields")
+    return {value: Ballot(first, by) for value, first, by in ballots}
 
 
 def _fields(fields: Mapping[str, Any], rules: Rules, copy: Copy) -> dict[str, object]:

@@ -81,6 +81,7 @@ class Entry:
         "state",
         "tellings",
         "told",
+        "told_qos",
         "untold",
         "version",
         "votes",
@@ -139,6 +140,8 @@ class Entry:
         """The number of the latest version told; 0 for none."""
         self.told: Event | None = None
         """That version."""
+        self.told_qos = 0
+        """The quality of service with which it was told."""
         self.state = ""
         """How it was told."""
         self.into = ""

@@ -443,7 +443,13 @@ class Gatherer:
         digest = self._digests.get(report.key) if self._digests else None
         if digest is not None:
             assert digest.hashes is not None, "a digest has hashes"
-            if self._fits(digest, report) and digests.known(digest.rules, digest.hashes, report.fields):
+            # What was told in a way that may be lost, and is not there any more, must be told anew.
+            safe = digest.told is not None or digest.told_qos or not qos
+            if (
+                safe
+                and self._fits(digest, report)
+                and digests.known(digest.rules, digest.hashes, report.fields)
+            ):
                 return self._redundant(digest, qos)
         return self._begin(report, qos)
 
@@ -461,6 +467,11 @@ class Gatherer:
         if qos > entry.qos:
             entry.qos = qos
             self._changed[entry.event] = entry
+            if not entry.told_qos and not entry.untold:
+                # What it says was told, but in a way that may be lost; it was sent so that nothing is.
+                entry.told_qos = qos
+                entry.confirmed = min(entry.confirmed, entry.version - 1)
+                self._repeat(entry)
         decision: Decision | None = entry.redundant
         if decision is None or decision.version != entry.version:
             decision = entry.redundant = Decision(Fate.REDUNDANT, entry.event, entry.version)
@@ -583,6 +594,7 @@ class Gatherer:
         entry.version += 1
         entry.tellings[entry.branch] = entry.tellings.get(entry.branch, 0) + 1
         entry.state = state.value
+        entry.told_qos = entry.qos
         entry.told = Event(
             entry.rules.topic.name,
             entry.key,
@@ -705,8 +717,10 @@ class Gatherer:
                 side.version,
             )
             join.merge_us, join.confirmed = side.merge_us, side.confirmed
-            join.satisfied, join.closed = side.satisfied, side.closed
+            join.satisfied, join.closed, join.told_qos = side.satisfied, side.closed, side.told_qos
             self._insert(join)
+            if here not in knowing:
+                self._repeat(join)
         else:
             join.untold = True
             self._insert(join)
