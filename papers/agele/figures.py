@@ -73,7 +73,7 @@ def run(task: Task) -> list[Row]:
 def _task(
     asked: Asked, figure: str, number: int, cost: float, setting: Mapping[str, object], **more: object
 ) -> Task:
-    """A task; `cost` orders tasks and need not be exact."""
+    """A task; its cost is about what it takes in seconds."""
     return {
         "figure": figure,
         "run": number,
@@ -161,7 +161,7 @@ def _tasks_3(asked: Asked) -> Iterator[Task]:
     timings = [{"tm": tm, "tr": 10.0} for tm in merge]
     for number in range(asked.runs):
         for tb in TB:
-            yield _task(asked, "3", number, len(timings), {"tb": tb}, timings=timings)
+            yield _task(asked, "3", number, 0.02 * len(timings), {"tb": tb}, timings=timings)
     yield from _broker_tasks(asked, "3", {"tb": 100.0}, [{"tm": 4.0, "tr": 10.0}])
 
 
@@ -170,8 +170,9 @@ def _tasks_4(asked: Asked) -> Iterator[Task]:
     timings = [{"tm": 0.0, "tr": tr} for tr in keep]
     for number in range(asked.runs):
         for tb in TB:
-            yield _task(asked, "4", number, len(timings), {"tb": tb}, timings=timings)
-        yield _task(asked, "4", number, 3 * len(timings), {"tb": 100.0, "brokers": 1000}, timings=timings)
+            yield _task(asked, "4", number, 0.02 * len(timings), {"tb": tb}, timings=timings)
+        more = {"tb": 100.0, "brokers": 1000}
+        yield _task(asked, "4", number, 0.05 * len(timings), more, timings=timings)
     yield from _broker_tasks(asked, "4", {"tb": 100.0}, [{"tm": 0.0, "tr": 10.0}])
 
 
@@ -181,13 +182,13 @@ def _tasks_5(asked: Asked) -> Iterator[Task]:
         runs = max(1, asked.runs // 2) if asked.quick and brokers_ > 800 else asked.runs
         for number in range(runs):
             setting = {"brokers": brokers_, "tb": 50.0}
-            yield _task(asked, "5", number, (brokers_ / 400) ** 2, setting, timings=timings)
+            square = (brokers_ / 400) ** 2
+            yield _task(asked, "5", number, 0.03 * square, setting, timings=timings)
             if brokers_ in BROKER_RUNS and number < BROKER_RUNS[brokers_][asked.quick]:
-                cost = 1e3 * (brokers_ / 400) ** 2
-                yield _task(asked, "5", number, cost, setting, timings=timings, engine="brokers")
+                yield _task(asked, "5", number, 25 * square, setting, timings=timings, engine="brokers")
 
 
-BROKER_RUNS = {100: (50, 4), 200: (50, 1), 400: (25, 0)}
+BROKER_RUNS = {100: (RUNS, 4), 200: (RUNS, 1), 400: (RUNS, 0)}
 """Figure 5: how many of the runs are on brokers too, in full and quick."""
 
 
@@ -195,9 +196,7 @@ def _broker_tasks(asked: Asked, figure: str, setting: Row, timings: Sequence[Row
     """One point of a figure on brokers, in smaller networks if it must be quick."""
     own = setting | {"brokers": QUICK_BROKERS} if asked.quick else setting
     for number in range(min(asked.runs, 2)):
-        yield _task(
-            asked, figure, number, 100 if asked.quick else 2e3, own, timings=timings, engine="brokers"
-        )
+        yield _task(asked, figure, number, 2 if asked.quick else 45, own, timings=timings, engine="brokers")
 
 
 # Figure 6: the seat elsewhere.
@@ -206,9 +205,9 @@ def _broker_tasks(asked: Asked, figure: str, setting: Row, timings: Sequence[Row
 def _tasks_6(asked: Asked) -> Iterator[Task]:
     setting = {"brokers": 300, "tb": 100.0, "tm": 5.0, "tr": 10.0}
     for number in range(asked.runs):
-        yield _task(asked, "6", number, 30, setting)
-    for number in range(1 if asked.quick else 4):
-        yield _task(asked, "6", number, 1e3, setting, engine="brokers")
+        yield _task(asked, "6", number, 0.5, setting)
+    for number in range(min(asked.runs, 1 if asked.quick else 20)):
+        yield _task(asked, "6", number, 6, setting, engine="brokers")
 
 
 def _run_6(task: Task, setting: Setting) -> Iterator[Row]:
@@ -266,11 +265,11 @@ def _tasks_centre(asked: Asked) -> Iterator[Task]:
         for brokers_ in SIZES[:-1] if asked.quick else SIZES:
             for number in range(runs):
                 setting = {"overlay": overlay, "brokers": brokers_}
-                yield _task(asked, "centre", number, brokers_ / 20, setting, shape="overlay")
+                yield _task(asked, "centre", number, brokers_ / 1000, setting, shape="overlay")
     for shape in ("path", "star", "tree"):
         for brokers_ in (2, 3, 10, 100):
             yield _task(
-                asked, "centre", 0, 1, {"brokers": brokers_, "degree": 1.0, "links_each": 1}, shape=shape
+                asked, "centre", 0, 0.02, {"brokers": brokers_, "degree": 1.0, "links_each": 1}, shape=shape
             )
 
 
@@ -282,7 +281,8 @@ def _run_centre(task: Task, setting: Setting) -> Iterator[Row]:
         network = on_tree(topologies.generate(shape, setting.brokers, 0), 0)
     tree, eccentricities = network.tree(), network.eccentricities()
     expected = {id_: int(eccentricities[at]) for at, id_ in enumerate(network.ids)}
-    middle = {id_ for id_, eccentricity in expected.items() if eccentricity == min(expected.values())}
+    least = min(expected.values())
+    middle = {id_ for id_, eccentricity in expected.items() if eccentricity == least}
     links = network.size - 1
     for protocol in ("paper", "report"):
         for initiators in (1, min(5, network.size)):
@@ -312,9 +312,9 @@ def _tasks_power_law(asked: Asked) -> Iterator[Task]:
     timings = [{"tm": tm, "tr": 10.0} for tm in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)]
     for number in range(asked.runs):
         for tb in TB[::2]:
-            yield _task(asked, "power-law", number, 6, {"overlay": "power-law", "tb": tb}, timings=timings)
+            yield _task(asked, "power-law", number, 0.15, {"overlay": "power-law", "tb": tb}, timings=timings)
     setting = {"overlay": "power-law", "brokers": 100, "tb": 100.0}
-    yield _task(asked, "power-law", 0, 1e3, setting, timings=[{"tm": 4.0, "tr": 10.0}], engine="brokers")
+    yield _task(asked, "power-law", 0, 2, setting, timings=[{"tm": 4.0, "tr": 10.0}], engine="brokers")
 
 
 # Beyond the paper: other seats, several of them, and what brokers on the way may do.
@@ -332,15 +332,15 @@ WAY_BROKERS = 200
 def _tasks_beyond(asked: Asked) -> Iterator[Task]:
     for number in range(asked.runs):
         for where in WHERE:
-            yield _task(asked, "beyond", number, 8, {**BEYOND, "where": where}, part="seat")
-        yield _task(asked, "beyond", number, 8, BEYOND, part="several")
+            yield _task(asked, "beyond", number, 0.2, {**BEYOND, "where": where}, part="seat")
+        yield _task(asked, "beyond", number, 0.2, BEYOND, part="several")
     for number in range(min(asked.runs, 1 if asked.quick else 6)):
         setting = {**BEYOND, "brokers": QUICK_BROKERS if asked.quick else WAY_BROKERS}
         for where in WHERE:
             yield _task(
-                asked, "beyond", number, 3e3, {**setting, "where": where}, part="way", engine="brokers"
+                asked, "beyond", number, 10, {**setting, "where": where}, part="way", engine="brokers"
             )
-        yield _task(asked, "beyond", number, 2e3, setting, part="several", engine="brokers")
+        yield _task(asked, "beyond", number, 7, setting, part="several", engine="brokers")
 
 
 def _run_beyond(task: Task, setting: Setting) -> Iterator[Row]:
