@@ -93,7 +93,7 @@ class Network(Bench):
         self.known: dict[str, str] = {}
         """What brokers believe of the seat that differs."""
         self.open: dict[str, Publication] = {}
-        super().__init__(ids, links, settings)
+        super().__init__(ids, links, settings, (TOPIC,))
         self.settle()
 
     def start(self, id_: str, *, disk: bool = True) -> Any:
@@ -117,11 +117,14 @@ class Network(Bench):
             broker._retelling.close("t", event, version)
         self.collect(run=run)
 
-    def close(self, event: str = "e", *, run: bool = True) -> None:
-        """The seat closes an event without a last version."""
+    def close(self, event: str = "e", *, run: bool = True, say: bool = True) -> None:
+        """The seat closes an event without a last version; others hear of it now, or when it says so."""
         publication = self.open.pop(event)
         assert publication.told is not None
-        self[self.seat]._retelling.close("t", event, publication.told.version)
+        retelling = self[self.seat]._retelling
+        retelling.close("t", event, publication.told.version)
+        if say:
+            retelling._say_closings()
         self.collect(run=run)
 
     def collect(self, *, run: bool = True) -> None:
@@ -189,8 +192,9 @@ def test_a_version_goes_on_with_the_quality_that_earlier_ones_had() -> None:
 
 def test_publications_of_plain_topics_leave_no_trace() -> None:
     net = Network("ab", path("a", "b"), "a")
-    net.client("b", "s")
-    net.publish("a", "t", b"{}")
+    net.subscribe("b", "s", "plain", qos=1)
+    net.settle()
+    net.publish("a", "plain", b"{}")
     net.run()
     assert net.got("b", "s") == [b"{}"]
     assert net.carried() == net.followed() == 0
@@ -205,6 +209,19 @@ def test_a_closing_goes_along_the_links_that_carried_the_event_and_no_others() -
     assert closings == [("a", "b", (("e", 1),)), ("b", "c", (("e", 1),))]
     assert net.carried() == net.followed() == 0
     assert net.states("c", "s") == [(1, "told")]
+
+
+def test_closings_go_together_within_a_tick() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s")
+    for event in ("e", "f", "g"):
+        net.told(1, event=event)
+    for event in ("e", "g"):
+        net.close(event, say=False)
+    assert net.said(Close) == []
+    net.advance(DEFAULT.heartbeat_s / 2)
+    assert [it.events for _, _, it in net.said(Close)] == [(("e", 1), ("g", 1))]
+    assert (net.followed(), net.carried()) == (1, 1)
 
 
 def test_a_closing_that_overtakes_a_version_loses_nothing() -> None:
@@ -446,6 +463,60 @@ def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> N
     assert net.given("b", "s", mark) == [(2, "snapshot", ("other",))]
 
 
+def test_a_subscriber_that_was_alone_begins_with_the_open_events_when_it_meets_the_seat() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "before", "x >= 1")
+    net.told(1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.known["c"] = "c"
+    net.client("c", "alone", "x = 1")
+    net.client("c", "other", "x = 2")
+    net.tell("c", SessionOpened("live"))
+    net.tell("c", SubscriptionAsked("live", "s", Subscription("t", qos=1), snapshot=False))
+    net.told(1, event="f", qos=0)
+    del net.known["c"]
+    net.heal("b", "c")
+    net.settle()
+    assert sorted(net.states("c", "before")) == [(1, "snapshot"), (1, "told")]
+    assert net.states("c", "alone") == [(1, "snapshot"), (1, "snapshot")]
+    assert net.states("c", "other") == net.states("c", "live") == []
+
+
+def test_a_broker_with_many_subscriptions_asks_once_for_all_that_is_open() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    for x in range(6):
+        net.subscribe("c", f"s{x}", "t", f"x = {x}", durable=True, qos=1)
+    net.settle()
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(1, 1)
+    net.told(1, 2, event="f")
+    mark = net.mark()
+    net.heal("b", "c")
+    net.settle()
+    assert len([it for source, _, it in net.said(Ask, mark) if source == "c"]) == 1
+    assert (len(net.given("c", "s1")), len(net.given("c", "s2")), len(net.given("c", "s3"))) == (1, 1, 0)
+
+
+def test_who_wanted_no_open_events_does_not_get_them_after_a_restart_either() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.told(1)
+    for session, snapshot in (("live", False), ("all", True)):
+        net.tell("b", SessionOpened(session, durable=True))
+        net.tell("b", SubscriptionAsked(session, "s", Subscription("t", qos=1), snapshot=snapshot))
+    net.settle()
+    net.told(1, event="f")
+    assert (len(net.given("b", "live")), len(net.given("b", "all"))) == (1, 2)
+    net.kill("b")
+    net.told(1, event="g", qos=0)
+    net.start("b")
+    net.settle()
+    assert (len(net.given("b", "live")), len(net.given("b", "all"))) == (1, 3)
+    net.tell("b", SubscriptionDropped("live", "s"))
+    assert net.keys("b", "live/") == []
+
+
 def test_no_snapshot_where_none_is_wanted_nor_for_share_groups() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.told(1)
@@ -549,7 +620,6 @@ def test_a_filter_may_ask_a_snapshot_for_its_topic() -> None:
 def test_the_cycle_of_a_seat_is_the_shortest_asked_for() -> None:
     net = Network("ab", path("a", "b"), "a")
     retelling = net["a"]._retelling
-    net["a"]._topics.declare(TOPIC)
     assert retelling.shortest_every("t") is None
     net.subscribe("b", "one", "t", every_us=9_000_000)
     net.subscribe("b", "other", "u", every_us=1_000_000)

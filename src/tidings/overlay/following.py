@@ -31,6 +31,9 @@ from tidings.records.record import Kind
 PREFIX = "follow/"
 """Of the keys under which is written what durable sessions have had."""
 
+LIVE = "live/"
+"""Of those under which is written which durable subscriptions do not begin with the open events."""
+
 Names = tuple[str, ...]
 """Of subscriptions of one session, sorted."""
 
@@ -121,6 +124,8 @@ class Following:
         """Events that are open, the longest unchanged first."""
         self._by_session: dict[str, dict[str, None]] = {}
         """The events that each session follows."""
+        self.live_only: dict[Named, None] = {}
+        """Subscriptions that do not want to begin with the open events."""
         self._closed: dict[str, tuple[int, float]] = {}
         """Events that were followed and are closed: the last version, and until when that is remembered."""
 
@@ -130,6 +135,8 @@ class Following:
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What durable sessions had before a restart; sessions and subscriptions are known by now."""
         for key in sorted(saved):
+            if key.startswith(LIVE):
+                self.live_only[msgspec.msgpack.decode(saved[key], type=Named)] = None
             if not key.startswith(PREFIX):
                 continue
             row = msgspec.msgpack.decode(saved[key], type=Row)
@@ -145,8 +152,14 @@ class Following:
 
     # A version has come.
 
-    def deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
-        """Give a version to the sessions that it is for; whether one of them is durable."""
+    def deliver(
+        self, publication: Publication, fields: Content, link: Link | None, hops: int, *, late: bool = False
+    ) -> bool:
+        """Give a version to the sessions that it is for; whether one of them is durable.
+
+        If it is `late` it was told before this broker could hear of it: to those who have had none of the
+        event it is as if they had only now subscribed.
+        """
         told = _told(publication)
         followed = self._events.get(told.event)
         found = self._routing.local.match(publication.topic, fields)
@@ -154,6 +167,8 @@ class Following:
             return False
         if self._routing.shares.groups:
             found = self._shared(found, followed)
+        if late:
+            found = {named: qos for named, qos in found.items() if self._begins(named, followed)}
         matching: dict[str, list[str]] = {}
         for session, name in sorted(found):
             matching.setdefault(session, []).append(name)
@@ -163,15 +178,21 @@ class Following:
             return False
         if told.state == "merged-into":
             matching = {}
-        return self._share_out(publication, matching, link, hops)
+        return self._share_out(publication, matching, link, hops, late)
 
     def _share_out(
-        self, publication: Publication, matching: Mapping[str, list[str]], link: Link | None, hops: int
+        self,
+        publication: Publication,
+        matching: Mapping[str, list[str]],
+        link: Link | None,
+        hops: int,
+        late: bool,
     ) -> bool:
         """Decide for each session that matches, or follows, what it gets."""
         told = _told(publication)
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         given: dict[str, Names] = {}
+        begun: dict[str, Names] = {}
         withdrawn: dict[str, Names] = {}
         repeated: list[str] = []
         changed: list[str] = []
@@ -183,7 +204,7 @@ class Following:
             elif names:
                 due_us = had.sent_us + self._every_us(session, names) if had is not None else 0
                 if had is None or told.complete or is_last(told) or due_us <= self._core.at_us:
-                    given[session] = names
+                    (begun if late and had is None else given)[session] = names
                 else:
                     self._hold(session, told.event, had, Waiting(publication, hops, due_us))
                     changed.append(session)
@@ -193,17 +214,19 @@ class Following:
                 had.version = told.version
                 if not had.withdrawn:
                     (given if told.state == "merged-into" else withdrawn)[session] = had.names
-        for session, names in given.items():
+        for session, names in [*given.items(), *begun.items()]:
             self._note(followed, session, told, names)
         for session in withdrawn:
             followed.sessions[session].withdrawn = True
         self._repeat(publication, link, hops, repeated)
         self._give(publication, given, link, hops)
+        self.counts.snapshots += len(begun)
+        self._give(_snapshot(publication), begun, link, hops)
         self.counts.withdrawn += len(withdrawn)
         self._give(_withdrawn(publication), withdrawn, link, hops, "withdrawn")
         if followed.sessions:
             self._keep(told.event, followed, told)
-        durable = self._write(told.event, followed, dict.fromkeys([*given, *changed]))
+        durable = self._write(told.event, followed, dict.fromkeys([*given, *begun, *changed]))
         if is_last(told) or (followed.closing is not None and told.version >= followed.closing):
             self._close(told.event)
         return durable
@@ -230,8 +253,7 @@ class Following:
         self._note(followed, session, told, names)
         self._keep(told.event, followed, told)
         self.counts.snapshots += 1
-        marked = msgspec.structs.replace(publication, told=msgspec.structs.replace(told, state="snapshot"))
-        self._give(marked, {session: (name,)}, None, hops)
+        self._give(_snapshot(publication), {session: (name,)}, None, hops)
         if self._write(told.event, followed, [session]):
             self._core.ask_sync()
 
@@ -252,6 +274,12 @@ class Following:
                 if named not in groups or following.get(groups[named], named) == named
             }
         return routing.shares.choose(found, lambda session: routing.sessions[session].open)
+
+    def _begins(self, named: Named, followed: Followed | None) -> bool:
+        """Whether a subscription gets what was told before it could hear of it."""
+        if followed is not None and named[0] in followed.sessions:
+            return True
+        return named not in self._routing.shares.groups and named not in self.live_only
 
     def _every_us(self, session: str, names: Names) -> int:
         subscriptions = self._routing.sessions[session].subscriptions
@@ -424,9 +452,25 @@ class Following:
         if known is not None and known.durable:
             self._core.out.append(Erase(_key(session, event)))
 
+    def on_asked(self, named: Named, *, snapshot: bool) -> None:
+        """A client has subscribed; whether it wants to begin with the open events."""
+        if not snapshot and named not in self.live_only:
+            self.live_only[named] = None
+            if self._routing.sessions[named[0]].durable:
+                self._core.out.append(Write(_live_key(named), encode(named)))
+        elif snapshot:
+            self._forget_live(named)
+
+    def _forget_live(self, named: Named) -> None:
+        if self.live_only.pop(named, "") is None and self._routing.sessions[named[0]].durable:
+            self._core.out.append(Erase(_live_key(named)))
+
     def on_gone(self, session: str, names: Iterable[str]) -> None:
         """Subscriptions of a session are gone, and with them what they had."""
         gone = frozenset(names)
+        if self.live_only:
+            for name in sorted(gone):
+                self._forget_live((session, name))
         for event in list(self._by_session.get(session, ())):
             followed = self._events[event]
             had = followed.sessions[session]
@@ -489,10 +533,20 @@ def _told(publication: Publication) -> Told:
     return told
 
 
+def _snapshot(publication: Publication) -> Publication:
+    """An open event that somebody begins with."""
+    told = msgspec.structs.replace(_told(publication), state="snapshot")
+    return msgspec.structs.replace(publication, told=told)
+
+
 def _withdrawn(publication: Publication) -> Publication:
     """That an event is nothing for a session any more: without its fields."""
     told = msgspec.structs.replace(_told(publication), state="withdrawn")
     return msgspec.structs.replace(publication, payload=b"", told=told)
+
+
+def _live_key(named: Named) -> str:
+    return f"{LIVE}{quoted(named[0])}/{quoted(named[1])}"
 
 
 def _key(session: str, event: str) -> str:

@@ -36,7 +36,7 @@ from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publicat
 from tidings.overlay.routing import Named, Routing
 from tidings.overlay.seat import VERSION
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Edge, Grown, Tree, Trees
+from tidings.overlay.trees import Edge, Grown, Life, Tree, Trees
 
 FOLLOW_PART = 1000
 """Events in one message."""
@@ -46,6 +46,10 @@ SNAPSHOT_PART, SNAPSHOT_BYTES = 100, 256 * 1024
 
 ASK_AGAIN_S = 2.0
 """An unanswered question is asked again after so long: a broker on its way may not have known the seat."""
+
+ASK_EACH_MAX = 4
+"""Different subscriptions for which a broker asks one by one when it meets a seat; with more it asks for all
+that is open there."""
 
 PART = "\t"
 """In a place, between the name of a declaration and the number of a part."""
@@ -85,13 +89,14 @@ declaration have different first levels they may be spread over all trees."""
 
 
 class Question:
-    """An unanswered one: which open events of a place match a new subscription?"""
+    """An unanswered one: which open events of a place match a subscription?"""
 
     __slots__ = ("asked_at", "branch", "named", "number", "subscription")
 
-    def __init__(self, number: int, named: Named, subscription: Subscription, branch: Branch) -> None:
+    def __init__(self, number: int, named: Named | None, subscription: Subscription, branch: Branch) -> None:
         self.number = number
         self.named = named
+        """The new subscription that begins with the answer; None if it is for all that match."""
         self.subscription = subscription
         self.branch = branch
         self.asked_at = -ASK_AGAIN_S
@@ -125,8 +130,12 @@ class Retelling:
         self._seats = seats
         self._expected: dict[Named, None] = {}
         """Subscriptions that are to begin with the open events, once they are granted."""
-        self._unasked: dict[tuple[Named, str], Subscription] = {}
-        """Of those that are granted: the places that wait for a tree."""
+        self._unasked: dict[tuple[Named | None, str, Subscription], None] = {}
+        """What is to be asked, and the place, which waits for a tree."""
+        self._members: dict[str, Mapping[str, Life]] = {}
+        """By place: who was on its tree when its seat was last looked for."""
+        self._closings: dict[str, dict[str, int]] = {}
+        """By place: events that have been closed here since the last tick, with their last versions."""
         self._questions: dict[int, Question] = {}
         self._asked = 0
         self._ways: dict[Branch, Way] = {}
@@ -161,14 +170,15 @@ class Retelling:
             return
         self._drop_questions({named})
         for place in self._seats.places(subscription.topic_filter):
-            self._unasked[named, place] = subscription
+            self._unasked[named, place, subscription] = None
         self._ask_new()
 
     def _ask_new(self) -> None:
         """Ask what has not been asked, where there is a tree by now."""
-        for (named, place), subscription in list(self._unasked.items()):
+        for key in list(self._unasked):
+            named, place, subscription = key
             for branch in self._branches_of(place):
-                self._unasked.pop((named, place), None)
+                self._unasked.pop(key, None)
                 self._asked += 1
                 question = self._questions[self._asked] = Question(self._asked, named, subscription, branch)
                 self._ask(question)
@@ -185,6 +195,16 @@ class Retelling:
             del self._unasked[key]
         for number in [number for number, question in self._questions.items() if question.named in gone]:
             del self._questions[number]
+
+    def _ask_for_all(self, place: str) -> None:
+        """This broker meets a seat that was out of reach: its sessions know nothing of what is open there."""
+        topic = self._topics.named(place.partition(PART)[0])
+        if topic is None:
+            return
+        asked = sorted(set(self._routing.local.meeting(topic.pattern.filter)))
+        if len(asked) > ASK_EACH_MAX:
+            asked = [Subscription(topic.pattern.filter)]
+        self._unasked |= {(None, place, subscription): None for subscription in asked}
 
     def _ask(self, question: Question) -> None:
         """Ask, if the seat is known; else it is asked when it is."""
@@ -203,7 +223,10 @@ class Retelling:
     def _begin_with(self, question: Question, publications: Iterable[Publication], hops: int) -> None:
         for publication in publications:
             fields = self._topics.fields(publication)
-            self._following.snapshot(publication, fields, question.named, hops)
+            if question.named is not None:
+                self._following.snapshot(publication, fields, question.named, hops)
+            elif self._following.deliver(publication, fields, None, hops, late=True):
+                self._core.ask_sync()
 
     # Snapshots: on the way, and at the seat.
 
@@ -302,7 +325,6 @@ class Retelling:
 
     def refresh(self) -> None:
         """See whether some seat is to be found in another way than before; say on it what is followed."""
-        self._ask_new()
         own: dict[Branch, dict[str, int]] | None = None
         ways: dict[Branch, Way] = {}
         for branch in self._branches(EVERYTHING):
@@ -315,6 +337,9 @@ class Retelling:
             before = self._ways.get(branch)
             if before == way:
                 continue
+            if holder.seat not in self._members.get(place, {}) and not mine:
+                self._ask_for_all(place)
+            self._members[place] = grown.members
             if before is not None and before[2] and not mine:
                 self._forget_told(place)
             if own is None:
@@ -324,6 +349,7 @@ class Retelling:
             for question in [it for it in self._questions.values() if it.branch == branch]:
                 self._ask(question)
         self._ways = ways
+        self._ask_new()
         for branch in [branch for branch in self._said if branch not in ways]:
             del self._said[branch]
 
@@ -451,14 +477,17 @@ class Retelling:
         if len(self._over) >= self._core.settings.following_max:
             del self._over[next(iter(self._over))]
         self._over[event] = (version, self._core.now + self._core.settings.absent_hold_s)
-        self._close_everywhere(place, event, version)
-
-    def _close_everywhere(self, place: str, event: str, version: int) -> None:
         self._following.close(event, version)
-        for _, root in self._branches_of(place):
-            grown = self._grown(root)
-            if grown is not None:
-                self._spread_close(grown, place, [(event, version)], None)
+        self._closings.setdefault(place, {})[event] = version
+
+    def _say_closings(self) -> None:
+        """Let others know what has been closed since this was last done: nobody is in a hurry to forget."""
+        closings, self._closings = self._closings, {}
+        for place, events in closings.items():
+            for _, root in self._branches_of(place):
+                grown = self._grown(root)
+                if grown is not None:
+                    self._spread_close(grown, place, events.items(), None)
 
     def on_close(self, link: Link, message: Close) -> None:
         grown = self._current(link, message)
@@ -554,7 +583,7 @@ class Retelling:
                 del self._questions[question.number]
                 place = question.branch[0]
                 if self._topics.named(place.partition(PART)[0]) is not None:
-                    self._unasked[question.named, place] = question.subscription
+                    self._unasked[question.named, place, question.subscription] = None
             elif now - question.asked_at >= ASK_AGAIN_S:
                 self._ask(question)
         _expire(self._told, now)
@@ -563,7 +592,8 @@ class Retelling:
             del self._doubts[place, event]
             gatherer = self._seats.mine(place)
             if gatherer is not None and not gatherer.holds(event):
-                self._close_everywhere(place, event, 0)
+                self.close(place, event, 0)
+        self._say_closings()
 
     def _branches(self, topic_filter: str) -> list[Branch]:
         places = self._seats.places(topic_filter)
