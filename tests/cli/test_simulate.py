@@ -143,3 +143,52 @@ def test_what_cannot_be_simulated_is_refused_with_the_way_out(
     result = run("simulate", *arguments)
     assert isinstance(result.exception, InputError)
     assert reason in str(result.exception)
+
+
+GATHERED = ("simulate", "--gathered", "--topology", "path", "--brokers", "5", "--topics", "2", "--keys", "4",
+            "--publications", "80", "--subscriptions", "10")  # fmt: skip
+
+
+def test_gathered_topics_say_what_was_reported_told_and_delivered() -> None:
+    result = run(*GATHERED, "--seat", "centre")
+    assert result.exit_code == 0, result.stderr
+    for words in (
+        "Gathered topics",
+        "opened, merged, redundant, refused",
+        "seat and deputy of roads0/reports",
+    ):
+        assert words in result.stdout
+    assert "b002, b001" in result.stdout
+
+
+def test_json_has_what_became_of_reports() -> None:
+    said = json.loads(run(*GATHERED, "--json", "--redundant-for", "3s", "--merge-after", "1s").stdout)
+    found = said["measures"]["gathered"]
+    assert said["kept"] is True
+    assert found["reported"] > found["received"] > 0
+    assert found["received"] == found["opened"] + found["merged"] + found["redundant"] + found["refused"]
+    assert found["told"] >= found["opened"] == found["closed"] > 0
+    assert found["delivered"] >= found["told"]
+    assert found["moves"] == 0
+    assert sorted(found["seats"]) == ["fleet1/+vehicle/status", "roads0/reports"]
+
+
+def test_the_line_that_replays_a_gathered_run_has_its_options() -> None:
+    said = json.loads(run(*GATHERED, "--json", "--redundant-for", "3s").stdout)
+    assert shlex.split(said["replay"])[1:] == [*GATHERED, "--redundant-for", "3s"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--keys", "3"), "--keys is about gathered topics; give --gathered too"),
+        (("--gathered", "--clients", "mqtt"), "leave out --clients mqtt"),
+        (("--gathered", "--seat", "corner"), "--seat is 'corner'; give centre or median or traffic"),
+        (("--gathered", "--merge-after", "4"), "--merge-after: '4' is not a duration"),
+        (("--gathered", "--merge-after", "9s", "--redundant-for", "1s"), "is longer than redundant_for (1s)"),
+    ],
+)
+def test_what_cannot_be_gathered_is_said(options: tuple[str, ...], words: str) -> None:
+    result = run("simulate", *options)
+    assert isinstance(result.exception, InputError)
+    assert words in str(result.exception)

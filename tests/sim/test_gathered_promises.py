@@ -1,25 +1,37 @@
-"""The judges of gathered topics bite: each promise, broken by hand, is reported, and a good run is not."""
+"""The judges of gathered topics bite: each promise, broken by hand or by a broker, is reported.
+
+A good run is not.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
+import msgspec
 import pytest
 
+from tidings.gathering.gatherer import Decision, Gatherer
 from tidings.language.regions import Unknown
+from tidings.language.reports import Report
 from tidings.language.subscriptions import Subscription
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Deliver, Effect
+from tidings.overlay.events import Event as BrokerEvent
 from tidings.overlay.messages import Publication, Told
 from tidings.records.record import Kind, Record
 from tidings.sim import topologies
 from tidings.sim.gathered_notes import Notes
 from tidings.sim.gathered_promises import GatheredPromises
+from tidings.sim.gathered_runs import GatheredRun
 from tidings.sim.gathered_seats import best_seat, check_seats, tree_of
 from tidings.sim.gathered_workload import PLAIN, Reporting, gathered
+from tidings.sim.hosts import MachineMaker
 from tidings.sim.ledger import Delivery, Ledger
+from tidings.sim.runs import Plan
 from tidings.sim.workload import Workload
 
 SHORT = Reporting(redundant_for_s=1.0, window_s=2.0)
@@ -421,3 +433,159 @@ def test_centre_and_median_differ() -> None:
     tree = tree_of(topologies.from_links(links, []), "a")
     assert best_seat(tree, "centre") == "t"
     assert best_seat(tree, "median") == "h"
+
+
+# Brokers that break promises.
+
+PLAN = Plan(
+    seed=1,
+    topology=topologies.ring(4),
+    workload=Workload(topics=2, subscriptions=10, publications=80, rate_per_s=10.0, durable=0.3),
+    reporting=Reporting(keys=3, merge_after_s=0.5, seat="centre"),
+    command="tidings simulate --gathered",
+)
+
+
+def broken_by(machine: MachineMaker) -> set[str]:
+    """The promises that a broker of this make breaks, in a network where nothing goes wrong."""
+    return {breach.promise for breach in GatheredRun(PLAN, machine=machine).run().breaches}
+
+
+class Meddler(Broker):
+    """Does what it is told but for one thing."""
+
+    def start(self, now: float) -> list[Effect]:
+        self.count = 0
+        return super().start(now)
+
+    def handle(self, event: BrokerEvent, now: float) -> list[Effect]:
+        return [changed for effect in super().handle(event, now) for changed in self.meddle(effect)]
+
+    def meddle(self, effect: Effect) -> Sequence[Effect]:
+        if not isinstance(effect, Deliver):
+            return [effect]
+        self.count += 1
+        return self.deliver(effect) if self.count % 4 == 0 else [effect]
+
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        """Now and then it is something else."""
+        return [effect]
+
+
+class Forgetful(Meddler):
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        return []
+
+
+class Stutterer(Meddler):
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        return [effect, effect]
+
+
+class Exaggerator(Meddler):
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        fields = json.loads(effect.publication.payload or b"{}") | {"severity": 100_000}
+        return [
+            msgspec.structs.replace(effect, publication=changed(effect, payload=json.dumps(fields).encode()))
+        ]
+
+
+class Blurter(Meddler):
+    """Says what it has heard without saying what it is."""
+
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        return [msgspec.structs.replace(effect, publication=changed(effect, told=None))]
+
+
+class Pedant(Meddler):
+    def deliver(self, effect: Deliver) -> Sequence[Effect]:
+        told = effect.publication.told
+        assert told is not None
+        wrong = msgspec.structs.replace(told, reports=told.reports + 1_000)
+        return [msgspec.structs.replace(effect, publication=changed(effect, told=wrong))]
+
+
+class Shuffler(Meddler):
+    """Holds a delivery back until the next one."""
+
+    held: Deliver | None = None
+
+    def meddle(self, effect: Effect) -> Sequence[Effect]:
+        if not isinstance(effect, Deliver):
+            return [effect]
+        held, self.held = self.held, effect
+        return [] if held is None else [effect, held]
+
+
+class Gossip(Meddler):
+    """Tells also those who had the one before."""
+
+    last: tuple[tuple[str, str], ...] = ()
+
+    def meddle(self, effect: Effect) -> Sequence[Effect]:
+        if not isinstance(effect, Deliver):
+            return [effect]
+        before, self.last = self.last, effect.subscriptions
+        return [
+            msgspec.structs.replace(effect, subscriptions=tuple(sorted({*before, *effect.subscriptions})))
+        ]
+
+
+class Pretender(Meddler):
+    """Says that it has every seat."""
+
+    def start(self, now: float) -> list[Effect]:
+        status = self.gathered
+        self.gathered = lambda name: tuple(
+            msgspec.structs.replace(seat, seat=self.id, mine=True) for seat in status(name)
+        )
+        return super().start(now)
+
+
+def changed(effect: Deliver, **how: Any) -> Publication:
+    return msgspec.structs.replace(effect.publication, **how)
+
+
+@pytest.mark.parametrize(
+    ("machine", "promise"),
+    [
+        (Forgetful, "always the last"),
+        (Stutterer, "nothing twice"),
+        (Exaggerator, "nothing made up"),
+        (Exaggerator, "one content"),
+        (Blurter, "nothing raw"),
+        (Pedant, "explained"),
+        (Shuffler, "in order"),
+        (Gossip, "nothing to the wrong one"),
+        (Pretender, "seats"),
+    ],
+)
+def test_a_broker_that_breaks_a_promise_is_caught(machine: MachineMaker, promise: str) -> None:
+    assert promise in broken_by(machine)
+
+
+def test_a_broker_that_keeps_them_is_not() -> None:
+    assert broken_by(Broker) == set()
+    assert broken_by(Meddler) == set()
+
+
+def test_a_seat_that_takes_reports_for_redundant_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deaf(gatherer: Gatherer, report: Report, qos: int = 0) -> Decision:
+        lanes = {name: value for name, value in report.fields.items() if name != "lanes"}
+        return feed(gatherer, replace(report, fields=lanes), qos)
+
+    feed = Gatherer.feed
+    monkeypatch.setattr(Gatherer, "feed", deaf)
+    assert broken_by(Broker) == {"nothing lost"}
+
+
+def test_a_seat_that_forgets_its_events_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(gatherer: Gatherer, report: Report, qos: int = 0) -> Decision:
+        if gatherer.counts.received == 20:
+            for entry in gatherer.entries():
+                gatherer.forget(entry.event)
+        return feed(gatherer, report, qos)
+
+    feed = Gatherer.feed
+    monkeypatch.setattr(Gatherer, "feed", forgetful)
+    assert "one event" in broken_by(Broker)
