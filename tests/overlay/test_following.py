@@ -435,6 +435,22 @@ def test_what_a_durable_session_has_had_survives_a_restart() -> None:
     assert bench.keys("b", "follow/") == []
 
 
+def test_a_closed_event_that_is_told_again_is_a_repeat_after_a_restart_too() -> None:
+    bench = durable_bench()
+    bench.subscribe("b", "c", "t", durable=True, qos=1)
+    bench.settle()
+    tell(bench, 1, last=True)
+    tell(bench, 1, event="f", last=True)
+    bench.kill("b")
+    bench.start("b")
+    bench.settle()
+    tell(bench, 1, at="d", last=True)
+    assert given(bench, "b", "c") == [(1, "told", ("s",))] * 2
+    assert bench.keys("b", "closed/") == ["closed/e", "closed/f"]
+    bench.advance(DEFAULT.absent_hold_s)
+    assert bench.keys("b", "closed/") == []
+
+
 def test_a_session_that_is_not_durable_writes_nothing() -> None:
     it = Watched()
     it.subscribe("c")

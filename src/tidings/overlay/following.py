@@ -34,6 +34,9 @@ PREFIX = "follow/"
 LIVE = "live/"
 """Of those under which is written which durable subscriptions do not begin with the open events."""
 
+CLOSED = "closed/"
+"""Of those under which is written which events are closed that durable sessions have had."""
+
 Names = tuple[str, ...]
 """Of subscriptions of one session, sorted."""
 
@@ -97,6 +100,20 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     had: Had
 
 
+class Closed(msgspec.Struct, array_like=True):
+    """An event that was followed here and is closed: what is told of it again is a repeat."""
+
+    event: str
+    version: int
+    """The last."""
+
+    until: float
+    """When it may be forgotten."""
+
+    saved: bool = False
+    """Whether durable sessions have had it, so that it is on disk."""
+
+
 class Followed:
     """An event that sessions here have had."""
 
@@ -126,8 +143,8 @@ class Following:
         """The events that each session follows."""
         self.live_only: dict[Named, None] = {}
         """Subscriptions that do not want to begin with the open events."""
-        self._closed: dict[str, tuple[int, float]] = {}
-        """Events that were followed and are closed: the last version, and until when that is remembered."""
+        self._closed: dict[str, Closed] = {}
+        """Events that were followed and are closed, for a while."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -137,6 +154,9 @@ class Following:
         for key in sorted(saved):
             if key.startswith(LIVE):
                 self.live_only[msgspec.msgpack.decode(saved[key], type=Named)] = None
+            if key.startswith(CLOSED):
+                closed = msgspec.msgpack.decode(saved[key], type=Closed)
+                self._closed[closed.event] = closed
             if not key.startswith(PREFIX):
                 continue
             row = msgspec.msgpack.decode(saved[key], type=Row)
@@ -149,6 +169,7 @@ class Following:
             self._by_session.setdefault(row.session, {})[row.event] = None
             if row.had.waiting is not None:
                 self._set_timer(row.session, row.event, row.had.waiting)
+        self._closed = {it.event: it for it in sorted(self._closed.values(), key=lambda it: it.until)}
 
     # A version has come.
 
@@ -173,7 +194,7 @@ class Following:
         for session, name in sorted(found):
             matching.setdefault(session, []).append(name)
         closed = self._closed.get(told.event)
-        if closed is not None and told.version <= closed[0]:
+        if closed is not None and told.version <= closed.version:
             self._repeat(publication, link, hops, list(matching))
             return False
         if told.state == "merged-into":
@@ -237,7 +258,7 @@ class Following:
         session, name = named
         closed = self._closed.get(told.event)
         found = self._routing.local.match(publication.topic, fields)
-        if named not in found or (closed is not None and told.version <= closed[0]):
+        if named not in found or (closed is not None and told.version <= closed.version):
             return
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         had = followed.sessions.get(session)
@@ -427,11 +448,15 @@ class Following:
         followed = self._events.get(event)
         if followed is None:
             return
-        version = followed.version
+        closed = Closed(event, followed.version, self._core.now + self._core.settings.absent_hold_s)
+        sessions = self._routing.sessions
+        if any(sessions[session].durable for session in followed.sessions):
+            closed.saved = True
+            self._core.out.append(Write(_closed_key(event), encode(closed)))
         self._forget(event)
         if len(self._closed) >= self._core.settings.following_max:
-            del self._closed[next(iter(self._closed))]
-        self._closed[event] = (version, self._core.now + self._core.settings.absent_hold_s)
+            self._forget_closed(next(iter(self._closed)))
+        self._closed[event] = closed
 
     def _forget(self, event: str) -> None:
         """An event is followed no further; who waits for a version gets it now."""
@@ -497,9 +522,13 @@ class Following:
         """Closed events need not be remembered for ever."""
         while self._closed:
             event = next(iter(self._closed))
-            if self._closed[event][1] > self._core.now:
+            if self._closed[event].until > self._core.now:
                 break
-            del self._closed[event]
+            self._forget_closed(event)
+
+    def _forget_closed(self, event: str) -> None:
+        if self._closed.pop(event).saved:
+            self._core.out.append(Erase(_closed_key(event)))
 
     # For those who see to it that nothing is missed.
 
@@ -543,6 +572,10 @@ def _withdrawn(publication: Publication) -> Publication:
     """That an event is nothing for a session any more: without its fields."""
     told = msgspec.structs.replace(_told(publication), state="withdrawn")
     return msgspec.structs.replace(publication, payload=b"", told=told)
+
+
+def _closed_key(event: str) -> str:
+    return f"{CLOSED}{quoted(event)}"
 
 
 def _live_key(named: Named) -> str:
