@@ -241,6 +241,11 @@ class Gatherer:
         self.counts.received += 1
         self.counts.refused += 1
 
+    def drop(self, count: int) -> None:
+        """Count reports that were not sent, since they would have been redundant."""
+        self.counts.received += count
+        self.counts.redundant += count
+
     def advance(self, now_us: int) -> None:
         """Let all clocks run out that are due by now."""
         if now_us < self.now_us:
@@ -435,6 +440,11 @@ class Gatherer:
     def remaining_us(self, entry: Entry) -> int:
         """How long an event stays open at least, if no report changes it."""
         return max(0, entry.close_us - self.now_us)
+
+    def closing_us(self, event: str) -> int:
+        """When an event closes at the earliest, if it is open under the declaration that holds; else 0."""
+        entry = self._events.get(event)
+        return 0 if entry is None or entry.closed or entry.rules is not self._rules else entry.close_us
 
     # What happens to a report.
 

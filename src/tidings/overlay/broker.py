@@ -134,6 +134,7 @@ class Broker:
             core, links, trees, known, routing, publications.carrying, publications.following, seats
         )
         publications.on_told = retelling.on_told
+        publications.on_passing = seats.relaying.on_told
         routing.on_granted = retelling.on_granted
         routing.on_gone = self._on_subscriptions_gone
         seats.on_closed = retelling.close
@@ -192,7 +193,7 @@ class Broker:
             Mirrored: seats.on_mirrored,
             HandOver: seats.on_hand_over,
             HandedOver: seats.on_handed_over,
-            Close: retelling.on_close,
+            Close: self._on_close,
             Follow: retelling.on_follow,
             Ask: retelling.on_ask,
             Snapshot: retelling.on_snapshot,
@@ -212,6 +213,7 @@ class Broker:
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.GATHER: seats.on_clock,
             Timer.SURVEY: seats.on_survey_due,
+            Timer.TALLY: seats.reports.on_tally_due,
             Timer.DRAIN: self._on_drain_late,
         }
 
@@ -368,6 +370,11 @@ class Broker:
         self._publications.on_link_down(link)
         self._trees.on_link_down(link)
 
+    def _on_close(self, link: Link, message: Close) -> None:
+        self._retelling.on_close(link, message)
+        for event, _ in message.events:
+            self._seats.relaying.close(message.place, event)
+
     def _on_joined(self, tree: Tree, grown: Grown) -> None:
         self._routing.on_joined(tree, grown)
 
@@ -398,6 +405,7 @@ class Broker:
         self._publications.flow.tick()
         self._publications.write_lanes()
         self._publications.following.tick()
+        self._seats.tick()
         self._retelling.tick()
         self._trees.tick()
         self.catalogue.tick()

@@ -171,6 +171,8 @@ class Publications:
         """Whom to tell that everyone has a version of an event that was told from here."""
         self.on_told: Callable[[Publication], None] = lambda _publication: None
         """Whom to tell of every version that goes out from here."""
+        self.on_passing: Callable[[Publication], None] = lambda _publication: None
+        """Whom to tell that a version has come from another broker."""
         self.holding.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
@@ -571,6 +573,7 @@ class Publications:
         targets = grown.routes.match(publication.topic, fields)
         targets.pop(link.peer, None)
         if publication.told is not None:
+            self.on_passing(publication)
             self.carrying.widen(grown, publication.told, targets, link.peer)
         if any(self.flow.full(peer, tree.root) for peer in targets):
             return False

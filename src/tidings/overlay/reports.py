@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from itertools import chain, takewhile
 from typing import Protocol
 
 import msgspec
@@ -23,8 +24,10 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
 from tidings.overlay.holding import QOS_ONCE, encode, quoted
 from tidings.overlay.links import Link, Links
-from tidings.overlay.messages import Carry, Holder, Publication, Taken
+from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
+from tidings.overlay.relaying import Relaying
 from tidings.overlay.settings import Settings
+from tidings.overlay.timers import Timer
 from tidings.overlay.trees import Edge, Grown, Trees
 from tidings.records.record import Kind
 
@@ -35,8 +38,10 @@ BOOT_SHIFT = 36
 class Taker(Protocol):
     """A seat, as far as reports need it."""
 
-    def take(self, publication: Publication, previous: int, hops: int, report: Report | None) -> None:
-        """A report has come; `report` is what it says, if that is known."""
+    def take(
+        self, publication: Publication, previous: int, hops: int, report: Report | None, dropped: int
+    ) -> None:
+        """A report has come; `report` is what it says, if that is known, `dropped` how many were not sent."""
 
 
 class Seats(Protocol):
@@ -58,7 +63,19 @@ class Seats(Protocol):
 class Kept:
     """A report that this broker keeps until it is safe."""
 
-    __slots__ = ("accepted", "publication", "report", "session", "size", "synced", "taken", "token")
+    __slots__ = (
+        "accepted",
+        "dropped",
+        "publication",
+        "report",
+        "says",
+        "sent_us",
+        "session",
+        "size",
+        "synced",
+        "taken",
+        "token",
+    )
 
     def __init__(self, publication: Publication, session: str, token: int, report: Report | None) -> None:
         self.publication = publication
@@ -67,6 +84,12 @@ class Kept:
         self.token = token
         self.report = report
         """What it says, until it has been sent."""
+        self.says: Report | None = None
+        """The same until it is safe, where that spares others."""
+        self.sent_us = 0
+        """When it was first sent."""
+        self.dropped = 0
+        """Reports that were not sent before it."""
         self.synced = not publication.qos
         self.accepted = not publication.qos
         self.taken = False
@@ -95,16 +118,19 @@ class Outbox:
 class Reports:
     """All reports that entered here, and those on their way through."""
 
-    def __init__(self, core: Core, links: Links, trees: Trees, seats: Seats) -> None:
+    def __init__(self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._seats = seats
+        self._relaying = relaying
         self._count = 0
         self._outboxes: dict[str, Outbox] = {}
         self._parked: dict[str, list[tuple[Link, int, Carry]]] = {}
         """By root: those that came before their epoch was ready here."""
         self._unaccepted: dict[tuple[str, int], Kept] = {}
+        self._dropped: dict[str, int] = {}
+        """By place: reports that were not sent, and that its seat has not been told of."""
         self.waiting_bytes = 0
         """Of reports that entered here and are not safe at a seat."""
         self.far = 0
@@ -140,16 +166,77 @@ class Reports:
 
     # From a client here.
 
-    def offer(self, offered: PublicationOffered, place: str, report: Report) -> None:
-        """A report of a client, which can be read and has a key."""
+    def offer(
+        self, offered: PublicationOffered, place: str, report: Report, *, dropping: bool = False
+    ) -> None:
+        """A report of a client, which can be read and has a key; whether others like it may be dropped."""
+        core = self._core
+        publication = self._numbered(offered, place)
+        kept = Kept(publication, offered.session, offered.token, report)
+        kept.says = report if dropping else None
+        settings = core.settings
+        if not offered.qos and self.waiting_bytes + kept.size > 2 * settings.backlog_bytes:
+            # The publisher was told to pause; what it sends all the same is beyond the bound.
+            core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
+            return
+        self._record_published(publication)
+        self.entered[place] = self.entered.get(place, 0) + 1
+        self.waiting_bytes += kept.size
+        self._outbox(place).queue.append(kept)
+        if offered.qos:
+            core.out.append(Write(_key(publication), encode(publication)))
+            self._unaccepted[place, publication.number] = kept
+            core.after_sync(lambda: self._synced(kept))
+        self.pump(place)
+
+    def drop(self, offered: PublicationOffered, place: str, event: str) -> None:
+        """A report of which a seat and its deputy have all it says: it goes no further, and is counted."""
+        core = self._core
+        publication = self._numbered(offered, place)
+        self._record_published(publication)
+        core.record(
+            Kind.SUPPRESSED,
+            publication.topic,
+            publication.id,
+            len(publication.payload),
+            publisher=publication.publisher,
+            reason="dropped on the way",
+            event=event,
+            report=report_id(publication),
+        )
+        self._count_dropped(place)
+        if offered.qos:
+            core.out.append(Accept(offered.session, offered.token))
+
+    def _count_dropped(self, place: str) -> None:
+        """The next report takes the count along; if none comes, it goes by itself."""
+        dropped = self._dropped.get(place, 0)
+        self._dropped[place] = dropped + 1
+        if not dropped:
+            core = self._core
+            core.timers.set(Timer.TALLY, place, core.now + core.settings.seat_window_s)
+
+    def on_tally_due(self, place: str) -> None:
+        """Let a seat know how many reports were not sent."""
+        if place in self._dropped:
+            core = self._core
+            self._count += 1
+            empty = Publication(core.id, core.incarnation, place, self._number(), "", b"")
+            self._outbox(place).queue.append(Kept(empty, "", -1, None))
+            self.waiting_bytes += empty.size
+            self.pump(place)
+
+    def _number(self) -> int:
+        return ((self._core.boot - self._core.incarnation) << BOOT_SHIFT) + self._count
+
+    def _numbered(self, offered: PublicationOffered, place: str) -> Publication:
         core = self._core
         self._count += 1
-        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + self._count
-        publication = Publication(
+        return Publication(
             core.id,
             core.incarnation,
             place,
-            number,
+            self._number(),
             offered.topic,
             offered.payload,
             offered.qos,
@@ -157,29 +244,17 @@ class Reports:
             offered.session,
             offered.content_type,
         )
-        kept = Kept(publication, offered.session, offered.token, report)
-        settings = core.settings
-        if not offered.qos and self.waiting_bytes + kept.size > 2 * settings.backlog_bytes:
-            # The publisher was told to pause; what it sends all the same is beyond the bound.
-            core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
-            return
-        core.record(
+
+    def _record_published(self, publication: Publication) -> None:
+        self._core.record(
             Kind.PUBLISHED,
-            offered.topic,
+            publication.topic,
             publication.id,
-            len(offered.payload),
-            client=offered.session,
-            publisher=offered.session,
+            len(publication.payload),
+            client=publication.publisher,
+            publisher=publication.publisher,
             report=report_id(publication),
         )
-        self.entered[place] = self.entered.get(place, 0) + 1
-        self.waiting_bytes += kept.size
-        self._outbox(place).queue.append(kept)
-        if offered.qos:
-            core.out.append(Write(_key(publication), encode(publication)))
-            self._unaccepted[place, number] = kept
-            core.after_sync(lambda: self._synced(kept))
-        self.pump(place)
 
     def _synced(self, kept: Kept) -> None:
         kept.synced = True
@@ -228,17 +303,22 @@ class Reports:
             outbox.sent.append(kept)
             outbox.sent_bytes += kept.size
             report, kept.report = kept.report, None
+            if not kept.sent_us:
+                kept.sent_us = core.at_us
+                kept.dropped += self._dropped.pop(place, 0)
             if edge is None:
                 assert seat is not None, "there is a seat or a link towards it"
-                seat.take(publication, previous, 0, report)
+                seat.take(publication, previous, 0, report, kept.dropped)
                 continue
-            carry = Carry(grown.root, grown.epoch, place, holder, previous, 1, publication)
+            carry = Carry(grown.root, grown.epoch, place, holder, previous, 1, publication, kept.dropped)
             self._links.send_data(edge.link, carry, kept.size)
             self._record_forwarded(publication, None, 1, edge, grown)
 
     def _record_forwarded(
         self, publication: Publication, source: Link | None, hops: int, edge: Edge, grown: Grown
     ) -> None:
+        if not publication.payload:
+            return
         self._core.record(
             Kind.FORWARDED,
             publication.topic,
@@ -268,7 +348,7 @@ class Reports:
         if holder.seat == self._core.id:
             seat = self._seats.seat_for(message.place, holder)
             if seat is not None:
-                seat.take(message.report, message.previous, message.hops, None)
+                seat.take(message.report, message.previous, message.hops, None, message.dropped)
             return
         edge = self._seats.toward(grown, holder.seat)
         if edge is None or not edge.alive or message.hops > 2 * len(grown.members):
@@ -283,6 +363,8 @@ class Reports:
         if message.origin != self._core.id:
             self.answer(message)
         elif message.incarnation == self._core.incarnation:
+            if message.known is not None:
+                self._learn(message.place, message.known)
             self.taken(message.place, message.number, again=message.again)
         del link
 
@@ -295,6 +377,30 @@ class Reports:
         edge = self._seats.toward(grown, message.origin)
         if edge is not None and edge.alive:
             self._links.send(edge.link, message)
+
+    def _learn(self, place: str, known: Known) -> None:
+        """A seat says of reports how long such need not be sent."""
+        outbox = self._outboxes.get(place)
+        if outbox is None:
+            return
+        absorbed = {number: (event, until_us) for number, event, until_us in known.absorbed}
+        latest = known.absorbed[-1][0] if known.absorbed else 0
+        reports = [
+            (kept.publication, kept.says, kept.sent_us, *absorbed[kept.publication.number])
+            for kept in takewhile(
+                lambda kept: kept.publication.number <= latest, chain(outbox.sent, outbox.queue)
+            )
+            if kept.publication.number in absorbed and kept.says is not None and kept.sent_us
+        ]
+        self._relaying.on_known(place, known, reports)
+
+    def on_declared(self, place: str) -> None:
+        """What reports under way say was read as it was declared before."""
+        self._relaying.forget(place)
+        outbox = self._outboxes.get(place)
+        if outbox is not None:
+            for kept in chain(outbox.sent, outbox.queue):
+                kept.says = None
 
     # What a seat answers.
 
@@ -340,6 +446,7 @@ class Reports:
 
     def on_holder(self, place: str) -> None:
         """Another broker has the seat, or one is known at last."""
+        self._relaying.forget(place)
         outbox = self._outboxes.get(place)
         if outbox is not None:
             holder = self._seats.holder(place)
@@ -349,13 +456,15 @@ class Reports:
 
     def give_up(self, place: str, reason: str) -> None:
         """Nobody will gather what waits for a place."""
+        self._dropped.pop(place, None)
         outbox = self._outboxes.pop(place, None)
         if outbox is None:
             return
         outbox.again()
         for kept in outbox.queue:
             self.waiting_bytes -= kept.size
-            self._core.suppress(kept.publication, None, 0, reason)
+            if kept.publication.payload:
+                self._core.suppress(kept.publication, None, 0, reason)
             if kept.publication.qos:
                 self._core.out.append(Erase(_key(kept.publication)))
                 kept.taken = True

@@ -15,7 +15,7 @@ Who has which seat, and how messages travel, is not known here (`seats`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -23,7 +23,7 @@ import msgspec
 from tidings.errors import PayloadError
 from tidings.gathering.gatherer import Closing, Fate, Gatherer, Telling
 from tidings.language.reports import Report
-from tidings.language.topics import Topic
+from tidings.language.topics import OnTheWay, Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, Write
 from tidings.overlay.holding import encode, quoted
@@ -43,9 +43,6 @@ PART_ENTRIES, PART_BYTES = 256, 512 * 1024
 
 CLOSED_MAX = 10_000
 """Events remembered as closed: a copy from elsewhere must not open them again."""
-
-GONE_MAX = 256
-"""Events that everyone has; the deputy is told with the next change, or when there are so many."""
 
 VERSION = 3
 """The first protocol version in which neighbours gather."""
@@ -83,7 +80,7 @@ class Copies:
 class Batch:
     """What changed in one turn, and what is done when it is safe."""
 
-    __slots__ = ("answers", "handed", "number", "out")
+    __slots__ = ("absorbed", "answers", "handed", "number", "out")
 
     def __init__(
         self,
@@ -91,21 +88,35 @@ class Batch:
         out: list[Telling | Closing],
         answers: dict[Origin, int],
         handed: list[tuple[str, int]],
+        absorbed: dict[Origin, list[tuple[int, str]]],
     ) -> None:
         self.number = number
         self.out = out
         self.answers = answers
         self.handed = handed
+        self.absorbed = absorbed
+        """By origin: reports and the events that say all they say."""
 
 
 class Office(Protocol):
     """What a seat needs of the broker it is at."""
 
+    def touched(self, seat: Seat) -> None:
+        """Something has happened at a seat, so that its batch is to be closed when the turn ends."""
+
     def grown(self, place: str) -> Grown | None:
         """The epoch that the place uses."""
 
-    def answer(self, seat: Seat, origin: Origin, number: int, *, again: bool) -> None:
-        """Tell an origin how far its reports are safe."""
+    def answer(
+        self,
+        seat: Seat,
+        origin: Origin,
+        number: int,
+        *,
+        again: bool,
+        absorbed: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        """Tell an origin how far its reports are safe, and which need not be sent again."""
 
     def told(self, seat: Seat, telling: Telling) -> None:
         """Tell a version of an event to all who want it."""
@@ -160,9 +171,12 @@ class Seat:
         self._lasting = False
         """Whether a report in this turn's batch has been acknowledged or will be."""
         self._handed: list[tuple[str, int]] = []
+        self._absorbed: dict[Origin, list[tuple[int, str]]] = {}
         self._confirmed: dict[str, int] = {}
         self._gone: dict[str, None] = {}
         """Closed events of which everyone has the last version, so that nobody need know them any longer."""
+        self._overdue = False
+        """Whether those have waited for long enough."""
         self._number = 0
         self._batches: deque[Batch] = deque()
         self._deputy: Link | None = None
@@ -175,8 +189,11 @@ class Seat:
 
     # Reports.
 
-    def take(self, publication: Publication, previous: int, hops: int, report: Report | None) -> None:
-        """A report has come."""
+    def take(
+        self, publication: Publication, previous: int, hops: int, report: Report | None, dropped: int
+    ) -> None:
+        """A report has come, and word of others that were redundant and not sent."""
+        self._office.touched(self)
         origin = publication.origin, publication.incarnation
         mark = self.marks.get(origin, 0)
         if self.leaving is not None:
@@ -193,6 +210,9 @@ class Seat:
         self._marked[origin] = None
         self._lasting = self._lasting or publication.qos > 0
         core = self._core
+        self.gatherer.drop(dropped)
+        if not publication.payload:
+            return
         if report is None:
             try:
                 report = self._topics.read(publication.topic, publication.payload, publication.content_type)
@@ -204,6 +224,8 @@ class Seat:
         at_us = max(core.at_us, self.gatherer.now_us)
         named = Report(publication.topic, report.key, report.fields, report_id(publication), at_us)
         decision = self.gatherer.feed(named, publication.qos)
+        if self.drops and origin[0] != core.id and decision.event and not decision.conflicts:
+            self._absorbed.setdefault(origin, []).append((publication.number, decision.event))
         kind = FATES.get(decision.fate, Kind.SUPPRESSED)
         reason = None
         if kind is Kind.SUPPRESSED:
@@ -222,8 +244,21 @@ class Seat:
             report=named.id,
         )
 
+    @property
+    def drops(self) -> bool:
+        """Whether brokers before the seat may drop reports."""
+        gathering = self.topic.gathering
+        return gathering is not None and gathering.on_the_way is not OnTheWay.NOTHING
+
+    def promise_us(self, event: str) -> int:
+        """Until when a report that says what an event says is redundant if it comes here; 0 for never."""
+        closing_us = self.gatherer.closing_us(event) if self.drops else 0
+        until_us = closing_us - round(self._core.settings.relay_margin_s * 1e6)
+        return until_us if until_us > self._core.at_us else 0
+
     def adopt(self, copies: Copies, sender: str, number: int) -> None:
         """Take what another broker has gathered at this place; it is told when that is safe here."""
+        self._office.touched(self)
         for event in [event for event in copies.entries if event in self.recent]:
             del copies.entries[event]
         copies.into(self.gatherer, self._core.at_us, heal=True)
@@ -235,6 +270,7 @@ class Seat:
 
     def begin(self, known: list[Copies]) -> None:
         """Start with what is known of the seat, the surest first; tell again what may not have been told."""
+        self._office.touched(self)
         for at, copies in enumerate(known):
             copies.into(self.gatherer, self._core.at_us, heal=at > 0)
             for origin, number in copies.marks.items():
@@ -252,10 +288,17 @@ class Seat:
         elif held:
             self._gone[event] = None
 
+    def tick(self) -> None:
+        """Let disk and deputy forget what everyone has."""
+        if self._gone:
+            self._overdue = True
+            self._office.touched(self)
+
     # Batches.
 
     def on_clock(self) -> None:
         """Some clock has run out."""
+        self._office.touched(self)
         self.gatherer.advance(max(self._core.at_us, self.gatherer.now_us))
 
     def flush(self) -> None:
@@ -263,10 +306,11 @@ class Seat:
         gatherer = self.gatherer
         out = gatherer.take()
         changed = gatherer.changed()
-        if out or changed or self._marked or self._handed or len(self._gone) >= GONE_MAX:
+        if out or changed or self._marked or self._handed or self._overdue:
+            self._overdue = False
             self._number += 1
             answers = {origin: self.marks.get(origin, 0) for origin in self._marked}
-            self._batches.append(Batch(self._number, out, answers, self._handed))
+            self._batches.append(Batch(self._number, out, answers, self._handed, self._absorbed))
             entries = tuple((entry.event, gatherer.copy(entry)) for entry in changed)
             for one in out:
                 if isinstance(one, Closing):
@@ -279,6 +323,7 @@ class Seat:
             self._write(entries, closed, answers)
             self._marked = {}
             self._handed = []
+            self._absorbed = {}
             self._secure(entries, closed, answers)
         due_us = gatherer.next_us()
         if due_us is None:
@@ -356,7 +401,8 @@ class Seat:
         while self._batches and self._batches[0].number <= number:
             batch = self._batches.popleft()
             for origin, mark in batch.answers.items():
-                self._office.answer(self, origin, mark, again=False)
+                absorbed = batch.absorbed.get(origin, ())
+                self._office.answer(self, origin, mark, again=False, absorbed=absorbed)
             for one in batch.out:
                 if isinstance(one, Telling):
                     self._office.told(self, one)

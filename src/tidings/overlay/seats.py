@@ -21,7 +21,9 @@ How reports travel is in `reports`, what a seat does in `seat`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
 
 from tidings.gathering.gatherer import Closing, Gatherer, Telling
 from tidings.language import payloads
@@ -29,7 +31,7 @@ from tidings.language.keys import Key
 from tidings.language.payloads import Encoding
 from tidings.language.reports import Event, Report
 from tidings.language.subscriptions import filters_meet
-from tidings.language.topics import BeforeSeat, Scope, Strategy, Topic
+from tidings.language.topics import BeforeSeat, OnTheWay, Scope, Strategy, Topic
 from tidings.overlay.centre import FINDERS, TREE, Finder, ReportFinder, Said
 from tidings.overlay.core import Core
 from tidings.overlay.events import PublicationOffered
@@ -40,6 +42,7 @@ from tidings.overlay.messages import (
     HandedOver,
     HandOver,
     Holder,
+    Known,
     Message,
     Mirror,
     Mirrored,
@@ -50,6 +53,7 @@ from tidings.overlay.messages import (
     Told,
 )
 from tidings.overlay.publications import Publications
+from tidings.overlay.relaying import Relaying
 from tidings.overlay.reports import Reports
 from tidings.overlay.routing import Routing
 from tidings.overlay.seat import VERSION, Copies, Origin, Seat, erase, marks_of, parted, recovered
@@ -64,6 +68,9 @@ PART = "\t"
 
 OUTLIVED_MAX = 2
 """Searches after which a deputy forgets what it has of a seat that another broker has by now."""
+
+KNOWN_MAX = 64
+"""Reports of which an origin is told at once that such need not be sent; the latest, if there are more."""
 
 CONTENT_TYPES = {Encoding.JSON: "application/json", Encoding.MSGPACK: "application/msgpack"}
 
@@ -141,7 +148,9 @@ class Seats:
         self._topics = topics
         self._routing = routing
         self._publications = publications
-        self.reports = Reports(core, links, trees, self)
+        self._holders: dict[str, Holder] = {}
+        self.relaying = Relaying(core, topics, self._holders.get)
+        self.reports = Reports(core, links, trees, self, self.relaying)
         self.counts = Counts()
         self.synchronised: Callable[[], bool] = lambda: True
         """Whether this broker has heard what the network knows."""
@@ -156,10 +165,11 @@ class Seats:
         """By root: what came before its epoch was ready here."""
         self._loads: dict[str, dict[str, tuple[int, bool]]] = {}
         self._wanted: dict[str, dict[str, set[str]]] = {}
-        self._holders: dict[str, Holder] = {}
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
         self._seats: dict[str, Seat] = {}
+        self._touched: dict[str, Seat] = {}
+        """Those at which something has happened in this turn."""
         self._images: dict[str, dict[str, Image]] = {}
         """By place and broker: what this one has for those whose deputy it is. Two brokers may have one seat
         for a while, on two sides of a partition, and the same deputy after it."""
@@ -650,6 +660,7 @@ class Seats:
         if seat is None or grown is None or to not in grown.members or to == self._core.id or seat.leaving:
             return
         seat.leaving = (to, grown.members[to][0])
+        self.touched(seat)
 
     def _leave(self, seat: Seat) -> None:
         """Hand over all there is, now that nothing is under way."""
@@ -809,25 +820,46 @@ class Seats:
         seat = self._seats.get(message.place)
         if seat is not None:
             seat.on_mirrored(link, message)
+            if seat.leaving is not None:
+                self.touched(seat)
         elif message.place in self._retiring:
             # Its deputy may know as well that nobody gathers there any more.
             self._retiring[message.place].let_go()
 
     # What seats here want done.
 
-    def answer(self, seat: Seat, origin: Origin, number: int, *, again: bool) -> None:
-        """Tell an origin how far its reports are safe."""
+    def touched(self, seat: Seat) -> None:
+        """Something has happened at a seat."""
+        self._touched[seat.place] = seat
+
+    def answer(
+        self,
+        seat: Seat,
+        origin: Origin,
+        number: int,
+        *,
+        again: bool,
+        absorbed: Sequence[tuple[int, str]] = (),
+    ) -> None:
+        """Tell an origin how far its reports are safe, and which need not be sent again."""
         if origin == (self._core.id, self._core.incarnation):
             self.reports.taken(seat.place, number, again=again)
             return
         grown = self.grown(seat.place)
         if grown is not None:
-            self.reports.answer(Taken(grown.root, grown.epoch, seat.place, *origin, number, again))
+            known = None
+            if absorbed:
+                core = self._core
+                promised = tuple((one, event, seat.promise_us(event)) for one, event in absorbed[-KNOWN_MAX:])
+                known = Known(core.id, core.boot, core.at_us, promised)
+            self.reports.answer(Taken(grown.root, grown.epoch, seat.place, *origin, number, again, known))
 
     def told(self, seat: Seat, telling: Telling) -> None:
         """Tell a version of an event to all who want it."""
         event = telling.event
         told = self.as_told(seat.place, event, telling.state.value, last=telling.last, into=telling.into)
+        if until_us := seat.promise_us(event.opened_by):
+            told = msgspec.structs.replace(told, until_us=until_us, declared=seat.topic.version)
         payload, content_type = self.written(seat.topic, event)
         self._core.record(
             Kind.TOLD,
@@ -928,7 +960,13 @@ class Seats:
         self.reports.far += self._topics.far(report, self._core.at_us)
         if topic.gathering.before_seat is BeforeSeat.PASS and self.holder(place) is None:
             return False
-        self.reports.offer(offered, place, report)
+        dropping = topic.gathering.on_the_way is not OnTheWay.NOTHING
+        if dropping:
+            event = self.relaying.redundant(place, topic, report, offered.qos)
+            if event is not None:
+                self.reports.drop(offered, place, event)
+                return True
+        self.reports.offer(offered, place, report, dropping=dropping)
         return True
 
     # Declarations.
@@ -937,11 +975,14 @@ class Seats:
         """A topic is declared, or declared otherwise, or no more."""
         topic = self._topics.named(name)
         gathered = topic is not None and topic.gathering is not None
+        for place in [place for place in self._holders if place.partition(PART)[0] == name]:
+            self.reports.on_declared(place)
         for place in [place for place in self._seats if place.partition(PART)[0] == name]:
             seat = self._seats[place]
             if topic is not None and gathered and place in places_of(topic):
                 seat.topic = topic
                 seat.gatherer.redeclare(topic)
+                self.touched(seat)
             else:
                 copies = seat.copies()
                 seat.gatherer.close_all()
@@ -963,6 +1004,11 @@ class Seats:
 
     # Turns.
 
+    def tick(self) -> None:
+        """What need not be done at once."""
+        for seat in self._seats.values():
+            seat.tick()
+
     def on_clock(self, place: str) -> None:
         seat = self._seats.get(place)
         if seat is not None:
@@ -970,7 +1016,10 @@ class Seats:
 
     def flush(self) -> None:
         """Close the batches of this turn."""
-        for place, seat in list(self._seats.items()):
+        touched, self._touched = self._touched, {}
+        for place, seat in touched.items():
+            if self._seats.get(place) is not seat:
+                continue
             seat.gatherer.cycle(self.shortest_every(place))
             seat.flush()
             if seat.leaving is not None and seat.settled:

@@ -126,6 +126,10 @@ class Settings:
     report_window_bytes: int = 4 * MIB
     """The same in bytes."""
 
+    relay_margin_s: float = 1.0
+    """How long before an event may close reports about it are no longer dropped on the way to its seat: by so
+    much one may come later than others did."""
+
     following_max: int = 100_000
     """Open events of which a broker remembers who has had which version; beyond, the longest unchanged is
     forgotten."""

@@ -47,6 +47,9 @@ class Timer(Enum):
     SURVEY = auto()
     """The root of a tree has traffic counted and seats looked at anew."""
 
+    TALLY = auto()
+    """A seat is told how many reports were dropped on the way to it."""
+
     DRAIN = auto()
     """A stopping broker waits no longer."""
 
