@@ -156,6 +156,8 @@ class Seat:
         )
         self.since = core.now
         """When it came here."""
+        self.every_us: int | None = None
+        """The shortest cycle that anybody has asked for."""
         self.better = ("", 0)
         """The broker that would have been better, and for how many windows in a row."""
         self.leaving: tuple[str, int] | None = None

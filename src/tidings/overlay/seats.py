@@ -1020,7 +1020,10 @@ class Seats:
         for place, seat in touched.items():
             if self._seats.get(place) is not seat:
                 continue
-            seat.gatherer.cycle(self.shortest_every(place))
+            every_us = self.shortest_every(place)
+            if every_us != seat.every_us:
+                seat.every_us = every_us
+                seat.gatherer.cycle(every_us)
             seat.flush()
             if seat.leaving is not None and seat.settled:
                 self._leave(seat)
