@@ -323,6 +323,8 @@ BEYOND = {"tb": 100.0, "tm": 5.0, "tr": 10.0}
 
 WHERE = ("even", "corner")
 
+STRATEGIES = ("centre", "median", "traffic")
+
 SEATS = (1, 2, 3, 5, 9)
 """Among how many brokers around the centre events are divided."""
 
@@ -367,16 +369,19 @@ def _run_beyond(task: Task, setting: Setting) -> Iterator[Row]:
 def _seats(
     setting: Setting, network: Network, occurrences: Sequence[Occurrence], base: Measured
 ) -> Iterator[Row]:
-    """One seat, by each strategy, with all the traffic of the run known beforehand."""
+    """One seat, by each strategy, with all the traffic of the run known beforehand.
+
+    Traffic weighs as brokers weigh it: a report where it enters as much as one version delivered at every
+    broker. Were each delivery to weigh as much as a report, a topic that everybody subscribes to would have
+    its traffic seat at the median whoever publishes.
+    """
     entered = [0] * network.size
     for one in occurrences:
         for message in one.messages:
             entered[message.broker] += 1
     told = 0
-    for strategy in ("centre", "median", "traffic", "reports"):
-        # "reports" counts where they enter; "traffic" also each version told, at each broker that gets it.
-        weights = [count + told for count in entered] if strategy == "traffic" else entered
-        seat = network.seat(strategy, weights)
+    for strategy in STRATEGIES:
+        seat = network.seat(strategy, [count * network.size + told for count in entered])
         measured = machine.gather(setting, network, occurrences, seat)
         told = told or measured.told
         yield _row(setting, measured, base) | {"seat": strategy}

@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from papers.agele.figures import Row
+from papers.agele.figures import STRATEGIES, WHERE, Row
 
 mpl.use("Agg")  # before pyplot: nobody has a screen here
 
@@ -173,8 +173,8 @@ def _centre_messages(ax: Axes, table: Sequence[Row]) -> None:
 
 def _seats(measure: str, text: str) -> Callable[[Axes, Sequence[Row]], None]:
     def panel(ax: Axes, table: Sequence[Row]) -> None:
-        names = ("centre", "median", "traffic", "reports")
-        for shift, where in enumerate(("even", "corner")):
+        names = STRATEGIES
+        for shift, where in enumerate(WHERE):
             rows = {row["seat"]: row for row in _where(table, part="seat", where=where)}
             at = [position + 0.4 * shift - 0.2 for position in range(len(names))]
             ax.bar(at, [rows[name][measure] for name in names], 0.36, label=f"publishers: {where}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 
-from papers.agele.figures import ECCENTRICITIES, WHERE, Row
+from papers.agele.figures import ECCENTRICITIES, STRATEGIES, WHERE, Row
 
 POINT = ("engine", "overlay", "brokers", "where", "seat", "seats", "on_the_way", "tb", "tm", "tr")
 """What says which point a row belongs to."""
@@ -246,8 +246,9 @@ def _beyond(rows: Sequence[Row]) -> dict[str, float]:
     ways = [row for row in own if row["part"] == "way"]
     found = {"several_busiest_5": median(row["busiest"] for row in several if row["seats"] == 5)}
     found |= _saved("several_5", several, {"seats": 1}, {"seats": 5})
+    found["several_5_overhead_added"] = -found["several_5_overhead_saved"]
     for where in WHERE:
-        for seat in ("median", "traffic", "reports"):
+        for seat in STRATEGIES[1:]:
             here = {"where": where}
             found |= _saved(f"{where}_{seat}", seats, {**here, "seat": "centre"}, {**here, "seat": seat})
         for way in ("drop", "merge"):
