@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.mqtt.talk import BOTH, SETTLED_S, V5, V311, Client, Talk
 from tidings.mqtt.packets import Properties, Publish
@@ -282,6 +284,49 @@ def test_a_report_taken_under_another_declaration_is_refused_at_the_seat() -> No
     talk.advance(TM_S)
     assert report(talk.connect("r2"), place="Omonia", severity=4) == Reason.PAYLOAD_FORMAT_INVALID
     assert [fields.get("severity") for _, fields in events(desk)] == [4], "open events finish as they began"
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4) | st.just("2026-11-15"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=3,
+)
+PAYLOADS = st.binary(max_size=20) | st.fixed_dictionaries(
+    {},
+    optional={
+        "place": st.sampled_from(["Omonia", "Syntagma", ""]) | VALUES,
+        "severity": st.integers(-1, 3) | VALUES,
+        "road": st.sampled_from(["A1", "A2"]) | VALUES,
+        "seen": VALUES,
+        "city": st.sampled_from(["athens", "sparta"]),
+        "colour": VALUES,
+    },
+).map(lambda fields: json.dumps(fields).encode())
+
+
+@given(
+    st.lists(st.tuples(PAYLOADS, st.integers(0, 2), st.booleans(), st.floats(0, 40)), max_size=12),
+    st.sampled_from(BOTH),
+)
+@settings(max_examples=40, deadline=None)
+def test_whatever_is_reported_is_refused_or_counted_and_the_broker_lives(
+    reports: list[tuple[bytes, int, bool, float]], version: Any
+) -> None:
+    talk = gathering()
+    desk, reporter = talk.connect("desk"), talk.connect("r", version=version)
+    desk.subscribe("traffic/#", qos=2, user=(("where", "severity >= 1"),))
+    for payload, qos, retain, pause_s in reports:
+        reporter.publish("traffic/athens", payload, qos, retain=retain)
+        talk.advance(pause_s)
+    reporter.ping()
+    talk.advance(100)
+    status, told = counted(talk), events(desk)
+    refused = talk.front.status(talk.now).counters["refused"].get("publish", 0)
+    assert status.received + refused == len(reports)
+    assert status.received == status.opened + status.merged + status.redundant
+    assert (status.open, status.closed, status.waiting) == (0, status.opened, 0)
+    assert len(told) <= status.told
+    assert talk.front.retained.messages == 0
 
 
 # Asking who gathers.
