@@ -225,6 +225,13 @@ def test_an_event_that_was_merged_into_another_is_told_to_its_followers_and_to_n
     assert len(it.following) == 0
 
 
+def test_a_version_that_the_last_has_overtaken_is_not_delivered() -> None:
+    it = Watched()
+    it.subscribe("c", "x = 1")
+    assert seen(it.told(2, b'{"x":1}', state="merged-into", last=True), "c") == []
+    assert seen(it["a"].say(publish(2, 0, version_of(1, b'{"x":1}', origin="z"))), "c") == []
+
+
 def test_a_closed_event_is_remembered_for_a_while() -> None:
     settings = replace(DEFAULT, absent_hold_s=30.0)
     it = Watched(settings=settings)

@@ -483,6 +483,21 @@ def test_a_subscriber_that_was_alone_begins_with_the_open_events_when_it_meets_t
     assert net.states("c", "other") == net.states("c", "live") == []
 
 
+def test_a_broker_that_had_the_seat_itself_asks_when_it_loses_it_to_one_that_it_did_not_know() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(1)
+    net.known["c"] = "c"
+    net.client("c", "s")
+    net.heal("b", "c")
+    net.advance(3.0)  # it is in one tree with the seat, and does not know it yet
+    assert net.given("c", "s") == []
+    del net.known["c"]
+    net.advance(2.0)
+    assert net.states("c", "s") == [(1, "snapshot")]
+
+
 def test_a_broker_with_many_subscriptions_asks_once_for_all_that_is_open() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     for x in range(6):

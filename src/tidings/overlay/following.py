@@ -101,7 +101,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Closed(msgspec.Struct, array_like=True):
-    """An event that was followed here and is closed: what is told of it again is a repeat."""
+    """An event that is closed: what is told of it again is a repeat."""
 
     event: str
     version: int
@@ -185,6 +185,8 @@ class Following:
         followed = self._events.get(told.event)
         found = self._routing.local.match(publication.topic, fields)
         if not found and followed is None:
+            if is_last(told):
+                self._remember_closed(told.event, told.version)
             return False
         if self._routing.shares.groups:
             found = self._shared(found, followed)
@@ -248,7 +250,9 @@ class Following:
         if followed.sessions:
             self._keep(told.event, followed, told)
         durable = self._write(told.event, followed, dict.fromkeys([*given, *begun, *changed]))
-        if is_last(told) or (followed.closing is not None and told.version >= followed.closing):
+        if is_last(told) and not followed.sessions:
+            self._remember_closed(told.event, told.version)
+        elif is_last(told) or (followed.closing is not None and told.version >= followed.closing):
             self._close(told.event)
         return durable
 
@@ -448,15 +452,22 @@ class Following:
         followed = self._events.get(event)
         if followed is None:
             return
-        closed = Closed(event, followed.version, self._core.now + self._core.settings.absent_hold_s)
         sessions = self._routing.sessions
-        if any(sessions[session].durable for session in followed.sessions):
-            closed.saved = True
-            self._core.out.append(Write(_closed_key(event), encode(closed)))
+        durable = any(sessions[session].durable for session in followed.sessions)
         self._forget(event)
-        if len(self._closed) >= self._core.settings.following_max:
+        self._remember_closed(event, followed.version, durable=durable)
+
+    def _remember_closed(self, event: str, version: int, *, durable: bool = False) -> None:
+        """What is told of an event from now on is a repeat, or has been overtaken by its last version."""
+        until = self._core.now + self._core.settings.absent_hold_s
+        before = self._closed.pop(event, None)
+        if before is not None:
+            version, durable = max(version, before.version), durable or before.saved
+        elif len(self._closed) >= self._core.settings.following_max:
             self._forget_closed(next(iter(self._closed)))
-        self._closed[event] = closed
+        closed = self._closed[event] = Closed(event, version, until, durable)
+        if durable:
+            self._core.out.append(Write(_closed_key(event), encode(closed)))
 
     def _forget(self, event: str) -> None:
         """An event is followed no further; who waits for a version gets it now."""

@@ -51,6 +51,9 @@ ASK_EACH_MAX = 4
 """Different subscriptions for which a broker asks one by one when it meets a seat; with more it asks for all
 that is open there."""
 
+CALM_S = 60.0
+"""After so long without a change a seat has told all that others had gathered when the tree changed."""
+
 PART = "\t"
 """In a place, between the name of a declaration and the number of a part."""
 
@@ -133,7 +136,11 @@ class Retelling:
         self._unasked: dict[tuple[Named | None, str, Subscription], None] = {}
         """What is to be asked, and the place, which waits for a tree."""
         self._members: dict[str, Mapping[str, Life]] = {}
-        """By place: who was on its tree when its seat was last looked for."""
+        """By place: who was on its tree when its seat was last looked for, …"""
+        self._strangers: dict[str, dict[str, None]] = {}
+        """… and who has come to it lately: should one of them have the seat, nothing of it is known here."""
+        self._changed_at: dict[str, float] = {}
+        """By place: when the way to its seat last changed."""
         self._closings: dict[str, dict[str, int]] = {}
         """By place: events that have been closed here since the last tick, with their last versions."""
         self._questions: dict[int, Question] = {}
@@ -195,6 +202,17 @@ class Retelling:
             del self._unasked[key]
         for number in [number for number, question in self._questions.items() if question.named in gone]:
             del self._questions[number]
+
+    def _meets_stranger(self, place: str, grown: Grown, seat: str) -> bool:
+        """Whether a seat is at a broker from which nothing could be heard before."""
+        before = self._members.get(place, {})
+        strangers = self._strangers.setdefault(place, {})
+        strangers |= dict.fromkeys(it for it in grown.members if it not in before and it != self._core.id)
+        self._members[place] = grown.members
+        if seat not in strangers:
+            return False
+        strangers.clear()
+        return True
 
     def _ask_for_all(self, place: str) -> None:
         """This broker meets a seat that was out of reach: its sessions know nothing of what is open there."""
@@ -337,9 +355,9 @@ class Retelling:
             before = self._ways.get(branch)
             if before == way:
                 continue
-            if holder.seat not in self._members.get(place, {}) and not mine:
+            self._changed_at[place] = self._core.now
+            if self._meets_stranger(place, grown, holder.seat) and not mine:
                 self._ask_for_all(place)
-            self._members[place] = grown.members
             if before is not None and before[2] and not mine:
                 self._forget_told(place)
             if own is None:
@@ -586,6 +604,9 @@ class Retelling:
                     self._unasked[question.named, place, question.subscription] = None
             elif now - question.asked_at >= ASK_AGAIN_S:
                 self._ask(question)
+        for place in [place for place, at in self._changed_at.items() if now - at >= CALM_S]:
+            del self._changed_at[place]
+            self._strangers.pop(place, None)
         _expire(self._told, now)
         _expire(self._over, now)
         for place, event in [doubt for doubt, until in self._doubts.items() if until <= now]:
