@@ -320,7 +320,7 @@ def test_a_report_that_is_wrong_is_refused_with_the_reason(payload: bytes, qos: 
     assert client.publish("traffic/athens", payload, qos=qos) == Reason.PAYLOAD_FORMAT_INVALID
     status = talk.front.status(talk.now)
     assert status.counters["refused"] == {"publish": 1}
-    assert status.refusals[0].client == "c"
+    assert (status.refusals[0].client, status.refusals[0].what) == ("c", "publish traffic/athens")
     assert status.refusals[0].reason
 
 

@@ -73,7 +73,7 @@ def test_a_stopping_broker_takes_nothing_new() -> None:
     it.tell(offer(1))
     it.tell(StopAsked())
     assert kinds(it.tell(offer(2)), Reject, Accept) == [
-        Reject("publisher", 2, "this broker is stopping; publish at another")
+        Reject("publisher", 2, "this broker is stopping; publish at another", "t")
     ]
     status = it.broker.status(BEGIN)
     assert (status.ready, status.reason) == (False, "stopping")

@@ -665,7 +665,7 @@ class Publishing:
 
     def on_rejected(self, effect: Reject) -> None:
         session = self._sessions.get(effect.session)
-        self._core.refuse(effect.session, "publish", effect.reason)
+        self._core.refuse(effect.session, f"publish {effect.topic[:200]}", effect.reason)
         if session is not None and effect.token:
             self._settle(session, effect.token, Reason.PAYLOAD_FORMAT_INVALID, effect.reason)
 

@@ -243,6 +243,9 @@ class Reject(Wanted, frozen=True):
     token: int
     reason: str
 
+    topic: str = ""
+    """Where it was published to, for the operator."""
+
 
 class Enlist(Wanted, frozen=True):
     """The entry is in the catalogue, on disk, and on its way to all."""

@@ -200,7 +200,7 @@ class Publications:
             except PayloadError as error:
                 reason = str(error)
         if reason:
-            core.out.append(Reject(offered.session, offered.token, reason))
+            core.out.append(Reject(offered.session, offered.token, reason, offered.topic))
             return
         if topic is not None and report is not None and self.gather(offered, topic, report):
             return
