@@ -8,8 +8,8 @@ anything is told is decided by the gatherer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from tidings.gathering.digests import Hashes
 from tidings.gathering.policies import (
@@ -27,6 +27,9 @@ from tidings.gathering.rules import Rules
 from tidings.language.fields import find
 from tidings.language.keys import Key
 from tidings.language.reports import Event
+
+if TYPE_CHECKING:
+    from tidings.gathering.gatherer import Decision
 
 
 class Change:
@@ -164,8 +167,8 @@ class Entry:
         """When the gatherer looks at its clocks again."""
         self.hashes: Hashes | None = None
         """What stays of the fields once it is a digest."""
-        self.redundant: Any = None
-        """The gatherer's answer to a report that changes nothing, made once for each version."""
+        self.redundant: Decision | None = None
+        """The answer to a report that changes nothing, made once for each version."""
 
     @property
     def reports(self) -> int:
@@ -203,21 +206,23 @@ class Entry:
 
     def measure(self) -> None:
         """Count its bytes anew."""
-        self.size = sum(
-            len(rule.label) + bytes_of(value) for rule, value in self.rules.leaves(self.fields)
-        ) + sum(BALLOT_BYTES + bytes_of(value) for votes in self.votes.values() for value in votes)
+        rules = self.rules
+        if rules.flat:
+            # As one map: all names and values, and a header that `change` does not count.
+            self.size = bytes_of(self.fields) - _header_bytes(len(self.fields))
+        else:
+            self.size = sum(rule.bytes + bytes_of(value) for rule, value in rules.leaves(self.fields))
+        for votes in self.votes.values():
+            self.size += sum(BALLOT_BYTES + bytes_of(value) for value in votes)
 
     def change(self, fields: Mapping[str, Any], stamp: Stamp) -> Change:
         """What a report with these fields would do."""
         change = Change()
-        mine = self.fields
-        flat = self.rules.flat
-        for rule, brought in self.rules.leaves(fields):
-            current = mine.get(rule.label) if flat else find(mine, rule.path)
+        for rule, brought, current in self._differing(fields):
             if current is None:
                 change.fields.append((rule, brought))
                 change.filled += 1
-                change.bytes += len(rule.label) + bytes_of(brought)
+                change.bytes += rule.bytes + bytes_of(brought)
                 if isinstance(rule, Majority):
                     change.votes.append((rule, brought))
                     change.bytes += BALLOT_BYTES + bytes_of(brought)
@@ -232,6 +237,20 @@ class Entry:
                     change.fields.append((rule, kept))
                     change.bytes += bytes_of(kept) - bytes_of(current)
         return change
+
+    def _differing(self, fields: Mapping[str, Any]) -> Iterable[tuple[Rule, Any, Any]]:
+        """The fields of a report that say something else, or vote: rule, what is brought, what is known."""
+        mine, rules = self.fields, self.rules
+        if rules.flat:
+            tree, get = rules.tree, mine.get
+            if not rules.votes:
+                return [
+                    (tree[name], brought, current)
+                    for name, brought in fields.items()
+                    if (current := get(name)) != brought
+                ]
+            return [(tree[name], brought, get(name)) for name, brought in fields.items()]
+        return [(rule, brought, find(mine, rule.path)) for rule, brought in rules.leaves(fields)]
 
     def _weigh_vote(self, rule: Majority, current: Any, brought: Any, stamp: Stamp, change: Change) -> None:
         votes = self.votes[rule.label]
@@ -253,10 +272,30 @@ class Entry:
         """Take in what counts of a report even if it changes nothing: its votes, and that it came last."""
         for vote, value in change.votes:
             vote.vote(self.votes.setdefault(vote.label, {}), value, stamp, self.branch)
-        for rule in self.rules.renewed:
-            if rule.stamped and find(fields, rule.path) is not None:
-                self.stamps[rule.label] = stamp
+        self._renew(fields, stamp)
         self.size += change.bytes
+
+    def echo(self, fields: Mapping[str, Any], stamp: Stamp) -> None:
+        """The same for a report that only repeats what is known, and so votes for what has won already."""
+        branch = self.branch
+        for rule in self.rules.votes:
+            value = find(fields, rule.path)
+            if value is not None:
+                by = self.votes[rule.label][value].by
+                by[branch] = by.get(branch, 0) + 1
+        self._renew(fields, stamp)
+
+    def _renew(self, fields: Mapping[str, Any], stamp: Stamp) -> None:
+        rules = self.rules
+        if not rules.last:
+            return
+        if rules.flat:
+            # In the order of the fields, since a set has none.
+            self.stamps.update(dict.fromkeys(filter(rules.last_names.__contains__, fields), stamp))
+        else:
+            for rule in rules.last:
+                if find(fields, rule.path) is not None:
+                    self.stamps[rule.label] = stamp
 
     def take(self, change: Change, stamp: Stamp) -> None:
         """Take in a report that changes the event; `note` comes first."""
@@ -285,6 +324,11 @@ class Entry:
             self.ordered = True
         self.shared = True
         return self.fields
+
+
+def _header_bytes(count: int) -> int:
+    """What MessagePack takes to say that a map has so many pairs."""
+    return 1 if count < 16 else 3
 
 
 def earlier(one: Entry, other: Entry) -> bool:

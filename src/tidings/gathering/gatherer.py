@@ -198,20 +198,29 @@ class Gatherer:
         """Take a report; clocks that are due by its time run out before."""
         at_us = report.at_us
         if at_us != self.now_us:
-            self.advance(at_us)
+            clocks = self._clocks
+            if at_us < self.now_us or (clocks and clocks[0][0] <= at_us):
+                self.advance(at_us)
+            else:
+                self.now_us = at_us
         counts = self.counts
         counts.received += 1
-        rules = self._rules
         entry = self._open.get(report.key)
         if entry is None:
             return self._feed_closed(report, qos)
-        if entry.rules is not rules:
-            if not self._fits(entry, report):
-                self._close(entry, "redeclared")
-                return self._begin(report, qos)
-            rules = entry.rules
-        fields = report.fields
-        if not rules.renewed and fields.items() <= entry.fields.items():
+        rules = entry.rules
+        if rules is not self._rules and not self._fits(entry, report):
+            self._close(entry, "redeclared")
+            return self._begin(report, qos)
+        fields, known = report.fields, entry.fields
+        # Asking dicts of one length whether they are equal takes half of asking whether one is in the other.
+        if fields == known if len(fields) == len(known) else fields.items() <= known.items():
+            if rules.quick and qos <= entry.qos and entry.redundant is not None:
+                counts.redundant += 1
+                return entry.redundant
+            if rules.renewed:
+                entry.echo(fields, (at_us, report.id))
+                self._changed[entry.event] = entry
             return self._redundant(entry, qos)
         stamp = at_us, report.id
         change = entry.change(fields, stamp)
@@ -366,6 +375,7 @@ class Gatherer:
                 self._insert(entry)
                 self._repeat(entry)  # whoever told it may have died before anybody heard
         elif here is None:
+            entry.confirmed = 0  # that everyone has it was said of the other side
             self._insert(entry)
             self._repeat(entry)
             self._make_room()
@@ -482,10 +492,9 @@ class Gatherer:
                 entry.told_qos = qos
                 entry.confirmed = min(entry.confirmed, entry.version - 1)
                 self._repeat(entry)
-        decision: Decision | None = entry.redundant
-        if decision is None or decision.version != entry.version:
-            decision = entry.redundant = Decision(Fate.REDUNDANT, entry.event, entry.version)
-        return decision
+        if entry.redundant is None:
+            entry.redundant = Decision(Fate.REDUNDANT, entry.event, entry.version)
+        return entry.redundant
 
     def _begin(self, report: Report, qos: int) -> Decision:
         """Open an event."""
@@ -602,6 +611,7 @@ class Gatherer:
         entry.merge_us = None
         entry.untold = False
         entry.version += 1
+        entry.redundant = None
         entry.tellings[entry.branch] = entry.tellings.get(entry.branch, 0) + 1
         entry.state = state.value
         entry.told_qos = entry.qos
@@ -730,6 +740,7 @@ class Gatherer:
             join.satisfied, join.closed, join.told_qos = side.satisfied, side.closed, side.told_qos
             self._insert(join)
             if here not in knowing:
+                join.confirmed = 0
                 self._repeat(join)
         else:
             join.untold = True
@@ -758,6 +769,7 @@ class Gatherer:
             self._make_room()
         if goes.event == stays.event:
             stays.version = max(stays.version, goes.version)
+            stays.redundant = None
         else:
             self.counts.closed += 1
             self._out.append(Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version))

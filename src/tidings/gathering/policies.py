@@ -13,6 +13,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import msgspec
+
 from tidings.language.fields import Conflict, Field, Path, Type
 
 Stamp = tuple[int, str]
@@ -20,9 +22,6 @@ Stamp = tuple[int, str]
 
 Held = tuple[Any, Stamp]
 """A value of one copy, and the stamp of the report that set it."""
-
-VALUE_BYTES = 9
-"""What a number, a truth value or a time takes in MessagePack, at most."""
 
 BALLOT_BYTES = 64
 """What a value with its votes takes, besides the value: about what it takes in a copy."""
@@ -34,19 +33,17 @@ def stamp_order(stamp: Stamp) -> tuple[int, int, str]:
 
 
 def bytes_of(value: object) -> int:
-    """About what a value takes."""
-    if isinstance(value, str):
-        # Most text is ASCII, and then the answer needs no encoding.
-        return 5 + (len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass")))
-    if isinstance(value, list):
-        return 5 + sum(map(bytes_of, value))
-    return VALUE_BYTES
+    """What a value takes, in MessagePack."""
+    return len(_encode(value))
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class Rule:
     """One field of a topic, and what happens to its value."""
 
-    __slots__ = ("field", "label", "same", "tolerance")
+    __slots__ = ("bytes", "field", "label", "same", "tolerance")
 
     stamped = False
     """Whether joins need the stamp of the report that set the value."""
@@ -58,6 +55,7 @@ class Rule:
         self.field = field
         self.label = "\0".join(field.path)
         """What stamps and votes call it: one text for each path, since names are printable."""
+        self.bytes = bytes_of(self.label)
         self.tolerance: Any = field.tolerance
         if self.tolerance is not None and field.type is Type.TIMESTAMP:
             self.tolerance = timedelta(microseconds=self.tolerance)

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from tidings.gathering.policies import RULES, Majority, Rule
+from tidings.gathering.policies import RULES, Last, Majority, Rule
 from tidings.language.reports import Shape
-from tidings.language.topics import Complete, Topic
+from tidings.language.topics import Complete, StaysOpen, Topic
 
 Tree = dict[str, Any]
 """A rule for each field, a tree for each group."""
@@ -42,9 +42,13 @@ class Rules:
         self.total = len(self.fields)
         """How many fields a complete event has."""
         self.votes = [rule for rule in self.fields.values() if isinstance(rule, Majority)]
-        self.renewed = [rule for rule in self.fields.values() if rule.renewed]
-        """Fields for which a report matters that only repeats them."""
+        self.renewed = any(rule.renewed for rule in self.fields.values())
+        """Whether a report matters that only repeats what is known."""
+        self.last = [rule for rule in self.fields.values() if isinstance(rule, Last)]
+        self.last_names = frozenset(rule.path[0] for rule in self.last)
         self.key = tuple(item.text for item in gathering.key)
+        self.quick = not self.renewed and gathering.stays_open is StaysOpen.MERGED
+        """Whether nothing at all happens for a report that only repeats what is known."""
         self.complete_event = gathering.complete is Complete.EVENT
         self.complete_once = gathering.complete is Complete.ONCE
         self.complete_report = gathering.complete is Complete.REPORT

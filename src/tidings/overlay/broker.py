@@ -380,6 +380,7 @@ class Broker:
 
     def _on_dropped(self, tree: Tree) -> None:
         self._publications.on_dropped(tree.root)
+        self._seats.rearrange()
         self._retelling.on_dropped(tree.root)
         self._routing.on_share()
 

@@ -240,6 +240,8 @@ class Retelling:
 
     def _begin_with(self, question: Question, publications: Iterable[Publication], hops: int) -> None:
         for publication in publications:
+            if publication.told is None:
+                continue  # a neighbour gone wrong
             fields = self._topics.fields(publication)
             if question.named is not None:
                 self._following.snapshot(publication, fields, question.named, hops)

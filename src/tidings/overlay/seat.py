@@ -73,7 +73,8 @@ class Copies:
         """Give a gatherer all these events."""
         for event, (copy, at_us) in self.entries.items():
             gatherer.adopt(copy, heal=heal, elapsed_us=max(0, now_us - at_us))
-            if event in self.confirmed:
+            if event in self.confirmed and not heal:
+                # Of another side it is not known who has what.
                 gatherer.confirm(event, self.confirmed[event])
 
 

@@ -168,6 +168,8 @@ class Seats:
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
         self._seats: dict[str, Seat] = {}
+        self._declared = False
+        """Whether a topic was declared in this turn."""
         self._touched: dict[str, Seat] = {}
         """Those at which something has happened in this turn."""
         self._images: dict[str, dict[str, Image]] = {}
@@ -998,9 +1000,8 @@ class Seats:
                 self._leftovers.pop(place, None)
                 self.reports.give_up(place, "the topic is gathered no more")
             return
-        root = self._topics.tree_of(topic)
-        if root is not None:
-            self._start(root, again=True)
+        # At the end of the turn: all must hear of the declaration before they hear of the search.
+        self._declared = True
 
     # Turns.
 
@@ -1016,6 +1017,9 @@ class Seats:
 
     def flush(self) -> None:
         """Close the batches of this turn."""
+        if self._declared:
+            self._declared = False
+            self._start(self._core.id, again=True)
         touched, self._touched = self._touched, {}
         for place, seat in touched.items():
             if self._seats.get(place) is not seat:
