@@ -98,7 +98,7 @@ class StubNode:
                 unreached=(("h:1", "Connection refused"),),
                 declarations_lost=10,
                 seats=(SEAT, msgspec.structs.replace(SEAT, place="t\t1"), OTHER_SEAT),
-                gathering=GatheringStatus(*range(21, 31)),
+                gathering=GatheringStatus(*range(21, 32)),
             )
         )
         assert isinstance(told, dict)
@@ -342,8 +342,9 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_seats", ()] == 3
     assert samples["tidings_events_open", ()] == 5
     assert samples["tidings_reports_waiting", ()] == 21
-    assert samples["tidings_reports_far_total", ()] == 22
-    assert samples["tidings_events_forgotten_total", ()] == 30
+    assert samples["tidings_reports_entered_total", ()] == 22
+    assert samples["tidings_reports_far_total", ()] == 23
+    assert samples["tidings_events_forgotten_total", ()] == 31
     assert any(name == "tidings_broker_info" and ("broker", "b1") in labels for name, labels in samples)
     assert ("process_resident_memory_bytes", ()) in samples
 

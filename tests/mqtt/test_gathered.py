@@ -271,7 +271,11 @@ def test_an_undeclared_topic_beside_a_gathered_one_is_plain() -> None:
     client.subscribe("#")
     client.publish("traffic", b"as it is", retain=True)
     assert client.payloads() == [b"as it is"]
-    assert talk.front.status(talk.now).counters["retain_ignored"] == 0
+    counters = talk.front.status(talk.now).counters
+    assert (counters["published"], counters["retain_ignored"]) == (1, 0)
+    assert talk.front.broker.status(talk.now).gathering.entered == 0
+    report(client, place="Omonia")
+    assert talk.front.broker.status(talk.now).gathering.entered == 1
 
 
 def test_a_report_taken_under_another_declaration_is_refused_at_the_seat() -> None:

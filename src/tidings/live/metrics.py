@@ -188,6 +188,7 @@ GATHERED = (
 """What the seats that are at this broker have counted, by the topic."""
 
 GATHERING = (
+    _plain("reports_entered", "entered", "Reports to gathered topics that clients here have published."),
     _plain("reports_far", "far", "Reports of a time more than a day from their arrival here."),
     _plain("reports_dropped", "dropped", "Redundant reports that were dropped here on their way to a seat."),
     _plain("seats_taken_over", "taken_over", "Seats that came here since their holder was gone."),

@@ -491,7 +491,9 @@ class Broker:
         followed = self._publications.following.counts
         return GatheringStatus(
             waiting=reports.all_waiting,
+            entered=reports.all_entered,
             far=reports.far,
+            dropped=self._seats.relaying.dropped,
             taken_over=seats.taken_over,
             handed_over=seats.handed_over,
             withdrawn=followed.withdrawn,

@@ -154,6 +154,11 @@ class Reports:
         return len(outbox) if outbox is not None else 0
 
     @property
+    def all_entered(self) -> int:
+        """How many have entered here since this broker started."""
+        return self._count
+
+    @property
     def all_waiting(self) -> int:
         """The same, over all places."""
         return sum(map(len, self._outboxes.values()))

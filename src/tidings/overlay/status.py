@@ -96,6 +96,9 @@ class GatheringStatus(msgspec.Struct, frozen=True):
     waiting: int = 0
     """Reports that entered here and are not known to be safe at a seat."""
 
+    entered: int = 0
+    """Reports that clients here have published."""
+
     far: int = 0
     """Reports of a time more than a day from their arrival here."""
 
