@@ -16,13 +16,30 @@ from hypothesis import given as examples
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.overlay.bench import Bench, path, ring
+from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, path, ring
 from tests.overlay.test_following import Seen, seen
 from tidings.language.declarations import parse_topic
 from tidings.language.reports import Event
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Deliver, Grant, SessionOpened, SubscriptionAsked, SubscriptionDropped
-from tidings.overlay.messages import Ask, Close, Follow, Holder, Publication, Publish, Snapshot, Told
+from tidings.overlay.events import (
+    Deliver,
+    Grant,
+    SessionOpened,
+    SubscriptionAsked,
+    SubscriptionDropped,
+    TimerFired,
+)
+from tidings.overlay.messages import (
+    Ask,
+    Close,
+    Follow,
+    Holder,
+    Message,
+    Publication,
+    Publish,
+    Snapshot,
+    Told,
+)
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees import Edge, Grown
 
@@ -654,7 +671,7 @@ def test_the_cycle_of_a_seat_is_the_shortest_asked_for() -> None:
 
 
 @examples(st.integers(0, 2**32))
-@hypothesis_settings(max_examples=50, deadline=None)
+@hypothesis_settings(max_examples=20, deadline=None)
 def test_versions_rise_and_the_last_arrives_whatever_breaks(seed: int) -> None:
     """Links break and heal, the seat moves, subscribers come; then all is calm and a version is told."""
     random_ = random.Random(seed)
@@ -713,3 +730,82 @@ def test_versions_rise_and_the_last_arrives_whatever_breaks(seed: int) -> None:
 
 def matches(id_: str, x: int) -> bool:
     return {"a": x >= 2, "b": x == 1, "c": True, "d": x < 4}[id_]
+
+
+NUMBERS = [0, 1, 2, 5, -1, 2**40, 2**64 - 1]
+
+
+def anything(rng: random.Random) -> Message:
+    """A message about events, true to its types and to nothing else."""
+    pick: Any = rng.choice
+    root, epoch, place = (
+        pick(["m", "x", "zz", ""]),
+        pick([(1, 1), (1, 2), (0, 0)]),
+        pick(["t", "u", "t\t1", ""]),
+    )
+    events = tuple((pick(["e", "f", ""]), pick(NUMBERS)) for _ in range(rng.randint(0, 3)))
+    told = Told(
+        "t",
+        pick(["e", "f", ""]),
+        pick(NUMBERS),
+        1,
+        pick([True, False]),
+        "x",
+        pick(STATES),
+        pick([True, False]),
+    )
+    payload = pick([b"", b"{}", b'{"x":1}', b"\xff"])
+    topic = pick(["t", "u", "", "\0"])
+    it = Publication(
+        pick(["x", "m", ""]), 1, "0", pick(NUMBERS), topic, payload, 1, told=pick([told, told, None])
+    )
+    where = pick(["", "x = 1", "x ="])
+    said: Message = pick(
+        [
+            Follow(root, epoch, place, events),
+            Close(root, epoch, place, events),
+            Ask(
+                root,
+                epoch,
+                place,
+                pick(["m", "x", ""]),
+                pick(NUMBERS),
+                Subscription(pick(["t", "#", "a/#/b"]), where),
+            ),
+            Snapshot(root, epoch, place, pick(["m", "x", ""]), pick(NUMBERS), (it, it)[: rng.randint(0, 2)]),
+            Publish(root, epoch, pick(NUMBERS), 0, 1, 1, it),
+        ]
+    )
+    return said
+
+
+STATES = ["told", "snapshot", "withdrawn", "ended", "merged-into", ""]
+
+
+@examples(st.integers(0, 2**32))
+@hypothesis_settings(max_examples=30, deadline=None)
+def test_whatever_neighbours_say_of_events_a_broker_does_not_break(seed: int) -> None:
+    rng = random.Random(seed)
+    it = Middle(("x",), wants={"x": [Subscription("t", qos=1)]}, topics=[TOPIC])
+    for session in ("c", "d"):
+        it.tell(SessionOpened(session, session == "d"))
+        it.tell(SubscriptionAsked(session, "s", Subscription("t", "x = 1", qos=1, every_us=5)))
+    for at in range(30):
+        peer = it[rng.choice("ax")]
+        message = anything(rng)
+        if hasattr(message, "root") and rng.random() < 0.8:
+            message = msgspec.structs.replace(message, root="a", epoch=EPOCH)
+        peer.say(message, now=BEGIN + at)
+        it.tell(TimerFired(), BEGIN + at)
+
+
+def test_older_neighbours_are_not_asked() -> None:
+    net = Network("abc", path("a", "b", "c"), "a", replace(DEFAULT, versions=(1, 2)))
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.told(2, 2)
+    net.close()
+    net.settle()
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    assert not net.said(Ask)
+    assert not net.said(Close)
