@@ -6,6 +6,8 @@ origin. Only then are the reports in it acknowledged and its versions told. So w
 seat's death knows all that anybody was told, and what it does not know is sent again. A broker without
 neighbours has its disk for a deputy.
 
+What has QoS 1 or 2 must be on the seat's own disk as well, for all may lose their power at once.
+
 Copies are of whole events, with clocks as remaining times, and not of reports: a deputy need not compute,
 and to take a copy twice does no harm. While a new deputy is given all there is, nothing is safe.
 
@@ -81,7 +83,7 @@ class Copies:
 class Batch:
     """What changed in one turn, and what is done when it is safe."""
 
-    __slots__ = ("absorbed", "answers", "handed", "number", "out")
+    __slots__ = ("absorbed", "answers", "handed", "lasting", "number", "out")
 
     def __init__(
         self,
@@ -97,6 +99,8 @@ class Batch:
         self.handed = handed
         self.absorbed = absorbed
         """By origin: reports and the events that say all they say."""
+        self.lasting = False
+        """Whether it has something of QoS 1 or 2."""
 
 
 class Office(Protocol):
@@ -185,6 +189,12 @@ class Seat:
         self._deputy: Link | None = None
         self._generation = 0
         """Of the link to the deputy."""
+        self._alone = False
+        """Whether there is nobody who could be the deputy, so that the disk is."""
+        self._copied = 0
+        """The latest batch that a deputy has."""
+        self._synced = 0
+        """The latest batch that is known to be on disk."""
         self._whole = 0
         """The batch with which the deputy has been given everything."""
         self._given = False
@@ -337,22 +347,22 @@ class Seat:
     def _secure(
         self, entries: tuple[tuple[str, bytes], ...], closed: tuple[str, ...], answers: Mapping[Origin, int]
     ) -> None:
-        number = self._number
-        grown = self._office.grown(self.place)
-        if not self._core.settings.deputies:
-            lasting, self._lasting = self._lasting, False
-            told = self._batches[-1].out
-            if lasting or len(self._batches) > 1 or any(isinstance(one, Telling) and one.qos for one in told):
-                # Nobody may be told something else after a crash; of QoS 0 that is not promised.
-                self._core.after_sync(lambda: self._safe(number))
-            else:
-                self._safe(number)
-        elif self._deputy is not None:
-            if self._deputy.generation == self._generation:
-                confirmed, self._confirmed = tuple(self._confirmed.items()), {}
-                self._send(grown, entries, closed, confirmed, marks_of(answers), whole=False)
-        elif grown is not None and not grown.edges:
-            self._core.after_sync(lambda: self._safe(number))
+        batch = self._batches[-1]
+        told = any(isinstance(one, Telling) and one.qos for one in batch.out)
+        batch.lasting = self._lasting or told or bool(batch.handed)
+        self._lasting = False
+        if self._deputy is not None and self._deputy.generation == self._generation:
+            confirmed, self._confirmed = tuple(self._confirmed.items()), {}
+            grown = self._office.grown(self.place)
+            self._send(grown, entries, closed, confirmed, marks_of(answers), whole=False)
+        if batch.lasting or self._alone:
+            number = batch.number
+            self._core.after_sync(lambda: self._on_disk(number))
+        self._release()
+
+    def _on_disk(self, number: int) -> None:
+        self._synced = max(self._synced, number)
+        self._release()
 
     def _send(
         self,
@@ -397,11 +407,23 @@ class Seat:
         self._given = True
         if self.holder.deputy != link.peer:
             self._office.deputised(self, link.peer)
-        self._safe(message.number)
+        self._copied = max(self._copied, message.number)
+        self._release()
 
-    def _safe(self, number: int) -> None:
-        """Batches that whoever takes over would know: their reports are acknowledged, their versions told."""
-        while self._batches and self._batches[0].number <= number:
+    def _is_safe(self, batch: Batch) -> bool:
+        """Whether whoever takes over would know it.
+
+        What was or will be acknowledged must be on the disk here too, for all brokers may lose their power
+        at once.
+        """
+        alone = self._alone or not self._core.settings.deputies
+        if not alone and batch.number > self._copied:
+            return False
+        return batch.number <= self._synced or not (batch.lasting or self._alone)
+
+    def _release(self, *, all_of_them: bool = False) -> None:
+        """Batches that are safe: their reports are acknowledged, their versions told."""
+        while self._batches and (all_of_them or self._is_safe(self._batches[0])):
             batch = self._batches.popleft()
             for origin, mark in batch.answers.items():
                 absorbed = batch.absorbed.get(origin, ())
@@ -423,7 +445,7 @@ class Seat:
 
     def let_go(self) -> None:
         """Tell all there is, safe or not: nobody will have this seat."""
-        self._safe(self._number)
+        self._release(all_of_them=True)
 
     @property
     def settled(self) -> bool:
@@ -436,6 +458,7 @@ class Seat:
         """See that somebody has a copy, in the epoch that has begun."""
         if not self._core.settings.deputies:
             return
+        self._alone = not grown.edges
         deputy = self._deputy
         if deputy is not None:
             edge = grown.edges.get(deputy.peer)
@@ -447,9 +470,9 @@ class Seat:
         ]
         if edges:
             self._give_all(grown, _preferred(edges, self.holder.deputy))
-        elif not grown.edges:
+        elif self._alone:
             number = self._number
-            self._core.after_sync(lambda: self._safe(number))
+            self._core.after_sync(lambda: self._on_disk(number))
 
     def _give_all(self, grown: Grown, edge: Edge) -> None:
         self._deputy, self._generation = edge.link, edge.link.generation
