@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from tidings import parse_filter
+from tidings import parse_filter, read_topic
 from tidings.errors import FilterError
 
 SKIPPED = {".git", ".venv", "dist", "build", "node_modules", "__pycache__"}
@@ -170,6 +174,25 @@ def test_the_example_in_the_readme_runs(root: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     promised = re.findall(r"print\(.*\)\s+# (.+)$", script, re.MULTILINE)
     assert done.stdout.splitlines() == promised
+
+
+def test_the_demo_gathers_as_the_readme_says(root: Path) -> None:
+    """A road that is blocked for two hours is 120 events as published, and one as the example declares."""
+    spec = importlib.util.spec_from_file_location("demo", root / "examples" / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    demo.console = Console(width=200, record=True, file=io.StringIO())
+    topic = read_topic(root / "examples" / "traffic-athens.toml")
+    demo.gather(topic)
+    demo.block(topic)
+    told = demo.console.export_text()
+    assert "5 opened an event" in told
+    assert "reported every 20 s: 120 events as the paper has it" in told
+    assert '1 with stays_open = "reported"' in told
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    assert "reported every 20 s, would otherwise be 120 of them" in readme
 
 
 # The command line
