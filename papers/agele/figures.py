@@ -188,7 +188,7 @@ def _tasks_5(asked: Asked) -> Iterator[Task]:
                 yield _task(asked, "5", number, 25 * square, setting, timings=timings, engine="brokers")
 
 
-BROKER_RUNS = {100: (RUNS, 4), 200: (RUNS, 1), 400: (RUNS, 0)}
+BROKER_RUNS = {100: (RUNS, 4), 200: (RUNS, 1), 400: (10, 0)}
 """Figure 5: how many of the runs are on brokers too, in full and quick."""
 
 
