@@ -28,6 +28,7 @@ from tidings.overlay.events import (
     SubscriptionAsked,
     SubscriptionDropped,
     TimerFired,
+    WritesSynced,
 )
 from tidings.overlay.messages import (
     Ask,
@@ -434,6 +435,22 @@ def test_a_snapshot_is_no_repeat_of_what_came_live_and_leaves_no_gap() -> None:
     net.run()
     net.told(3)
     assert [version for version, _ in net.states("c", "s")] == [2, 3]
+
+
+def test_a_snapshot_that_overtakes_a_version_takes_it_from_nobody_although_the_event_is_closed() -> None:
+    net = Network("ab", path("a", "b"), "a", replace(DEFAULT, link_window_messages=1))
+    net.client("b", "one")
+    net.told(1, event="f", run=False)
+    net.told(1, run=False)  # no room for it yet
+    net.tell("b", SessionOpened("two"))
+    net.tell("b", SubscriptionAsked("two", "s", Subscription("t", qos=1)))
+    while not net.given("b", "two"):
+        net.step(next(box for box in net.waiting() if not isinstance(net._mail[box][0], WritesSynced)))
+    net.close(run=False)
+    net.run()
+    assert sorted(net.states("b", "one")) == [(1, "told"), (1, "told")]
+    assert len(net.given("b", "two")) == 2
+    assert net.followed() == 1
 
 
 def test_only_the_one_who_asked_gets_a_snapshot() -> None:

@@ -104,8 +104,15 @@ class Closed(msgspec.Struct, array_like=True):
     """An event that is closed: what is told of it again is a repeat."""
 
     event: str
+
     version: int
-    """The last."""
+    """The latest that every session here has had, or was judged by."""
+
+    final: int
+    """The last that there was."""
+
+    had: dict[str, int]
+    """By session: the version that it has had, if that is later."""
 
     until: float
     """When it may be forgotten."""
@@ -123,7 +130,7 @@ class Followed:
         self.place = place
         self.topic = topic
         self.version = 0
-        """The latest that has come here."""
+        """The latest that has come here for all sessions."""
         self.closing: int | None = None
         """The last version, if the event is closed and that one is still on its way."""
         self.sessions: dict[str, Had] = {}
@@ -186,7 +193,7 @@ class Following:
         found = self._routing.local.match(publication.topic, fields)
         if not found and followed is None:
             if is_last(told):
-                self._remember_closed(told.event, told.version)
+                self._remember_closed(told.event, told.version, told.version, {}, durable=False)
             return False
         if self._routing.shares.groups:
             found = self._shared(found, followed)
@@ -196,12 +203,20 @@ class Following:
         for session, name in sorted(found):
             matching.setdefault(session, []).append(name)
         closed = self._closed.get(told.event)
-        if closed is not None and told.version <= closed.version:
-            self._repeat(publication, link, hops, list(matching))
-            return False
+        over = closed is not None and told.version <= closed.final
+        if closed is not None and over:
+            known = [it for it in matching if told.version <= max(closed.version, closed.had.get(it, 0))]
+            self._repeat(publication, link, hops, known)
+            for session in known:
+                del matching[session]
+            if not matching:
+                return False
         if told.state == "merged-into":
             matching = {}
-        return self._share_out(publication, matching, link, hops, late)
+        durable = self._share_out(publication, matching, link, hops, late)
+        if closed is not None and over:
+            self._close(told.event, closed.final)
+        return durable
 
     def _share_out(
         self,
@@ -247,13 +262,15 @@ class Following:
         self._give(_snapshot(publication), begun, link, hops)
         self.counts.withdrawn += len(withdrawn)
         self._give(_withdrawn(publication), withdrawn, link, hops, "withdrawn")
+        if not late:
+            followed.version = max(followed.version, told.version)
         if followed.sessions:
             self._keep(told.event, followed, told)
         durable = self._write(told.event, followed, dict.fromkeys([*given, *begun, *changed]))
         if is_last(told) and not followed.sessions:
-            self._remember_closed(told.event, told.version)
+            self._remember_closed(told.event, told.version, told.version, {}, durable=False)
         elif is_last(told) or (followed.closing is not None and told.version >= followed.closing):
-            self._close(told.event)
+            self._close(told.event, told.version)
         return durable
 
     def snapshot(self, publication: Publication, fields: Content, named: Named, hops: int) -> None:
@@ -262,7 +279,7 @@ class Following:
         session, name = named
         closed = self._closed.get(told.event)
         found = self._routing.local.match(publication.topic, fields)
-        if named not in found or (closed is not None and told.version <= closed.version):
+        if named not in found or (closed is not None and told.version <= closed.final):
             return
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         had = followed.sessions.get(session)
@@ -321,7 +338,6 @@ class Following:
     def _keep(self, event: str, followed: Followed, told: Told) -> None:
         """An event has changed: it is the last to be forgotten, should there be too many."""
         followed.place = told.place or told.topic
-        followed.version = max(followed.version, told.version)
         self._events.pop(event, None)
         self._events[event] = followed
         while len(self._events) > self._core.settings.following_max:
@@ -443,29 +459,32 @@ class Following:
         followed = self._events.get(event)
         if followed is None:
             return
-        if followed.version >= version:
-            self._close(event)
+        if all(had.version >= version for had in followed.sessions.values()):
+            self._close(event, version)
         else:
             followed.closing = version
 
-    def _close(self, event: str) -> None:
+    def _close(self, event: str, final: int) -> None:
         followed = self._events.get(event)
         if followed is None:
             return
-        sessions = self._routing.sessions
-        durable = any(sessions[session].durable for session in followed.sessions)
+        had = {session: it.version for session, it in followed.sessions.items()}
+        durable = any(self._routing.sessions[session].durable for session in had)
         self._forget(event)
-        self._remember_closed(event, followed.version, durable=durable)
+        self._remember_closed(event, followed.version, final, had, durable=durable)
 
-    def _remember_closed(self, event: str, version: int, *, durable: bool = False) -> None:
+    def _remember_closed(
+        self, event: str, version: int, final: int, had: dict[str, int], *, durable: bool
+    ) -> None:
         """What is told of an event from now on is a repeat, or has been overtaken by its last version."""
         until = self._core.now + self._core.settings.absent_hold_s
         before = self._closed.pop(event, None)
         if before is not None:
-            version, durable = max(version, before.version), durable or before.saved
+            version, final = max(version, before.version), max(final, before.final)
+            had, durable = before.had | had, durable or before.saved
         elif len(self._closed) >= self._core.settings.following_max:
             self._forget_closed(next(iter(self._closed)))
-        closed = self._closed[event] = Closed(event, version, until, durable)
+        closed = self._closed[event] = Closed(event, version, final, had, until, durable)
         if durable:
             self._core.out.append(Write(_closed_key(event), encode(closed)))
 
