@@ -126,7 +126,7 @@ def test_every_option_can_be_said() -> None:
             seat_scope="topic",
             seats=5,
             before_seat="pass",
-            on_the_way="merge",
+            on_the_way="nothing",
             open_max=7,
             event_bytes_max=2048,
             overflow="refuse",
@@ -148,7 +148,7 @@ def test_every_option_can_be_said() -> None:
     assert gathering.complete is Complete.REPORT
     assert gathering.encoding is Encoding.MSGPACK
     assert (gathering.seat, gathering.seat_scope, gathering.seats) == (Strategy.MEDIAN, Scope.TOPIC, 5)
-    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.PASS, OnTheWay.MERGE)
+    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.PASS, OnTheWay.NOTHING)
     assert (gathering.open_max, gathering.event_bytes_max) == (7, 2048)
     assert gathering.overflow is Overflow.REFUSE
 
@@ -339,6 +339,26 @@ def test_fields_are_not_too_deep() -> None:
         ({"seats": True}, "seats: true is not a whole number from 1 to 64"),
         ({"before_seat": "drop"}, "before_seat: 'drop' is not one of 'wait', 'pass'"),
         ({"on_the_way": True}, "on_the_way: true is not one of 'nothing', 'drop', 'merge'"),
+        ({"on_the_way": "drop", "stays_open": "reported"}, "with stays_open = 'reported' it does: leave"),
+        ({"on_the_way": "merge", "ends_when": "fire"}, "on_the_way = 'merge' is for topics on which"),
+        (
+            {"on_the_way": "drop", "fields": {"place": {"type": "string", "conflict": "majority"}}},
+            "with conflict = 'majority' of 'place' it does",
+        ),
+        (
+            {
+                "on_the_way": "drop",
+                "fields": {"place": {"type": "string"}, "seen": {"by": {"type": "int", "conflict": "union"}}},
+            },
+            "with conflict = 'union' of 'seen.by' it does",
+        ),
+        (
+            {
+                "on_the_way": "drop",
+                "fields": {"place": {"type": "string"}, "note": {"type": "string", "conflict": "last"}},
+            },
+            "with conflict = 'last' of 'note' it does",
+        ),
         ({"open_max": 1.5}, "open_max: 1.5 is not a whole number from 1 to 100,000,000"),
         ({"event_bytes_max": 1023}, "event_bytes_max: 1023 is not a whole number from 1,024 to 16,777,216"),
         ({"overflow": "drop"}, "overflow: 'drop' is not one of 'tell', 'refuse'"),
@@ -473,6 +493,12 @@ def declarations(draw: st.DrawFn) -> dict[str, Any]:
         ("overflow", Overflow),
     ):
         mapping[name] = draw(st.sampled_from([choice.value for choice in choices]))
+    if mapping["stays_open"] == "reported" or any(
+        field["conflict"] in ("last", "union", "majority")
+        for field in [*fields.values(), *inner.values()]
+        if field is not inner
+    ):
+        mapping["on_the_way"] = "nothing"
     mapping["seats"] = draw(st.integers(1, 64))
     mapping["open_max"] = draw(st.integers(1, 100_000_000))
     mapping["event_bytes_max"] = draw(st.integers(1_024, 16 * 1_048_576))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -20,7 +20,7 @@ from typing import Any
 from tidings.errors import DeclarationError, FilterError, Problem
 from tidings.language import durations, filters
 from tidings.language.faults import Fault, Faults, choice, shown
-from tidings.language.fields import Field, Path, path_text
+from tidings.language.fields import Conflict, Field, Path, path_text
 from tidings.language.filters import Filter
 from tidings.language.keys import Item, Whole, parse_item
 from tidings.language.names import Pattern, parse_pattern
@@ -466,6 +466,9 @@ MERGE_AFTER_US, REDUNDANT_FOR_US, WINDOW_US = 4_000_000, 60_000_000, 600_000_000
 OPEN_MAX = 100_000
 """Events open at a seat where it is not declared: some 200 MB of events with 20 fields."""
 
+COUNTING = (Conflict.LAST, Conflict.UNION, Conflict.MAJORITY)
+"""Policies by which it matters that a value is said once more."""
+
 EVENT_BYTES_MAX = 1_048_576
 """Of one event where it is not declared: as much as one payload may have."""
 
@@ -540,6 +543,18 @@ def _read_gathering(
                     asked[name] = filters.parse(given[name], declared.fields)
                 except FilterError as error:
                     faults.add((name,), f"{name}: {error.reason}")
+    on_the_way = given.get("on_the_way", OnTheWay.NOTHING)
+    if (
+        on_the_way is not OnTheWay.NOTHING
+        and {"stays_open", "ends_when"} <= readable
+        and declared is not None
+    ):
+        if reason := _every_report_counts(declared.fields.values(), stays_open, "ends_when" in given):
+            faults.add(
+                ("on_the_way",),
+                f"on_the_way = '{on_the_way}' is for topics on which a report that repeats what is known "
+                f"changes nothing; with {reason} it does: leave that out, or write on_the_way = 'nothing'",
+            )
     return Gathering(
         key=key,
         merge_after_us=merge_after_us,
@@ -557,11 +572,21 @@ def _read_gathering(
         seat_scope=given.get("seat_scope", Scope.TREE),
         seats=given.get("seats", 1),
         before_seat=given.get("before_seat", BeforeSeat.WAIT),
-        on_the_way=given.get("on_the_way", OnTheWay.NOTHING),
+        on_the_way=on_the_way,
         open_max=given.get("open_max", OPEN_MAX),
         event_bytes_max=given.get("event_bytes_max", EVENT_BYTES_MAX),
         overflow=given.get("overflow", Overflow.TELL),
     )
+
+
+def _every_report_counts(fields: Iterable[Field], stays_open: StaysOpen, ends: bool) -> str:
+    """Why a report that says nothing new may still change an event; empty if it never does."""
+    for field in fields:
+        if field.conflict in COUNTING:
+            return f"conflict = '{field.conflict}' of {path_text(field.path)!r}"
+    if stays_open is StaysOpen.REPORTED:
+        return "stays_open = 'reported'"
+    return "ends_when" if ends else ""
 
 
 def _read_items(written: list[object], declared: Declared, faults: Faults) -> Iterator[Item]:

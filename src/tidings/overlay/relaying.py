@@ -113,7 +113,8 @@ class Relaying:
         return known.event
 
     def _read(self, about: Place, topic: Topic) -> None:
-        for event, publication in about.unread.items():
+        unread, about.unread = about.unread, {}
+        for event, publication in unread.items():
             told = publication.told
             if told is None or told.declared != topic.version:
                 continue
@@ -124,7 +125,6 @@ class Relaying:
             except PayloadError:
                 continue  # it was told under another declaration
             about.learn(read.key, event, read.fields, publication.qos, told.until_us)
-        about.unread.clear()
 
     def on_told(self, publication: Publication) -> None:
         """A version of an event has come by."""

@@ -125,6 +125,9 @@ class Reports:
         self._seats = seats
         self._relaying = relaying
         self._count = 0
+        """Numbers that were given."""
+        self._tallies = 0
+        """Of those, how many to no report but to a count of dropped ones."""
         self._outboxes: dict[str, Outbox] = {}
         self._parked: dict[str, list[tuple[Link, int, Carry]]] = {}
         """By root: those that came before their epoch was ready here."""
@@ -156,7 +159,7 @@ class Reports:
     @property
     def all_entered(self) -> int:
         """How many have entered here since this broker started."""
-        return self._count
+        return self._count - self._tallies
 
     @property
     def all_waiting(self) -> int:
@@ -209,6 +212,7 @@ class Reports:
             event=event,
             report=report_id(publication),
         )
+        self._relaying.dropped += 1
         self._count_dropped(place)
         if offered.qos:
             core.out.append(Accept(offered.session, offered.token))
@@ -226,6 +230,7 @@ class Reports:
         if place in self._dropped:
             core = self._core
             self._count += 1
+            self._tallies += 1
             empty = Publication(core.id, core.incarnation, place, self._number(), "", b"")
             self._outbox(place).queue.append(Kept(empty, "", -1, None))
             self.waiting_bytes += empty.size

@@ -100,7 +100,19 @@ class GatheredRun(Run):
         self._happened = super()._faults(ends)
         if self.plan.apart:
             self._happened = apart(self._happened)
+        for _ in range(self.plan.blackouts):
+            self._happened += self._blackout(ends)
+        self._happened.sort(key=lambda fault: fault.at)
         return self._happened
+
+    def _blackout(self, ends: float) -> list[Fault]:
+        """All brokers die at once, and come back one after the other, with their disks."""
+        source = self._source
+        at = source.uniform(self._began, ends)
+        return [
+            Fault(Kind.CRASHES, at, at + source.choice((0.05, 1.0, 4.0)) * source.random(), (name,))
+            for name in self.plan.topology.ids
+        ]
 
     def _change_mind(self, _one: object, _two: object) -> None:
         """Some client wants something else, leaves or comes back."""
@@ -160,10 +172,11 @@ class GatheredRun(Run):
 
     def _judge(self) -> list[Breach]:
         plan = self.plan
-        gone = {fault.kind for fault in self._happened if fault.kind in OUTAGES}
-        # Without a deputy, the seat's own disk is all there is.
-        copied = plan.settings.deputies and (len(plan.topology.ids) > 1 or Kind.WIPES not in gone)
-        safe = not gone or (plan.apart and copied)
+        # Disks that come back have all that was acknowledged. One that does not is made up for by a deputy, if
+        # that is not gone as well.
+        wiped = any(fault.kind is Kind.WIPES for fault in self._happened)
+        copied = plan.settings.deputies and len(plan.topology.ids) > 1 and not plan.blackouts
+        safe = not wiped or (plan.apart and copied)
         return GatheredPromises(
             self.world.ledger,
             self.topics,
@@ -233,14 +246,15 @@ def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
         merge_after_s=merge_after_s,
         redundant_for_s=redundant_for_s,
         window_s=36_000.0 if lasting else redundant_for_s + source.choice((0.0, 1.0, 6.0)),
-        stays_open=source.choice(("merged", "reported")),
+        # Nothing is dropped on the way where every report counts.
+        stays_open=source.choice(("merged", "merged" if drops else "reported")),
         tell_first=source.choice(("merge_after", "now")),
         complete=source.choice(("event", "event", "report", "once")),
         seat=source.choice(("centre", "median", "traffic")),
         seat_scope=source.choice(("tree", "tree", "topic")),
         seats=source.choice((1, 1, 1, 3)),
         on_the_way="drop" if drops else "nothing",
-        ends=not lasting and source.random() < 0.3,
+        ends=not lasting and source.random() < 0.3 and not drops,
         disputed=not drops and source.random() < 0.4,
         witnessed=0.0 if drops else source.choice((0.0, 0.3)),
     )
@@ -264,5 +278,6 @@ def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
         ),
         older=(),
         apart=source.random() < 0.75,
+        blackouts=source.choice((0, 0, 0, 0, 0, 1, 2)),
         command=f"tidings simulate --gathered --chaos --seed {seed}",
     )
