@@ -53,7 +53,7 @@ def test_what_a_seat_without_its_term_had_told_is_not_sent_again() -> None:
     publications = bench["a"]._publications
     for event in ("e", "f"):
         publications.tell("t", event.encode(), 1, "", told(event=event))
-    publications.drop_told("e")
+    publications.drop_told({"e"})
     bench._carry_out("a", bench["a"].collect())
     bench.heal("a", "b")
     bench.settle()

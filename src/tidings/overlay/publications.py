@@ -23,7 +23,7 @@ wanted is kept for them by each origin, within bounds, and sent when they are ba
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import msgspec
 
@@ -290,15 +290,15 @@ class Publications:
         self._pump(self._topics.root_of(topic, stream))
         return number
 
-    def drop_told(self, event: str) -> None:
-        """Send versions of an event no more: another broker has its seat by now, and what it knows counts."""
+    def drop_told(self, events: Container[str]) -> None:
+        """Send versions of events no more: another broker has their seat by now, and what it knows counts."""
         for root, backlog in self._backlogs.items():
-            gone = [held for held in backlog if _is_of(held.publication, event)]
+            gone = [held for held in backlog if _is_of(held.publication, events)]
             if gone:
                 self.backlog_bytes -= sum(held.size for held in gone)
-                self._backlogs[root] = deque(held for held in backlog if not _is_of(held.publication, event))
+                self._backlogs[root] = deque(held for held in backlog if not _is_of(held.publication, events))
         for held in list(self.holding.held.values()):
-            if _is_of(held.publication, event):
+            if _is_of(held.publication, events):
                 self.holding.drop(held)
 
     def _released(self, publication: Publication) -> None:
@@ -854,9 +854,9 @@ NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""
 
 
-def _is_of(publication: Publication, event: str) -> bool:
-    """Whether it is a version of an event."""
-    return publication.told is not None and publication.told.event == event
+def _is_of(publication: Publication, events: Container[str]) -> bool:
+    """Whether it is a version of one of some events."""
+    return publication.told is not None and publication.told.event in events
 
 
 def _mark_key(stream: Stream) -> str:

@@ -377,8 +377,7 @@ class Seats:
             erase(self._core, place, copies)
         else:
             self._leftovers.setdefault(place, []).append(copies)
-            for event in copies.entries:
-                self._publications.drop_told(event)
+            self._publications.drop_told(copies.entries)
         self.counts.handed_over += 1
         self._record(place, holder, "handed over")
 
