@@ -537,3 +537,17 @@ def test_what_is_told_says_what_it_is() -> None:
     (delivered,) = bench.of(Deliver, "e")
     assert delivered.publication.told == Told("roads", "a:1:1", 1, 1, False, "c", "told", False, "", "roads")
     assert delivered.publication.content_type == "application/json"
+
+
+def test_a_neighbour_of_an_older_release_hears_nothing_of_gathering() -> None:
+    old = replace(DEFAULT, versions=(1, 2))
+    bench = Bench(
+        "abc", path("a", "b", "c"), settings={"a": DEFAULT, "b": old, "c": DEFAULT}, topics=(roads(),)
+    )
+    bench.subscribe("c", "s", "roads", qos=1)
+    bench.settle()
+    report(bench, "a", lanes=1)
+    bench.advance(3)
+    new = (Survey, Seated, Carry, Mirror)
+    assert not [it for it in bench.sent if "b" in (it.source, it.target) and isinstance(it.message, new)]
+    assert [fields for _, _, _, fields in seen_by(bench, "c")] == [{"place": "bridge", "lanes": 1}]

@@ -458,7 +458,7 @@ class Seat:
         """See that somebody has a copy, in the epoch that has begun."""
         if not self._core.settings.deputies:
             return
-        self._alone = not grown.edges
+        self._alone = not any(edge.link.version >= VERSION for edge in grown.edges.values())
         deputy = self._deputy
         if deputy is not None:
             edge = grown.edges.get(deputy.peer)

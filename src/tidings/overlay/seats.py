@@ -243,7 +243,7 @@ class Seats:
     def toward(self, grown: Grown, broker: str) -> Edge | None:
         """The link of a tree behind which a broker is."""
         for edge in grown.edges.values():
-            if edge.members is not None and broker in edge.members:
+            if edge.members is not None and broker in edge.members and edge.link.version >= VERSION:
                 return edge
         return None
 
@@ -529,7 +529,7 @@ class Seats:
             root = grown.root
             finder = FINDERS[self._core.settings.seat_protocol](
                 self._core.id,
-                sorted(grown.edges),
+                sorted(peer for peer, edge in grown.edges.items() if edge.link.version >= VERSION),
                 loads=self._loads.setdefault(root, {}),
                 holders=self._holders,
                 wanted=self._wanted.setdefault(root, {}),
