@@ -463,6 +463,9 @@ class Seats:
         assert grown is not None, "a ready epoch is the current one"
         root = tree.root
         self._searches.pop(root, None)
+        # What has come in part will come again as a whole.
+        self._offered = {key: copies for key, copies in self._offered.items() if self.root_of(key[0]) != root}
+        self._coming = {key: image for key, image in self._coming.items() if key[1] in grown.members}
         waiting = self._parked.pop(root, [])
         for seat in self._retiring.values():
             seat.let_go()  # its deputy may be gone, and there will be no other
@@ -995,6 +998,8 @@ class Seats:
         if topic is None or not gathered:
             for place in [place for place in self._holders if place.partition(PART)[0] == name]:
                 self._holders.pop(place)
+                self._counted.pop(place, None)
+                self._settled.pop(place, None)
                 self._images.pop(place, None)
                 self._leftovers.pop(place, None)
                 self.reports.give_up(place, "the topic is gathered no more")
