@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiomqtt
+import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
@@ -272,6 +273,29 @@ def test_killing_the_seat_in_the_middle_of_an_event_loses_nothing(tmp_path: Path
                 for follower in (at_a, at_b, at_c):
                     follower.check()
                     assert {got.event for got in follower.got} == {first.event}
+        for broker in (a, b, c):
+            await broker.terminate()
+
+    run(story)
+
+
+@pytest.mark.slow
+def test_all_brokers_killed_at_once_lose_nothing_acknowledged(tmp_path: Path) -> None:
+    write(tmp_path)
+
+    async def story() -> None:
+        a, b, c = await triangle(tmp_path)
+        async with Follower(b.mqtt, "follower", expiry_s=3600) as follower:
+            await follower.subscribe("roads/#")
+            for number in range(5):
+                await follower.report("athens", place="bridge", severity=3, witness=f"w{number}")
+        for broker in (a, b, c):
+            await broker.kill()
+        for broker in (a, b, c):
+            await broker.start()
+        async with Follower(b.mqtt, "follower", expiry_s=3600) as follower:
+            await follower.report("athens", place="bridge", witness="after")
+            await until(has({"after", *(f"w{number}" for number in range(5))}, follower), "all of it")
         for broker in (a, b, c):
             await broker.terminate()
 

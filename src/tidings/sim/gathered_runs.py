@@ -172,8 +172,8 @@ class GatheredRun(Run):
 
     def _judge(self) -> list[Breach]:
         plan = self.plan
-        # Disks that come back have all that was acknowledged. One that does not is made up for by a deputy, if
-        # that is not gone as well.
+        # Disks that come back have all that was acknowledged. A deputy makes up for one that does not, unless
+        # that one is gone as well.
         wiped = any(fault.kind is Kind.WIPES for fault in self._happened)
         copied = plan.settings.deputies and len(plan.topology.ids) > 1 and not plan.blackouts
         safe = not wiped or (plan.apart and copied)

@@ -96,6 +96,9 @@ class Plan:
     apart: bool = True
     """Whether, with gathered topics, brokers fail one at a time: a seat or its deputy always lives."""
 
+    blackouts: int = 0
+    """How often, with gathered topics, all brokers die at once and come back with their disks."""
+
     command: str = ""
     """The line that replays it."""
 
