@@ -370,8 +370,11 @@ class Retelling:
                 self._ask(question)
         self._ways = ways
         self._ask_new()
-        for branch in [branch for branch in self._said if branch not in ways]:
-            del self._said[branch]
+        self._said = {branch: said for branch, said in self._said.items() if branch in ways}
+        places = dict.fromkeys(self._seats.places(EVERYTHING))
+        for memory in (self._members, self._strangers, self._changed_at, self._cycles):
+            for place in [place for place in memory if place not in places]:
+                del memory[place]
 
     def _followed(self) -> dict[Branch, dict[str, int]]:
         """What sessions here follow, and the version that all of them have."""
