@@ -40,6 +40,7 @@ from rich.table import Table
 from tidings.language.subscriptions import Subscription
 from tidings.live.node import Node, NodeOptions, make_broker
 from tidings.live.store import Store
+from tidings.mqtt.clients import Lane
 from tidings.mqtt.events import Transmit
 from tidings.overlay import events as e
 from tidings.overlay.core import Core
@@ -201,6 +202,12 @@ class LinkOnly:
     def express(self, _connection: int, _data: bytes, _now: float) -> int:
         return 0
 
+    def lane(self, _connection: int) -> None:
+        return None
+
+    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> bool:
+        return False
+
     def take(self) -> list[Transmit]:
         return []
 
@@ -290,6 +297,12 @@ class Counting:
 
     def express(self, _connection: int, _data: bytes, _now: float) -> int:
         return 0
+
+    def lane(self, _connection: int) -> None:
+        return None
+
+    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> bool:
+        return False
 
     def take(self) -> list[Transmit]:
         return []

@@ -16,6 +16,7 @@ import uvloop
 from tidings.live.node import Node, NodeOptions
 from tidings.live.store import Store
 from tidings.mqtt import events as m
+from tidings.mqtt.clients import Lane
 from tidings.overlay import events as e
 from tidings.overlay.messages import Publication
 
@@ -131,6 +132,12 @@ class LocalBroker:
 
     def express(self, connection: int, data: bytes, now: float) -> int:
         return 0
+
+    def lane(self, connection: int) -> Lane | None:
+        return None
+
+    def repeat(self, lane: Lane, data: bytes, now: float) -> bool:
+        return False
 
     def take(self) -> list[m.Transmit]:
         return []

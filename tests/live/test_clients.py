@@ -9,11 +9,12 @@ import ssl
 import struct
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from tests.live.front import TCP, connect, echo_node
+from tests.live.front import TCP, EchoFront, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
 from tidings.live import clients, secure
@@ -24,6 +25,7 @@ from tidings.live.node import Node, NodeOptions
 from tidings.live.tls import ClientTls
 from tidings.live.users import Hashed, Users
 from tidings.mqtt import events as m
+from tidings.mqtt.clients import Lane
 from tidings.overlay import events as e
 
 
@@ -237,7 +239,7 @@ def test_a_connection_that_is_reset_is_lost() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("name", ["express", "take", "handle_all"])
+@pytest.mark.parametrize("name", ["express", "lane", "repeat", "take", "handle_all"])
 def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
     async def story() -> None:
         node, front = await echo_node()
@@ -248,10 +250,96 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
 
         _, writer = await connect(node)
         await until(lambda: front.told(m.ClientConnected))
-        front.express = lambda *_: int(name == "take")  # type: ignore[method-assign]
+        front.express = lambda *_: int(name in ("lane", "take"))  # type: ignore[method-assign]
         setattr(front, name, broken)
+        node._clients.by_number[1].lane = LANE if name == "repeat" else None
         writer.write(b"x")
         assert "a bug" in await node.stopped()
+
+    run(story)
+
+
+# What comes alone and is like what came before.
+
+LANE = Lane(0, cast("Any", None), (), cast("Any", None))
+
+
+class _RepeatingFront:
+    """Lets a front pass on everything that connection 1 says, to those with the numbers given."""
+
+    def __init__(self, front: EchoFront, numbers: tuple[int, ...]) -> None:
+        self.repeated: list[bytes] = []
+        clients = tuple([SimpleNamespace(number=number) for number in numbers])
+        lane = Lane(0, cast("Any", None), cast("Any", clients), cast("Any", None))
+        front.express = lambda number, data, now: len(data) if number == 1 else 0  # type: ignore[assignment, method-assign]
+        front.lane = lambda number: lane  # type: ignore[assignment, method-assign]
+        front.repeat = self._repeat  # type: ignore[assignment, method-assign]
+
+    def _repeat(self, _lane: Lane, data: bytes, _now: float) -> bool:
+        self.repeated.append(data)
+        return True
+
+
+def test_it_is_written_at_once_to_those_who_are_still_there() -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        _, writer = await connect(node)
+        (reader, _kept), (_, gone) = await connect(node), await connect(node)
+        await until(lambda: len(front.told(m.ClientConnected)) == 3)
+        front.turns.clear()
+        said = _RepeatingFront(front, (2, 3))
+        writer.write(b"first")
+        await until(lambda: node._clients.by_number[1].lane is not None)
+        lost = node._clients.by_number[3]
+        gone.close()
+        await until(lambda: lost.lost is not None)
+        writer.write(b"second")
+        assert await reader.readexactly(6) == b"second"
+        assert said.repeated == [b"second"]
+        assert front.told(m.BytesReceived) == []
+        await node.stop()
+
+    run(story)
+
+
+def test_it_waits_for_its_turn_behind_what_waits_already() -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        reader, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        said = _RepeatingFront(front, (1,))
+        client = node._clients.by_number[1]
+        client.lane = front.lane(1)
+        client.data_received(b"before")
+        client.silence(clients.QUIET)
+        client.data_received(b"while")
+        assert said.repeated == [b"before"]
+        client.listen(clients.QUIET)
+        client.data_received(b"behind")
+        assert said.repeated == [b"before"]
+        assert await reader.readexactly(11) == b"whilebehind"
+        writer.close()
+        await node.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("kind", ["tcp", "tls", "ws", "gone", "many"])
+def test_only_a_few_connections_are_written_to_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "RECEIVERS_MAX", 2)
+
+    async def story() -> None:
+        node, front = await echo_node()
+        _, writer = await connect(node)
+        _other = await connect(node)
+        await until(lambda: len(front.told(m.ClientConnected)) == 2)
+        _RepeatingFront(front, {"gone": (1, 9), "many": (1, 1, 1)}.get(kind, (1, 2)))
+        node._clients.by_number[2].listener = kind
+        client = node._clients.by_number[1]
+        client.data_received(b"x")
+        assert (client.lane is not None) is (kind in ("tcp", "tls"))
+        writer.close()
+        await node.stop()
 
     run(story)
 

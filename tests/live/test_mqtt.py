@@ -119,6 +119,27 @@ def test_a_client_of_3_1_1_and_a_program_hear_each_other() -> None:
     run(story)
 
 
+def test_devices_that_talk_in_turn_get_every_message_once_and_in_order() -> None:
+    async def story() -> None:
+        async with broker() as node:
+            address = node.mqtt_addresses["tcp"]
+            one, _ = await RawClient.dial(address, "one")
+            other, _ = await RawClient.dial(address, "other")
+            for device, topic in ((one, "to/one"), (other, "to/other")):
+                assert await device.subscribe(topic) == 0
+            for number in range(50):
+                one.send(Publish("to/other", b"%3d" % number))
+                assert (await other.next(Publish)).payload == b"%3d" % number
+                other.send(Publish("to/one", b"%3d" % number))
+                assert (await one.next(Publish)).payload == b"%3d" % number
+            counters = node.front.status(node.now()).counters
+            assert (counters["published"], counters["delivered"]) == (100, 100)
+            for device in (one, other):
+                await device.close()
+
+    run(story)
+
+
 # Over restarts.
 
 

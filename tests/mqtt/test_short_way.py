@@ -107,9 +107,11 @@ def run(
             packet_id += 1
             packets.append(Publish(topic, payload, qos, packet_id=packet_id if qos else 0))
         version = V5 if from_v5 else V311
-        talk.tell(
-            BytesReceived(publisher.connection, b"".join(encode(packet, version) for packet in packets))
-        )
+        encoded = [encode(packet, version) for packet in packets]
+        if way in ("express", "singly"):
+            say_singly(talk, publisher, encoded, way == "express")
+        else:
+            talk.tell(BytesReceived(publisher.connection, b"".join(encoded)))
         answered += publisher.take_all()
         for at, client in enumerate(receivers):
             for packet in client.take_all():
@@ -132,11 +134,9 @@ def run(
 def say_singly(talk: Talk, publisher: Any, encoded: list[bytes], express: bool) -> None:
     """Packet by packet, as when each waits for the one before; with a glance, where that is enough."""
     for data in encoded:
-        passed = talk.front.express(publisher.connection, data, talk.now) if express else 0
+        passed = talk.glance(publisher.connection, data) if express else 0
         assert passed in (0, len(data))
-        if passed:
-            talk._carry_out(talk.front.take())
-        else:
+        if not passed:
             talk.tell(BytesReceived(publisher.connection, data))
 
 

@@ -22,6 +22,7 @@ from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
 from tidings.live.users import Users
 from tidings.mqtt import events as m
+from tidings.mqtt.clients import Lane
 
 TURN_S = 0.01
 """How long clients are listened to before links, timers and programs have their turn."""
@@ -38,6 +39,14 @@ GROUP_BYTES = 128 * 1024
 
 EXPRESS_BYTES = 2048
 """What may be passed on without waiting for a turn: not so much that others would notice."""
+
+DIRECT = ("tcp", "tls")
+"""Kinds of connections that what comes alone is written to at once. Frames of a WebSocket are dear by the
+piece: what comes for one in the same turn is put together first."""
+
+RECEIVERS_MAX = 16
+"""Up to whom what comes alone is written at once: each publisher remembers its own, and with more of them
+little would be saved."""
 
 CHECKS_AT_ONCE = 2
 """Passwords that are checked at the same time: each takes a core and 32 MiB."""
@@ -75,6 +84,10 @@ class Express(Protocol):
 
     def express(self, connection: int, data: bytes, now: float) -> int: ...
 
+    def lane(self, connection: int) -> Lane | None: ...
+
+    def repeat(self, lane: Lane, data: bytes, now: float) -> bool: ...
+
     def take(self) -> Sequence[m.Transmit]: ...
 
 
@@ -101,11 +114,13 @@ class Client(asyncio.Protocol):
         "_clients",
         "closing",
         "host",
+        "lane",
         "listener",
         "lost",
         "number",
         "open",
         "queued",
+        "receivers",
         "silenced",
         "slice_bytes",
         "transport",
@@ -130,6 +145,10 @@ class Client(asyncio.Protocol):
         self.lost: str | None = None
         """Why the connection is gone, if it is."""
         self.closing: asyncio.TimerHandle | None = None
+        self.lane: Lane | None = None
+        """How its last bytes were passed on, if those that are like them can be written at once."""
+        self.receivers: tuple[Client, ...] = ()
+        """To whom that is."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("Transport", transport)
@@ -138,6 +157,12 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.open:
             if len(data) <= EXPRESS_BYTES and not self.queued and not self.silenced:
+                lane = self.lane
+                if lane is not None and self._clients.repeat(lane, data):
+                    for receiver in self.receivers:
+                        if receiver.lost is None:
+                            receiver.transport.write(data)
+                    return
                 passed = self._clients.express(self, data)
                 if passed == len(data):
                     return
@@ -282,11 +307,14 @@ class Clients:
 
     def express(self, client: Client, data: bytes) -> int:
         """Pass on what needs no thought, and send it at the end of the turn; how many bytes it was."""
+        client.lane = None
         owner = self._owner
         if self._paused:
             return 0
         try:
             passed = owner.front.express(client.number, data, owner.now())
+            if passed == len(data):
+                self._keep_lane(client, owner.front.lane(client.number))
         except Exception as error:
             owner.on_bug(error)
             raise
@@ -294,6 +322,23 @@ class Clients:
             self._sending = True
             self._loop.call_soon(self._send)
         return passed
+
+    def repeat(self, lane: Lane, data: bytes) -> bool:
+        """Whether bytes that came alone are to be written to those who got the last ones."""
+        owner = self._owner
+        try:
+            return owner.front.repeat(lane, data, owner.now())
+        except Exception as error:
+            owner.on_bug(error)
+            raise
+
+    def _keep_lane(self, client: Client, lane: Lane | None) -> None:
+        """Remember how bytes were passed on, if those that are like them can be written at once."""
+        if lane is not None and len(lane.clients) <= RECEIVERS_MAX:
+            receivers = [self.by_number.get(number) for number in lane.connections]
+            known = tuple([one for one in receivers if one is not None and one.listener in DIRECT])
+            if len(known) == len(receivers):
+                client.lane, client.receivers = lane, known
 
     def _send(self) -> None:
         self._sending = False

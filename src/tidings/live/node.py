@@ -39,6 +39,7 @@ from tidings.live.tls import ClientTls
 from tidings.live.users import Users
 from tidings.matching import compile_kernels
 from tidings.mqtt import events as m
+from tidings.mqtt.clients import Lane
 from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
@@ -201,6 +202,10 @@ class FrontLike(Protocol):
     def handle_all(self, events: Sequence[Any], now: float) -> Sequence[Effect]: ...
 
     def express(self, connection: int, data: bytes, now: float) -> int: ...
+
+    def lane(self, connection: int) -> Lane | None: ...
+
+    def repeat(self, lane: Lane, data: bytes, now: float) -> bool: ...
 
     def take(self) -> Sequence[m.Transmit]: ...
 

@@ -42,10 +42,22 @@ REASON_BYTES_MIN = 16
 class Lane:
     """How a publication of a client to a topic went to others; the next one goes the same way."""
 
-    __slots__ = ("clients", "head", "length", "noted", "plans", "size", "stamp")
+    __slots__ = (
+        "alone",
+        "clients",
+        "head",
+        "length",
+        "noted",
+        "passed",
+        "plans",
+        "publisher",
+        "size",
+        "stamp",
+    )
 
-    def __init__(self, plans: int, clients: tuple[Client, ...], noted: Noted) -> None:
+    def __init__(self, plans: int, publisher: Client, clients: tuple[Client, ...], noted: Noted) -> None:
         self.plans = plans
+        self.publisher = publisher
         self.clients = clients
         """Who gets the packet as it is."""
         self.noted = noted
@@ -55,6 +67,15 @@ class Lane:
         """The last packet that came by itself, up to its payload."""
         self.length = self.size = 0
         """Of that packet, and of its payload."""
+        self.alone = 0
+        """When that was, as `stamp`."""
+        self.passed = 0
+        """Packets like it since, that are not counted yet."""
+
+    @property
+    def connections(self) -> tuple[int, ...]:
+        """Of those who get the packet."""
+        return tuple([client.number for client in self.clients])
 
 
 class State(Enum):

@@ -11,7 +11,7 @@ from tidings.mqtt.settings import Settings
 from tidings.overlay.events import Effect, Erase, Log, Write
 
 if TYPE_CHECKING:
-    from tidings.mqtt.clients import Client
+    from tidings.mqtt.clients import Client, Lane
     from tidings.mqtt.sessions import Session
 
 REFUSALS_KEPT = 20
@@ -89,6 +89,8 @@ class Core:
         """Of publications that wait for all sessions."""
         self.slow: dict[Client, None] = {}
         """Clients that must go, for they do not keep up."""
+        self.passing: dict[Lane, None] = {}
+        """Those with packets that are not counted yet."""
         self.plans = 0
         """Counts whatever changes how publications go to clients: connections, congestion, queues."""
 

@@ -269,7 +269,9 @@ class Publishing:
                 self._groups.clear()
             clients = tuple(plan.plain.get((burst.v5, b""), NOBODY))
             clients = self._groups.setdefault(clients, clients)
-            client.lanes[burst.key] = Lane(plan.version, clients, Noted(route, client.id, plan.receivers))
+            client.lanes[burst.key] = Lane(
+                plan.version, client, clients, Noted(route, client.id, plan.receivers)
+            )
 
     def skim(self, client: Client, data: bytes, at: int) -> int:
         """Pass on publications whose topics the client has just published to; where the rest begins.
@@ -319,7 +321,9 @@ class Publishing:
             delivered += len(receivers)
             delivered_bytes += payload * len(receivers)
             if end - at == size:
-                lane.head, lane.length, lane.size = data[: end - payload], size, payload
+                if lane.passed:
+                    self._count(lane)
+                lane.head, lane.length, lane.size, lane.alone = data[: end - payload], size, payload, stamp
                 client.recent = lane
             at = end
         if at > begin:
@@ -340,19 +344,24 @@ class Publishing:
             receiver.out.append(data)
             dirty[receiver] = None
 
-    def repeat(self, lane: Lane, data: bytes) -> None:
-        """Pass on a packet that is like the last one but for its payload."""
-        core, size = self._core, lane.size
-        counters = core.counters
-        self._hand_on(lane.clients, data)
-        self._broker.note_all(((lane.noted, size),), int(core.now * 1_000_000))
-        delivered = len(lane.clients)
-        counters.packets_in += 1
-        counters.published += 1
-        counters.published_bytes += size
+    def count(self) -> None:
+        """Count what `Front.repeat` has passed on."""
+        for lane in list(self._core.passing):
+            self._count(lane)
+
+    def _count(self, lane: Lane) -> None:
+        core, passed = self._core, lane.passed
+        lane.passed = 0
+        del core.passing[lane]
+        counters, delivered = core.counters, passed * len(lane.clients)
+        counters.packets_in += passed
+        counters.bytes_in += passed * lane.length
+        counters.published += passed
+        counters.published_bytes += passed * lane.size
         counters.packets_out += delivered
+        counters.bytes_out += delivered * lane.length
         counters.delivered += delivered
-        counters.delivered_bytes += delivered * size
+        counters.delivered_bytes += delivered * lane.size
 
     def _pass_acknowledged(self, session: Session, identifiers: bytes, burst: Burst) -> bool:
         """At QoS 1, if there is room for all of it."""

@@ -115,10 +115,11 @@ class Route:
 class Lane:
     """Publications of one client to one topic that go the same short way, one at a time."""
 
-    __slots__ = ("at_us", "numbers", "receivers", "route", "session", "sizes")
+    __slots__ = ("at_us", "numbers", "receivers", "route", "session", "sizes", "stream")
 
     def __init__(self, route: Route, session: str, receivers: tuple[str, ...]) -> None:
         self.route = route
+        self.stream = route.stream
         self.session = session
         self.sizes: list[int] = []
         self.receivers = receivers
@@ -378,7 +379,7 @@ class Publications:
         """
         core, known = self._core, self._numbers
         for lane, size in notes:
-            stream = lane.route.stream
+            stream = lane.stream
             number = known.get(stream)
             number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
             known[stream] = number
@@ -390,6 +391,18 @@ class Publications:
             lane.sizes.append(size)
             if len(numbers) >= LANE_MAX:
                 self._write_lane(lane)
+
+    def note_one(self, lane: Lane, size: int, at_us: int) -> None:
+        """The same for one, after at least one other of its lane."""
+        known, stream, numbers = self._numbers, lane.stream, lane.numbers
+        number = known[stream] = known[stream] + 1
+        if not numbers:
+            self._lanes[lane] = None
+        numbers.append(number)
+        lane.at_us.append(at_us)
+        lane.sizes.append(size)
+        if len(numbers) >= LANE_MAX:
+            self._write_lane(lane)
 
     def _write_lane(self, lane: Lane) -> None:
         numbers, at_us, sizes = lane.numbers, lane.at_us, lane.sizes
