@@ -273,7 +273,6 @@ class Entry:
         for vote, value in change.votes:
             vote.vote(self.votes.setdefault(vote.label, {}), value, stamp, self.branch)
         self._renew(fields, stamp)
-        self.size += change.bytes
 
     def echo(self, fields: Mapping[str, Any], stamp: Stamp) -> None:
         """The same for a report that only repeats what is known, and so votes for what has won already."""
@@ -298,16 +297,19 @@ class Entry:
                     self.stamps[rule.label] = stamp
 
     def take(self, change: Change, stamp: Stamp) -> None:
-        """Take in a report that changes the event; `note` comes first."""
+        """Take in a report that changes the event; `note` comes first, and its bytes are counted."""
         fields: dict[str, Any] = dict(self.fields) if self.shared else self.fields  # type: ignore[assignment]
         self.shared = False
+        flat = self.rules.flat
         for rule, value in change.fields:
-            group = fields
-            *outer, name = rule.path
-            for one in outer:
-                # A group may be shared with what was told.
-                group[one] = group = dict(group.get(one, ()))
-            group[name] = value
+            if flat:
+                fields[rule.label] = value
+            else:
+                group = fields
+                for name in rule.path[:-1]:
+                    # A group may be shared with what was told.
+                    group[name] = group = dict(group.get(name, ()))
+                group[rule.path[-1]] = value
             if rule.stamped:
                 self.stamps[rule.label] = stamp
         self.fields = fields

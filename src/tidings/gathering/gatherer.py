@@ -9,7 +9,8 @@ A first report opens an entry and starts the clocks Tm, Tr and W. While it is op
 redundant. Tm tells, Tr and W close, and what is due at a time happens before a report of that time.
 
 Most reports are redundant. So that path is one lookup and one comparison of two dicts, and a clock that only
-moves away is not moved in the heap: it is found to be early when it comes up.
+moves away is not moved in the heap: it is found to be early when it comes up. What is answered and given out
+are msgspec structs, made in a fifth of the time of a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from tidings.gathering import copies, digests
 from tidings.gathering.copies import Copy
@@ -66,8 +69,7 @@ class State(StrEnum):
     """The last version, of an event that has turned out to be the same as another."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What became of one report."""
 
     fate: Fate
@@ -85,8 +87,7 @@ class Decision:
     """Why it was refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
+class Telling(msgspec.Struct, frozen=True, gc=False):
     """A version of an event, to be told."""
 
     event: Event
@@ -112,8 +113,7 @@ class Telling:
     """Whether it was told before under the same number, and a successor repeats it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(msgspec.Struct, frozen=True, gc=False):
     """An event is open no more."""
 
     event: str
@@ -235,7 +235,9 @@ class Gatherer:
             self._close(entry, "overflow")
             return self._begin(report, qos)
         counts.conflicts += change.conflicts
-        entry.note(fields, change, stamp)
+        if rules.renewed:
+            entry.note(fields, change, stamp)
+        entry.size += change.bytes
         if change.fields:
             return self._merge(entry, report, change, stamp, qos)
         if rules.renewed:
@@ -540,7 +542,8 @@ class Gatherer:
         was_complete = entry.complete
         entry.take(change, stamp)
         self.counts.merged += 1
-        entry.qos = max(entry.qos, qos)
+        if qos > entry.qos:
+            entry.qos = qos
         entry.redundant_us = self.now_us + rules.gathering.redundant_for_us
         self._open.move_to_end(entry.slot)
         self._changes += 1
@@ -573,6 +576,8 @@ class Gatherer:
             self._tell(entry)
         elif entry.merge_us is None:
             entry.merge_us = self.now_us + delay_us
+        elif entry.scheduled_us is not None:
+            return  # only Tr has moved, and away
         self._schedule(entry)
 
     def _refuse(self, reason: str) -> Decision:
