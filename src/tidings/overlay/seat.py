@@ -273,7 +273,9 @@ class Seat:
         """Take what another broker has gathered at this place; it is told when that is safe here."""
         self._office.touched(self)
         for event in [event for event in copies.entries if event in self.recent]:
-            del copies.entries[event]
+            # One of which not everyone has the last version is still here, and what comes may add to it.
+            if not self.gatherer.holds(event):
+                del copies.entries[event]
         copies.into(self.gatherer, self._core.at_us, heal=True)
         for origin, mark in copies.marks.items():
             if mark > self.marks.get(origin, 0):
