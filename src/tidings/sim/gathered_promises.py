@@ -320,7 +320,7 @@ class GatheredPromises:
         for identity in sorted(self.events):
             event = self.events[identity]
             for version in sorted(event.versions):
-                if self._divided and version != event.last:
+                if self._divided and (version != event.last or event.into):
                     continue
                 first, *others = event.versions[version]
                 for heard in others:
@@ -367,7 +367,10 @@ class GatheredPromises:
         for identity in sorted(self.events):
             key = self.events[identity].key
             early = any(said.offer.turn < self._safe_from for said in self._by_key.get(key, ()))
-            if not self.events[identity].into and not early and self._known(identity):
+            event = self.events[identity]
+            # Of reports with QoS 0 alone nothing need be left.
+            firm = any(heard.qos for heard in event.versions[event.last]) if event.versions else False
+            if not event.into and firm and not early and self._known(identity):
                 alive[key].append(identity)
         for key, identities in sorted(alive.items()):
             if len(identities) > 1:
@@ -448,7 +451,7 @@ class GatheredPromises:
         if turns is None or since > turns[0]:
             return False
         # A version that was the last, and closed, is as lost as any publication of a broker without its disk.
-        return not self._gone_with(event.versions[event.last][-1].told.seat, turns[0])
+        return not self._gone_with(event.versions[event.last][-1].told.seat, turns[0], kept=False)
 
     # Excuses, as for all publications.
 
@@ -464,12 +467,15 @@ class GatheredPromises:
         return new is not None and not any(new < settled < turn for settled in self._settled)
 
     def _excused(self, offer: Offer) -> bool:
-        return self._gone_with(offer.host, offer.turn)
+        return self._gone_with(offer.host, offer.turn, kept=self._neighbours_keep)
 
-    def _gone_with(self, host: str, turn: int) -> bool:
-        """Whether what a broker had at a turn may be lost: its disk was, or it had not met the others."""
+    def _gone_with(self, host: str, turn: int, *, kept: bool) -> bool:
+        """Whether what a broker had at a turn may be lost: its disk was, or it had not met the others.
+
+        `kept`: by another broker too, before it was acknowledged.
+        """
         later = [one for at, one in self._ledger.wiped if at > turn]
-        if host in later and (not self._neighbours_keep or len(later) > 1):
+        if host in later and (not kept or len(later) > 1):
             return True
         return self._strange(host, turn)
 
