@@ -214,6 +214,7 @@ class Broker:
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.GATHER: seats.on_clock,
             Timer.SURVEY: seats.on_survey_due,
+            Timer.HOLD: seats.reports.pump,
             Timer.TALLY: seats.reports.on_tally_due,
             Timer.DRAIN: self._on_drain_late,
         }

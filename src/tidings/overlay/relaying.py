@@ -94,7 +94,9 @@ class Relaying:
         self._holder = holder
         self._places: dict[str, Place] = {}
         self.dropped = 0
-        """Reports that entered here and were not sent."""
+        """Reports that entered here and were not sent, since they would have been redundant."""
+        self.merged = 0
+        """Reports that entered here and went as part of another."""
 
     def redundant(self, place: str, topic: Topic, report: Report, qos: int) -> str | None:
         """The event that says all that a report says, if it is sure to be open when that would come."""
@@ -192,6 +194,21 @@ def _within(fields: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
         )
         for name, value in fields.items()
     )
+
+
+def joined(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What two reports say together; None if they disagree, for then the seat must see both."""
+    found = dict(fields)
+    for name, value in more.items():
+        said = found.get(name)
+        if isinstance(value, dict) and isinstance(said, dict):
+            value = joined(said, value)
+            if value is None:
+                return None
+        elif said is not None and said != value:
+            return None
+        found[name] = value
+    return found
 
 
 def _join(said: dict[str, Any], fields: Mapping[str, Any]) -> None:

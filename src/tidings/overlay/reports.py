@@ -14,18 +14,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Protocol
 
 import msgspec
 
+from tidings.language import payloads
+from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
 from tidings.overlay.holding import QOS_ONCE, encode, quoted
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
-from tidings.overlay.relaying import Relaying
+from tidings.overlay.relaying import Relaying, joined
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees import Edge, Grown, Trees
@@ -65,7 +68,9 @@ class Kept:
 
     __slots__ = (
         "accepted",
+        "also",
         "dropped",
+        "due",
         "publication",
         "report",
         "says",
@@ -89,7 +94,11 @@ class Kept:
         self.sent_us = 0
         """When it was first sent."""
         self.dropped = 0
-        """Reports that were not sent before it."""
+        """Reports that were not sent before it, or that it is merged from."""
+        self.due = 0.0
+        """Until when it is held, in case others can be merged with it."""
+        self.also: list[tuple[str, int]] = []
+        """Sessions and tokens of merged ones that are accepted when it is safe at the seat."""
         self.synced = not publication.qos
         self.accepted = not publication.qos
         self.taken = False
@@ -102,6 +111,8 @@ class Outbox:
         self.sent: deque[Kept] = deque()
         self.queue: deque[Kept] = deque()
         self.sent_bytes = 0
+        self.held: dict[tuple[str, Key], Kept] = {}
+        """By topic name and key: those that wait for others to be merged with."""
         self.to: tuple[str, int] | None = None
         """The seat that those under way were sent to, and its boot."""
 
@@ -175,9 +186,18 @@ class Reports:
     # From a client here.
 
     def offer(
-        self, offered: PublicationOffered, place: str, report: Report, *, dropping: bool = False
+        self,
+        offered: PublicationOffered,
+        place: str,
+        report: Report,
+        *,
+        dropping: bool = False,
+        holding: bool = False,
     ) -> None:
-        """A report of a client, which can be read and has a key; whether others like it may be dropped."""
+        """A report of a client, which can be read and has a key.
+
+        `dropping`: others like it may be dropped. `holding`: it waits a little, for others to merge with.
+        """
         core = self._core
         publication = self._numbered(offered, place)
         kept = Kept(publication, offered.session, offered.token, report)
@@ -190,7 +210,11 @@ class Reports:
         self._record_published(publication)
         self.entered[place] = self.entered.get(place, 0) + 1
         self.waiting_bytes += kept.size
-        self._outbox(place).queue.append(kept)
+        outbox = self._outbox(place)
+        outbox.queue.append(kept)
+        if holding:
+            kept.due = core.now + settings.relay_hold_s
+            outbox.held[report.topic, report.key] = kept
         if offered.qos:
             core.out.append(Write(_key(publication), encode(publication)))
             self._unaccepted[place, publication.number] = kept
@@ -216,6 +240,46 @@ class Reports:
         self._count_dropped(place)
         if offered.qos:
             core.out.append(Accept(offered.session, offered.token))
+
+    def merge(self, offered: PublicationOffered, place: str, report: Report) -> bool:
+        """Put a report into one that waits here and is about the same; False if there is none."""
+        outbox = self._outboxes.get(place)
+        kept = outbox.held.get((report.topic, report.key)) if outbox is not None else None
+        if kept is None or kept.says is None:
+            return False
+        fields = joined(kept.says.fields, report.fields)
+        payload = payloads.encode(fields) if fields is not None else b""
+        core = self._core
+        if fields is None or len(payload) > core.settings.message_bytes_max:
+            return False
+        one = self._numbered(offered, place)
+        self._record_published(one)
+        core.record(
+            Kind.SUPPRESSED,
+            one.topic,
+            one.id,
+            len(one.payload),
+            publisher=one.publisher,
+            reason="merged on the way",
+            report=report_id(one),
+        )
+        kept.says = kept.report = replace(kept.says, fields=fields)
+        kept.publication = msgspec.structs.replace(
+            kept.publication, payload=payload, content_type="", qos=max(kept.publication.qos, offered.qos)
+        )
+        self.waiting_bytes += kept.publication.size - kept.size
+        kept.size = kept.publication.size
+        kept.dropped += 1
+        self._relaying.merged += 1
+        if kept.publication.qos:
+            core.out.append(Write(_key(kept.publication), encode(kept.publication)))
+        if offered.qos:
+            session, token = offered.session, offered.token
+            if _content(core.settings):
+                core.after_sync(lambda: core.out.append(Accept(session, token)))
+            else:
+                kept.also.append((session, token))
+        return True
 
     def _count_dropped(self, place: str) -> None:
         """The next report takes the count along; if none comes, it goes by itself."""
@@ -305,6 +369,9 @@ class Reports:
             publication = kept.publication
             if publication.qos == QOS_ONCE and not kept.synced:
                 return
+            if kept.due > core.now:
+                core.timers.set(Timer.HOLD, place, kept.due)
+                return
             full = len(outbox.sent) >= settings.report_window
             if full or outbox.sent_bytes > settings.report_window_bytes:
                 return
@@ -315,6 +382,10 @@ class Reports:
             report, kept.report = kept.report, None
             if not kept.sent_us:
                 kept.sent_us = core.at_us
+                if kept.due and kept.says is not None:
+                    about = publication.topic, kept.says.key
+                    if outbox.held.get(about) is kept:
+                        del outbox.held[about]
                 kept.dropped += self._dropped.pop(place, 0)
             if edge is None:
                 assert seat is not None, "there is a seat or a link towards it"
@@ -409,6 +480,7 @@ class Reports:
         self._relaying.forget(place)
         outbox = self._outboxes.get(place)
         if outbox is not None:
+            outbox.held.clear()
             for kept in chain(outbox.sent, outbox.queue):
                 kept.says = None
 
@@ -428,6 +500,7 @@ class Reports:
                     outbox.sent_bytes -= kept.size
                 self.waiting_bytes -= kept.size
                 kept.taken = True
+                self._core.out += [Accept(session, token) for session, token in kept.also]
                 if kept.publication.qos:
                     self._core.out.append(Erase(_key(kept.publication)))
                     self._accept(kept)
@@ -475,6 +548,7 @@ class Reports:
             self.waiting_bytes -= kept.size
             if kept.publication.payload:
                 self._core.suppress(kept.publication, None, 0, reason)
+            self._core.out += [Accept(session, token) for session, token in kept.also]
             if kept.publication.qos:
                 self._core.out.append(Erase(_key(kept.publication)))
                 kept.taken = True

@@ -970,7 +970,11 @@ class Seats:
             if event is not None:
                 self.reports.drop(offered, place, event)
                 return True
-        self.reports.offer(offered, place, report, dropping=dropping)
+        holder = self.holder(place)
+        holding = topic.gathering.on_the_way is OnTheWay.MERGE
+        holding = holding and (holder is None or holder.seat != self._core.id)
+        if not holding or not self.reports.merge(offered, place, report):
+            self.reports.offer(offered, place, report, dropping=dropping, holding=holding)
         return True
 
     # Declarations.

@@ -130,6 +130,9 @@ class Settings:
     """How long before an event may close reports about it are no longer dropped on the way to its seat: by so
     much one may come later than others did."""
 
+    relay_hold_s: float = 0.2
+    """How long a report waits where it entered, for others to merge with, on topics that ask for it."""
+
     following_max: int = 100_000
     """Open events of which a broker remembers who has had which version; beyond, the longest unchanged is
     forgotten."""

@@ -47,6 +47,9 @@ class Timer(Enum):
     SURVEY = auto()
     """The root of a tree has traffic counted and seats looked at anew."""
 
+    HOLD = auto()
+    """A report has waited long enough for others to merge with."""
+
     TALLY = auto()
     """A seat is told how many reports were dropped on the way to it."""
 
