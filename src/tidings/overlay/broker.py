@@ -129,6 +129,7 @@ class Broker:
         seats = self._seats = Seats(core, links, trees, known, routing, publications)
         self.gathered = seats.status
         seats.synchronised = lambda: catalogue.synchronised
+        seats.missing = lambda: bool(absences)
         catalogue.on_synchronised = seats.go_on
         retelling = self._retelling = Retelling(
             core, links, trees, known, routing, publications.carrying, publications.following, seats

@@ -537,8 +537,11 @@ def recovered(saved: Mapping[str, bytes]) -> tuple[dict[str, Holder], dict[str, 
     for key in sorted(saved):
         if key.startswith("seat/holder/"):
             place, holder = msgspec.msgpack.decode(saved[key], type=tuple[str, Holder])
-            holders[place] = holder
+            holders[place] = max(holder, holders.get(place, holder))
             found.setdefault(place, Copies())
+        elif key.startswith("seat/known/"):
+            place, holder = msgspec.msgpack.decode(saved[key], type=tuple[str, Holder])
+            holders[place] = max(holder, holders.get(place, holder))
         elif key.startswith("seat/entry/"):
             place, event, at_us, copy = msgspec.msgpack.decode(saved[key], type=tuple[str, str, int, bytes])
             found.setdefault(place, Copies()).entries[event] = (copy, at_us)
@@ -577,6 +580,10 @@ def marks_of(marks: Mapping[Origin, int]) -> tuple[tuple[str, int, int], ...]:
 def _preferred(edges: list[Edge], deputy: str) -> Edge:
     """The broker that has been the deputy, if it can be it again."""
     return next((edge for edge in edges if edge.peer == deputy), edges[0])
+
+
+def known_key(place: str) -> str:
+    return f"seat/known/{quoted(place)}"
 
 
 def holder_key(place: str) -> str:

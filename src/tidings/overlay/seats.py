@@ -34,7 +34,8 @@ from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import BeforeSeat, OnTheWay, Scope, Strategy, Topic
 from tidings.overlay.centre import FINDERS, TREE, Finder, ReportFinder, Said
 from tidings.overlay.core import Core
-from tidings.overlay.events import PublicationOffered
+from tidings.overlay.events import Erase, PublicationOffered, Write
+from tidings.overlay.holding import encode
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import (
     Announce,
@@ -56,7 +57,7 @@ from tidings.overlay.publications import Publications
 from tidings.overlay.relaying import Relaying
 from tidings.overlay.reports import Reports
 from tidings.overlay.routing import Routing
-from tidings.overlay.seat import VERSION, Copies, Origin, Seat, erase, marks_of, parted, recovered
+from tidings.overlay.seat import VERSION, Copies, Origin, Seat, erase, known_key, marks_of, parted, recovered
 from tidings.overlay.status import GatheredStatus
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
@@ -65,6 +66,10 @@ from tidings.records.record import Kind
 
 PART = "\t"
 """Between the name of a declaration and the number of a part; no topic name has it within."""
+
+MEET_WITHIN_S = 3.0
+"""How long a broker that has just started waits for others before it has a seat that another may have. Longer
+than most take to dial again; reports wait meanwhile, and nobody else can be told of them anyway."""
 
 OUTLIVED_MAX = 2
 """Searches after which a deputy forgets what it has of a seat that another broker has by now."""
@@ -152,6 +157,9 @@ class Seats:
         self.relaying = Relaying(core, topics, self._holders.get)
         self.reports = Reports(core, links, trees, self, self.relaying)
         self.counts = Counts()
+        self._began = 0.0
+        self.missing: Callable[[], bool] = lambda: False
+        """Whether there are brokers out of reach that were within it once."""
         self.synchronised: Callable[[], bool] = lambda: True
         """Whether this broker has heard what the network knows."""
         self.shortest_every: Callable[[str], int | None] = lambda _place: None
@@ -196,6 +204,7 @@ class Seats:
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """Seats that this broker had, and reports that entered here."""
+        self._began = self._core.now
         holders, copies = recovered(saved)
         self._holders |= holders
         self._leftovers = {place: [found] for place, found in copies.items()}
@@ -284,7 +293,16 @@ class Seats:
 
     def _too_early(self, grown: Grown) -> bool:
         """Whether others may have a seat of which this broker has not heard, since it has only just started."""
-        return not self.synchronised() or (not grown.edges and bool(self._links.up()))
+        if not self.synchronised():
+            return True
+        if grown.edges:
+            return False
+        soon = self._began + MEET_WITHIN_S
+        if self.missing() and self._core.now < soon:
+            # Others were there before, and may be about to dial.
+            self._core.timers.set(Timer.SURVEY, grown.root, soon)
+            return True
+        return bool(self._links.up())
 
     def go_on(self) -> None:
         """It is not too early any more."""
@@ -326,7 +344,7 @@ class Seats:
         known = self._holders.get(place)
         if known is not None and holder <= known:
             return False
-        self._holders[place] = holder
+        self._know(place, holder)
         core = self._core
         here = holder.seat == core.id and holder.boot == core.boot
         seat = self._seats.get(place)
@@ -347,6 +365,11 @@ class Seats:
             self._hand_on(place)
             self.on_moved()
         return True
+
+    def _know(self, place: str, holder: Holder) -> None:
+        """Keep who has a seat, on disk too: a broker that starts must not take one that others have."""
+        self._holders[place] = holder
+        self._core.out.append(Write(known_key(place), encode((place, holder))))
 
     def _sort_out_images(self, place: str, holder: Holder) -> None:
         """Keep the image of a seat whose deputy this broker is; what a dead one has left goes to its heir."""
@@ -407,7 +430,7 @@ class Seats:
         core = self._core
         seat = Seat(core, self._links, self._topics, self, place, topic, holder)
         self._seats[place] = seat
-        self._holders[place] = holder
+        self._know(place, holder)
         images = self._images.pop(place, {}).values()
         # Of several the latest is the surest.
         known = [image.copies for image in sorted(images, key=lambda image: -image.term)]
@@ -945,7 +968,7 @@ class Seats:
     def deputised(self, seat: Seat, deputy: str) -> None:
         """Let all know that another broker has a copy of everything."""
         seat.holder = Holder(seat.holder.term + 1, self._core.id, self._core.boot, deputy)
-        self._holders[seat.place] = seat.holder
+        self._know(seat.place, seat.holder)
         seat.write_holder()
         self._record(seat.place, seat.holder, "deputy")
         self._flood(seat.place)
@@ -1002,6 +1025,7 @@ class Seats:
         if topic is None or not gathered:
             for place in [place for place in self._holders if place.partition(PART)[0] == name]:
                 self._holders.pop(place)
+                self._core.out.append(Erase(known_key(place)))
                 self._counted.pop(place, None)
                 self._settled.pop(place, None)
                 self._images.pop(place, None)
