@@ -232,6 +232,35 @@ def test_a_version_that_the_last_has_overtaken_is_not_delivered() -> None:
     assert seen(it["a"].say(publish(2, 0, version_of(1, b'{"x":1}', origin="z"))), "c") == []
 
 
+def test_an_event_that_is_closed_on_one_side_and_goes_on_on_the_other_is_followed_again() -> None:
+    it = Watched()
+    it.subscribe("c", "x = 1")
+    it.subscribe("d", "x = 1", durable=True)
+    it.told(1, b'{"x":1}', last=True)
+    it.tell(SubscriptionDropped("c", "s"))
+    effects = it["a"].say(publish(2, 0, version_of(2, b'{"x":2}', origin="z")))
+    assert (seen(effects, "c"), seen(effects, "d")) == ([], [(2, "withdrawn", ("s",))])
+    assert len(it.following) == 1
+
+
+def test_a_closing_that_overtakes_the_merging_takes_it_from_nobody() -> None:
+    it = Watched()
+    it.subscribe("c")
+    it.told(3)
+    it.following.close("e", 3)
+    assert seen(it.told(3, state="merged-into", last=True), "c") == [(4, "merged-into", ("s",))]
+
+
+def test_nothing_of_an_event_follows_once_it_is_one_with_another() -> None:
+    it = Watched()
+    it.subscribe("c", "x = 1")
+    it.told(4, b'{"x":1}')
+    # The other side did not know how far it had come on this one.
+    assert seen(it.told(3, b'{"x":1}', state="merged-into", last=True), "c") == [(5, "merged-into", ("s",))]
+    assert seen(it.told(6, b'{"x":1}'), "c") == []
+    assert seen(it.told(7, b'{"x":1}', state="merged-into", last=True), "c") == []
+
+
 def test_a_closed_event_is_remembered_for_a_while() -> None:
     settings = replace(DEFAULT, absent_hold_s=30.0)
     it = Watched(settings=settings)

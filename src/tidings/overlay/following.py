@@ -37,6 +37,9 @@ LIVE = "live/"
 CLOSED = "closed/"
 """Of those under which is written which events are closed that durable sessions have had."""
 
+ALL = 2**62
+"""Later than any version."""
+
 Names = tuple[str, ...]
 """Of subscriptions of one session, sorted."""
 
@@ -111,14 +114,22 @@ class Closed(msgspec.Struct, array_like=True):
     final: int
     """The last that there was."""
 
-    had: dict[str, int]
-    """By session: the version that it has had, if that is later."""
+    had: dict[str, Had]
+    """By session: what it has had."""
 
     until: float
     """When it may be forgotten."""
 
     saved: bool = False
     """Whether durable sessions have had it, so that it is on disk."""
+
+    def is_outlived(self, told: Told) -> bool:
+        """Whether the event went on elsewhere, or turns out to be one with another."""
+        return told.version > self.final or (told.state == "merged-into" and self.final < ALL)
+
+    def knows(self, session: str, version: int) -> bool:
+        """Whether a version is nothing new to a session."""
+        return version <= self.version or (session in self.had and version <= self.had[session].version)
 
 
 class Followed:
@@ -191,9 +202,14 @@ class Following:
         told = _told(publication)
         followed = self._events.get(told.event)
         found = self._routing.local.match(publication.topic, fields)
+        closed = self._closed.get(told.event)
+        if closed is not None and closed.is_outlived(told):
+            self._revive(closed, publication)
+            followed, closed = self._events.get(told.event), None
         if not found and followed is None:
             if is_last(told):
-                self._remember_closed(told.event, told.version, told.version, {}, durable=False)
+                last = ALL if told.state == "merged-into" else told.version
+                self._remember_closed(told.event, last, last, {}, durable=False)
             return False
         if self._routing.shares.groups:
             found = self._shared(found, followed)
@@ -202,21 +218,31 @@ class Following:
         matching: dict[str, list[str]] = {}
         for session, name in sorted(found):
             matching.setdefault(session, []).append(name)
-        closed = self._closed.get(told.event)
-        over = closed is not None and told.version <= closed.final
-        if closed is not None and over:
-            known = [it for it in matching if told.version <= max(closed.version, closed.had.get(it, 0))]
-            self._repeat(publication, link, hops, known)
-            for session in known:
-                del matching[session]
-            if not matching:
-                return False
-        if told.state == "merged-into":
-            matching = {}
-        durable = self._share_out(publication, matching, link, hops, late)
-        if closed is not None and over:
-            self._close(told.event, closed.final)
+        if closed is None:
+            return self._share_out(publication, matching, link, hops, late)
+        known = [session for session in matching if closed.knows(session, told.version)]
+        self._repeat(publication, link, hops, known)
+        for session in known:
+            del matching[session]
+        durable = bool(matching) and self._share_out(publication, matching, link, hops, late)
+        self._close(told.event, closed.final)
         return durable
+
+    def _revive(self, closed: Closed, publication: Publication) -> None:
+        """Who had an event that was closed follows it again."""
+        self._forget_closed(closed.event)
+        told = _told(publication)
+        followed = Followed(told.place or told.topic, publication.topic)
+        for session, had in closed.had.items():
+            known = self._routing.sessions.get(session)
+            names = tuple(name for name in had.names if known is not None and name in known.subscriptions)
+            if names:
+                had.names = names
+                followed.sessions[session] = had
+                self._by_session.setdefault(session, {})[closed.event] = None
+        if followed.sessions:
+            followed.version = closed.version
+            self._keep(closed.event, followed, told)
 
     def _share_out(
         self,
@@ -228,18 +254,20 @@ class Following:
     ) -> bool:
         """Decide for each session that matches, or follows, what it gets."""
         told = _told(publication)
+        merged = told.state == "merged-into"
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         given: dict[str, Names] = {}
         begun: dict[str, Names] = {}
         withdrawn: dict[str, Names] = {}
+        farewells: dict[int, dict[str, Names]] = {}
         repeated: list[str] = []
         changed: list[str] = []
         for session in sorted({*matching, *followed.sessions}):
             had = followed.sessions.get(session)
             names = tuple(matching.get(session, ()))
-            if had is not None and told.version <= had.version:
+            if had is not None and told.version <= had.version and not merged:
                 repeated.append(session)
-            elif names:
+            elif names and not merged:
                 due_us = had.sent_us + self._every_us(session, names) if had is not None else 0
                 if had is None or told.complete or is_last(told) or due_us <= self._core.at_us:
                     (begun if late and had is None else given)[session] = names
@@ -249,9 +277,12 @@ class Following:
             elif had is not None:
                 changed.append(session)
                 self._supersede(session, told.event, had)
-                had.version = told.version
-                if not had.withdrawn:
-                    (given if told.state == "merged-into" else withdrawn)[session] = had.names
+                # Who merges events may not know how far they had come on the other side of a partition.
+                had.version = max(told.version, had.version + merged)
+                if merged and not had.withdrawn:
+                    farewells.setdefault(had.version, {})[session] = had.names
+                elif not had.withdrawn:
+                    withdrawn[session] = had.names
         for session, names in [*given.items(), *begun.items()]:
             self._note(followed, session, told, names)
         for session in withdrawn:
@@ -260,6 +291,9 @@ class Following:
         self._give(publication, given, link, hops)
         self.counts.snapshots += len(begun)
         self._give(_snapshot(publication), begun, link, hops)
+        for version, receivers in farewells.items():
+            numbered = msgspec.structs.replace(told, version=version)
+            self._give(msgspec.structs.replace(publication, told=numbered), receivers, link, hops)
         self.counts.withdrawn += len(withdrawn)
         self._give(_withdrawn(publication), withdrawn, link, hops, "withdrawn")
         if not late:
@@ -267,10 +301,13 @@ class Following:
         if followed.sessions:
             self._keep(told.event, followed, told)
         durable = self._write(told.event, followed, dict.fromkeys([*given, *begun, *changed]))
+        if merged:
+            # Elsewhere it may go on for a while; all of that will be in the other event.
+            followed.version = ALL
         if is_last(told) and not followed.sessions:
-            self._remember_closed(told.event, told.version, told.version, {}, durable=False)
+            self._remember_closed(told.event, followed.version, followed.version, {}, durable=False)
         elif is_last(told) or (followed.closing is not None and told.version >= followed.closing):
-            self._close(told.event, told.version)
+            self._close(told.event, followed.version)
         return durable
 
     def snapshot(self, publication: Publication, fields: Content, named: Named, hops: int) -> None:
@@ -468,15 +505,15 @@ class Following:
         followed = self._events.get(event)
         if followed is None:
             return
-        had = {session: it.version for session, it in followed.sessions.items()}
+        had = dict(followed.sessions)
         durable = any(self._routing.sessions[session].durable for session in had)
         self._forget(event)
         self._remember_closed(event, followed.version, final, had, durable=durable)
 
     def _remember_closed(
-        self, event: str, version: int, final: int, had: dict[str, int], *, durable: bool
+        self, event: str, version: int, final: int, had: dict[str, Had], *, durable: bool
     ) -> None:
-        """What is told of an event from now on is a repeat, or has been overtaken by its last version."""
+        """What is told of an event up to its last version is a repeat, or has been overtaken."""
         until = self._core.now + self._core.settings.absent_hold_s
         before = self._closed.pop(event, None)
         if before is not None:
