@@ -1,6 +1,6 @@
 """Reports per second through the gatherer, and bytes per open event, beside the plain way of doing it.
 
-    python benchmarks/gathering.py [--json] [--reports N] [--profile]
+    python benchmarks/gathering.py [--json] [--reports N] [--no-live] [--profile]
 
 Reports are made beforehand, typed and keyed as a seat gets them. There are 20 fields; a thing is reported
 some 20 times, from many places at once; one report in eight brings something new. "whole" reports have all
@@ -9,7 +9,8 @@ first: a loop over the fields of each report, and a heap of clocks in which ever
 last rows are what a report costs from the bytes of a payload on: JSON, types, key, gatherer.
 
 `plain` counts no conflicts and no bytes, has two policies, and could neither be copied nor joined: it is how
-fast Python is at the bare task. Times are of the processor, on one core.
+fast Python is at the bare task. Times are of the processor, on one core. Then `gathering_seat.py` measures
+live brokers.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ import heapq
 import json
 import pstats
 import random
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -271,6 +274,7 @@ def main() -> None:
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per row")
     parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--no-live", action="store_true", help="only the gatherer alone")
     parser.add_argument("--profile", action="store_true", help="where the time goes, with whole reports")
     given = parser.parse_args()
     if given.profile:
@@ -281,8 +285,17 @@ def main() -> None:
         profile.runcall(lambda: [feed(report) for report in reports])
         pstats.Stats(profile).sort_stats("tottime").print_stats(12)
         return
-    rates, sizes = alone(given.reports), held()
-    if given.json:
+    show(alone(given.reports), held(), as_json=given.json)
+    if not given.no_live:
+        # It measures with the topic and the reports of this module, and so comes after it.
+        sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+        from benchmarks import gathering_seat
+
+        gathering_seat.show(gathering_seat.rows(given.reports // 2), as_json=given.json)
+
+
+def show(rates: list[dict[str, Any]], sizes: list[dict[str, Any]], *, as_json: bool) -> None:
+    if as_json:
         for row in (*rates, *sizes):
             print(json.dumps(row))
         return

@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,11 +53,14 @@ class Usage:
 class Broker:
     """A broker that runs."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], port: int, tls_port: int) -> None:
+    def __init__(
+        self, name: str, process: subprocess.Popen[bytes], port: int, tls_port: int, link_port: int
+    ) -> None:
         self.name = name
         self.process = process
         self.port = port
         self.tls_port = tls_port
+        self.link_port = link_port
 
     @property
     def content(self) -> bool:
@@ -87,8 +90,8 @@ def _mosquitto() -> str | None:
 
 
 @contextlib.contextmanager
-def running(name: str, folder: Path) -> Iterator[Broker]:
-    """A broker of a name, with an empty folder, until the end of the block."""
+def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Broker]:
+    """A broker of a name, with an empty folder, until the end of the block; options are for ours."""
     # Ten thousand connections need as many open files, for the broker as for the load.
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -116,12 +119,13 @@ def running(name: str, folder: Path) -> Iterator[Broker]:
         command += ["--listen", f"127.0.0.1:{link_port}", "--data", str(folder / "data")]
         for setting, value in given.items():
             command += ["--set", f"{setting}={value}"]
+        command += options
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
         _await_listener(process, port, folder / "log")
         _await_listener(process, tls_port, folder / "log")
-        yield Broker(name, process, port, tls_port)
+        yield Broker(name, process, port, tls_port, link_port)
     finally:
         end(process)
 
