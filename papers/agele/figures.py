@@ -328,7 +328,12 @@ STRATEGIES = ("centre", "median", "traffic")
 SEATS = (1, 2, 3, 5, 9)
 """Among how many brokers around the centre events are divided."""
 
-WAY_BROKERS = 200
+
+WAYS = ("drop", "merge")
+
+WAY_TR = (10.0, 60.0)
+"""What a seat has told can be relied on until Tr is over, so a Tr as long as the way there and back leaves
+nothing to drop: the paper's, and one much longer."""
 
 
 def _tasks_beyond(asked: Asked) -> Iterator[Task]:
@@ -336,13 +341,11 @@ def _tasks_beyond(asked: Asked) -> Iterator[Task]:
         for where in WHERE:
             yield _task(asked, "beyond", number, 0.2, {**BEYOND, "where": where}, part="seat")
         yield _task(asked, "beyond", number, 0.2, BEYOND, part="several")
-    for number in range(min(asked.runs, 1 if asked.quick else 6)):
-        setting = {**BEYOND, "brokers": QUICK_BROKERS if asked.quick else WAY_BROKERS}
+    for number in range(min(asked.runs, 1 if asked.quick else 10)):
+        setting = {**BEYOND, "brokers": QUICK_BROKERS}
         for where in WHERE:
-            yield _task(
-                asked, "beyond", number, 10, {**setting, "where": where}, part="way", engine="brokers"
-            )
-        yield _task(asked, "beyond", number, 7, setting, part="several", engine="brokers")
+            yield _task(asked, "beyond", number, 9, {**setting, "where": where}, part="way", engine="brokers")
+        yield _task(asked, "beyond", number, 3, setting, part="several", engine="brokers")
 
 
 def _run_beyond(task: Task, setting: Setting) -> Iterator[Row]:
@@ -356,7 +359,7 @@ def _run_beyond(task: Task, setting: Setting) -> Iterator[Row]:
         changes: list[Row] = (
             [{"seats": seats} for seats in (1, 5)]
             if part == "several"
-            else [{"on_the_way": way} for way in ("nothing", "drop", "merge")]
+            else [{"on_the_way": way, "tr": tr} for tr in WAY_TR for way in ("nothing", *WAYS)]
         )
         rows = (
             _row(own, brokers.gather(own, network, occurrences), base, "brokers")

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 
-from papers.agele.figures import ECCENTRICITIES, STRATEGIES, WHERE, Row
+from papers.agele.figures import ECCENTRICITIES, STRATEGIES, WAY_TR, WAYS, WHERE, Row
 
 POINT = ("engine", "overlay", "brokers", "where", "seat", "seats", "on_the_way", "tb", "tm", "tr")
 """What says which point a row belongs to."""
@@ -249,11 +249,12 @@ def _beyond(rows: Sequence[Row]) -> dict[str, float]:
     found["several_5_overhead_added"] = -found["several_5_overhead_saved"]
     for where in WHERE:
         for seat in STRATEGIES[1:]:
-            here = {"where": where}
-            found |= _saved(f"{where}_{seat}", seats, {**here, "seat": "centre"}, {**here, "seat": seat})
-        for way in ("drop", "merge"):
-            before, after = {"where": where, "on_the_way": "nothing"}, {"where": where, "on_the_way": way}
-            found |= _saved(f"{where}_{way}", ways, before, after)
+            before, after = {"where": where, "seat": "centre"}, {"where": where, "seat": seat}
+            found |= _saved(f"{where}_{seat}", seats, before, after)
+        for way, tr in product(WAYS, WAY_TR):
+            here: Row = {"where": where, "tr": tr}
+            name = f"{where}_{way}_tr{tr:g}"
+            found |= _saved(name, ways, {**here, "on_the_way": "nothing"}, {**here, "on_the_way": way})
     return found
 
 
