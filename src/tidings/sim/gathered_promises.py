@@ -71,6 +71,10 @@ class Evolved:
     def last(self) -> int:
         return max(self.versions, default=0)
 
+    def contents(self) -> list[Mapping[str, Any]]:
+        """All that anybody was told, the latest first."""
+        return [heard.fields for version in sorted(self.versions)[::-1] for heard in self.versions[version]]
+
     @property
     def fields(self) -> Mapping[str, Any]:
         """Of the last version."""
@@ -330,7 +334,7 @@ class GatheredPromises:
 
     def nothing_lost(self) -> Iterator[Breach]:
         """All that an accepted report says is in an event that was told."""
-        since = self._watched_since()
+        since, lasting = self._watched_since(), self._reporting.lasting
         if since is None:
             return
         by_key: dict[Key, list[Evolved]] = defaultdict(list)
@@ -338,10 +342,13 @@ class GatheredPromises:
             by_key[event.key].append(event)
         for said in self.said:
             turn = said.offer.turn
-            if not said.must or turn < self._safe_from or (turn < since and not self._reporting.lasting):
+            if not said.must or turn < self._safe_from or (turn < since and not lasting):
                 continue
             told = [
-                event.fields for event in by_key[said.key] if not event.into or not self._reporting.lasting
+                fields
+                for event in by_key[said.key]
+                if not event.into or not lasting
+                for fields in ([event.fields] if lasting else event.contents())
             ]
             missing = [_missing(said.fields, fields) for fields in told]
             if not told:
@@ -405,9 +412,20 @@ class GatheredPromises:
         event = self.events[identity]
         sequence = self.heard[session].get(identity, []) if session in self.heard else []
         latest = sequence[-1] if sequence else None
+        # Who asks for something else by now knows why nothing more comes.
+        same = [
+            wish
+            for wish in wishes
+            if latest is not None and wish.name in latest.names and wish.asked < latest.turn
+        ]
         if event.into:
             # Only those who had something of it need to know.
-            if latest is not None and latest.told.state not in (MERGED_INTO, WITHDRAWN) and latest.qos:
+            if (
+                latest is not None
+                and latest.told.state not in (MERGED_INTO, WITHDRAWN)
+                and latest.qos
+                and same
+            ):
                 yield Breach("always the last", f"{latest} and not that it was merged into {event.into}")
             return
         if not event.versions:
@@ -415,12 +433,6 @@ class GatheredPromises:
         final = event.versions[event.last][-1]
         wanted = [wish for wish in wishes if wants(wish.subscription, final.topic, final.fields)]
         if not wanted:
-            # Who asks for something else by now knows why nothing more comes.
-            same = [
-                wish
-                for wish in wishes
-                if latest is not None and wish.name in latest.names and wish.asked < latest.turn
-            ]
             if (
                 latest is not None
                 and latest.told.state not in (WITHDRAWN, "ended")
