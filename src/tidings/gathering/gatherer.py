@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -32,6 +32,10 @@ from tidings.gathering.rules import Rules
 from tidings.language.keys import Key
 from tidings.language.reports import Event, Report
 from tidings.language.topics import Overflow, StaysOpen, TellFirst, Topic
+
+
+PAST_MAX = 1000
+"""Closed events that a seat remembers whole, for the time when two sides that gathered apart meet again."""
 
 
 class Fate(StrEnum):
@@ -129,6 +133,9 @@ class Closing(msgspec.Struct, frozen=True, gc=False):
     version: int
     """The latest version told of it."""
 
+    merged: Mapping[str, int] = {}
+    """How many reports have changed it, by branch: what another side has beyond these is news."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -167,6 +174,8 @@ class Gatherer:
         # In order of change, the one changed longest ago first; what is adopted comes out of order.
         self._open: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
         self._digests: OrderedDict[tuple[Any, ...], Entry] = OrderedDict()
+        self._past: OrderedDict[str, Entry] = OrderedDict()
+        """Closed events that everyone has, the latest of them."""
         self._closed: dict[str, Entry] = {}
         self._events: dict[str, Entry] = {}
         self._sorted = True
@@ -351,8 +360,18 @@ class Gatherer:
         """The copies of all entries, in the order in which their events were opened."""
         return [self.copy(entry) for entry in self.entries()]
 
-    def adopt(self, copy: bytes, *, heal: bool = True, elapsed_us: int = 0) -> None:
+    def adopt(
+        self,
+        copy: bytes,
+        *,
+        heal: bool = True,
+        elapsed_us: int = 0,
+        ended: tuple[int, Mapping[str, int]] | None = None,
+    ) -> None:
         """Take an entry from a copy that was made some time ago; PeerError if it is none.
+
+        `ended` says that the event was closed here, and is held no more: its last version, and how many
+        reports had changed it. Only what the copy has beyond these is told, under the next number.
 
         With `heal`, what is here and what comes are two sides of the same: they are joined, and told if
         either side does not know it all. Without, the copy takes the place of what is here.
@@ -365,6 +384,8 @@ class Gatherer:
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
         self._opened = max(self._opened, entry.order + 1)
         self._changes = max(self._changes, entry.recent)
+        if heal:
+            self._take_up(entry.event)
         here = self._of(entry)
         if not heal:
             self.forget(entry.event)
@@ -376,6 +397,8 @@ class Gatherer:
             if not self.holds(entry.event):
                 self._insert(entry)
                 self._repeat(entry)  # whoever told it may have died before anybody heard
+        elif ended is not None and not self.holds(entry.event):
+            self._append(entry, *ended)
         elif here is None:
             entry.confirmed = 0  # that everyone has it was said of the other side
             self._insert(entry)
@@ -388,6 +411,18 @@ class Gatherer:
             self._repeat(entry)
         else:
             self._heal(here, entry)
+        known = self._events.get(entry.event)
+        if known is not None and known.closed and known.confirmed >= known.version:
+            self._lay_down(known)
+
+    def _append(self, entry: Entry, version: int, merged: Mapping[str, int]) -> None:
+        """Tell what another side gathered of an event that was closed here, and close it for good."""
+        if all(count <= merged.get(branch, 0) for branch, count in entry.merged.items()):
+            return
+        entry.closed, entry.untold = False, True
+        entry.version, entry.confirmed = max(entry.version, version), 0
+        self._events[entry.event] = entry
+        self._close(entry, "redundant_for")
 
     def confirm(self, event: str, version: int) -> None:
         """Everyone has this version who must; no successor need tell it again."""
@@ -396,9 +431,22 @@ class Gatherer:
             entry.confirmed = max(entry.confirmed, version)
             if entry.confirmed >= entry.version:
                 if entry.closed:
-                    self.forget(event)
+                    self._lay_down(entry)
                 elif entry.hashes is not None:
                     entry.told = None
+
+    def _lay_down(self, entry: Entry) -> None:
+        """Remember a closed event that everyone has, for another side may yet bring more of it."""
+        self._remove(entry)
+        self._past[entry.event] = entry
+        if len(self._past) > PAST_MAX:
+            self._past.popitem(last=False)
+
+    def _take_up(self, event: str) -> None:
+        """Another side has something of an event that was closed here: hold it again."""
+        entry = self._past.pop(event, None)
+        if entry is not None:
+            self._closed[event] = self._events[event] = entry
 
     def retell(self) -> None:
         """Tell every latest version again that is not known to have arrived, as it was told."""
@@ -639,9 +687,15 @@ class Gatherer:
             self._tell(entry, state, last=True)
         self._remove(entry)
         self.counts.closed += 1
-        self._out.append(Closing(entry.event, entry.key, self.now_us, reason, told, entry.version))
-        if self._keep_closed and entry.told is not None and entry.confirmed < entry.version:
-            entry.closed = True
+        self._out.append(
+            Closing(entry.event, entry.key, self.now_us, reason, told, entry.version, dict(entry.merged))
+        )
+        if not self._keep_closed or entry.told is None:
+            return
+        entry.closed = True
+        if entry.confirmed >= entry.version:
+            self._lay_down(entry)
+        else:
             self._closed[entry.event] = self._events[entry.event] = entry
             self._changed[entry.event] = entry
 
@@ -777,7 +831,9 @@ class Gatherer:
             stays.redundant = None
         else:
             self.counts.closed += 1
-            self._out.append(Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version))
+            self._out.append(
+                Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version, dict(goes.merged))
+            )
 
 
 def _knows_all(side: Entry, join: Entry) -> bool:

@@ -557,6 +557,17 @@ class Seated(Message, frozen=True, tag=53):
 # Gathering: copies of a seat's state.
 
 
+class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event that was closed: how far it had come."""
+
+    event: str
+    version: int
+    """The last one."""
+
+    merged: dict[str, int]
+    """How many reports had changed it, by branch."""
+
+
 class Mirror(Message, frozen=True, tag=54):
     """What has changed at a seat, for its deputy, or for the broker that the seat is handed to."""
 
@@ -571,8 +582,8 @@ class Mirror(Message, frozen=True, tag=54):
     entries: tuple[tuple[str, bytes], ...]
     """Events that have changed, and their copies, see `gathering.copies`."""
 
-    closed: tuple[str, ...]
-    """Events that are open no more."""
+    closed: tuple[Ended, ...]
+    """Events that are open no more, and that everyone has."""
 
     confirmed: tuple[tuple[str, int], ...]
     """Versions of events that everyone has who must."""

@@ -30,7 +30,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, Write
 from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links import Link, Links, data_bytes
-from tidings.overlay.messages import Holder, Mirror, Mirrored, Publication
+from tidings.overlay.messages import Ended, Holder, Mirror, Mirrored, Publication
 from tidings.overlay.reports import report_id
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
@@ -59,22 +59,23 @@ class Copies:
         self.entries: dict[str, tuple[bytes, int]] = {}
         """By event: its copy, and when it was made or came here."""
         self.marks: dict[Origin, int] = {}
-        self.closed: dict[str, None] = {}
+        self.closed: dict[str, Ended] = {}
         self.confirmed: dict[str, int] = {}
 
-    def close(self, event: str) -> None:
-        self.entries.pop(event, None)
-        self.confirmed.pop(event, None)
-        remember(self.closed, event)
+    def close(self, ended: Ended) -> None:
+        self.entries.pop(ended.event, None)
+        self.confirmed.pop(ended.event, None)
+        remember(self.closed, ended)
 
     def mark(self, marks: Iterable[tuple[str, int, int]]) -> None:
         for origin, incarnation, number in marks:
             self.marks[origin, incarnation] = max(number, self.marks.get((origin, incarnation), 0))
 
-    def into(self, gatherer: Gatherer, now_us: int, *, heal: bool) -> None:
-        """Give a gatherer all these events."""
+    def into(self, gatherer: Gatherer, now_us: int, closed: Mapping[str, Ended], *, heal: bool) -> None:
+        """Give a gatherer all these events; those in `closed` it has had."""
         for event, (copy, at_us) in self.entries.items():
-            gatherer.adopt(copy, heal=heal, elapsed_us=max(0, now_us - at_us))
+            ended = (closed[event].version, closed[event].merged) if event in closed else None
+            gatherer.adopt(copy, heal=heal, elapsed_us=max(0, now_us - at_us), ended=ended)
             if event in self.confirmed and not heal:
                 # Of another side it is not known who has what.
                 gatherer.confirm(event, self.confirmed[event])
@@ -169,7 +170,7 @@ class Seat:
         """The broker that it is about to be handed to, and that one's boot; meanwhile nothing is gathered."""
         self.marks: dict[Origin, int] = {}
         """By origin: the number of its latest report that was taken."""
-        self.recent: dict[str, None] = {}
+        self.recent: dict[str, Ended] = {}
         """Events that were closed lately."""
         self._marked: dict[Origin, None] = {}
         """Origins whose mark has changed, or that must be answered again."""
@@ -180,7 +181,7 @@ class Seat:
         self._handed: list[tuple[str, int]] = []
         self._absorbed: dict[Origin, list[tuple[int, str]]] = {}
         self._confirmed: dict[str, int] = {}
-        self._gone: dict[str, None] = {}
+        self._gone: dict[str, Ended] = {}
         """Closed events of which everyone has the last version, so that nobody need know them any longer."""
         self._overdue = False
         """Whether those have waited for long enough."""
@@ -272,11 +273,7 @@ class Seat:
     def adopt(self, copies: Copies, sender: str, number: int) -> None:
         """Take what another broker has gathered at this place; it is told when that is safe here."""
         self._office.touched(self)
-        for event in [event for event in copies.entries if event in self.recent]:
-            # One of which not everyone has the last version is still here, and what comes may add to it.
-            if not self.gatherer.holds(event):
-                del copies.entries[event]
-        copies.into(self.gatherer, self._core.at_us, heal=True)
+        copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
         for origin, mark in copies.marks.items():
             if mark > self.marks.get(origin, 0):
                 self.marks[origin] = mark
@@ -287,7 +284,7 @@ class Seat:
         """Start with what is known of the seat, the surest first; tell again what may not have been told."""
         self._office.touched(self)
         for at, copies in enumerate(known):
-            copies.into(self.gatherer, self._core.at_us, heal=at > 0)
+            copies.into(self.gatherer, self._core.at_us, self.recent, heal=at > 0)
             for origin, number in copies.marks.items():
                 self.marks[origin] = max(number, self.marks.get(origin, 0))
                 self._marked[origin] = None
@@ -300,8 +297,8 @@ class Seat:
         self.gatherer.confirm(event, version)
         if self.gatherer.holds(event):
             self._confirmed[event] = version
-        elif held:
-            self._gone[event] = None
+        elif held and event in self.recent:
+            self._gone[event] = self.recent[event]
 
     def tick(self) -> None:
         """Let disk and deputy forget what everyone has."""
@@ -329,12 +326,13 @@ class Seat:
             entries = tuple((entry.event, gatherer.copy(entry)) for entry in changed)
             for one in out:
                 if isinstance(one, Closing):
-                    remember(self.recent, one.event)
+                    ended = Ended(one.event, one.version, dict(one.merged))
+                    remember(self.recent, ended)
                     if not gatherer.holds(one.event):
-                        self._gone[one.event] = None
-            closed, self._gone = tuple(self._gone), {}
-            for event in closed:
-                self._confirmed.pop(event, None)
+                        self._gone[one.event] = ended
+            closed, self._gone = tuple(self._gone.values()), {}
+            for ended in closed:
+                self._confirmed.pop(ended.event, None)
             self._write(entries, closed, answers)
             self._marked = {}
             self._handed = []
@@ -347,7 +345,7 @@ class Seat:
             self._core.timers.set(Timer.GATHER, self.place, due_us / 1e6)
 
     def _secure(
-        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[str, ...], answers: Mapping[Origin, int]
+        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[Ended, ...], answers: Mapping[Origin, int]
     ) -> None:
         batch = self._batches[-1]
         told = any(isinstance(one, Telling) and one.qos for one in batch.out)
@@ -370,7 +368,7 @@ class Seat:
         self,
         grown: Grown | None,
         entries: tuple[tuple[str, bytes], ...],
-        closed: tuple[str, ...],
+        closed: tuple[Ended, ...],
         confirmed: tuple[tuple[str, int], ...],
         marks: tuple[tuple[str, int, int], ...],
         *,
@@ -484,7 +482,7 @@ class Seat:
         copies = self.copies()
         entries = tuple((event, copy) for event, (copy, _) in copies.entries.items())
         marks = marks_of(copies.marks)
-        closed, confirmed = tuple(self._gone), tuple(self._confirmed.items())
+        closed, confirmed = tuple(self._gone.values()), tuple(self._confirmed.items())
         self._confirmed, self._gone = {}, {}
         self._send(grown, entries, closed, confirmed, marks, whole=True)
 
@@ -502,12 +500,12 @@ class Seat:
     # The disk.
 
     def _write(
-        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[str, ...], answers: Mapping[Origin, int]
+        self, entries: tuple[tuple[str, bytes], ...], closed: tuple[Ended, ...], answers: Mapping[Origin, int]
     ) -> None:
         out, now_us = self._core.out, self._core.at_us
         for event, copy in entries:
             out.append(Write(entry_key(self.place, event), encode((self.place, event, now_us, copy))))
-        out += [Erase(entry_key(self.place, event)) for event in closed]
+        out += [Erase(entry_key(self.place, ended.event)) for ended in closed]
         for origin, number in answers.items():
             out.append(Write(mark_key(self.place, origin), encode((self.place, *origin, number))))
 
@@ -565,9 +563,9 @@ def parted(entries: Iterable[tuple[str, bytes]]) -> Iterator[tuple[tuple[str, by
         yield tuple(part)
 
 
-def remember(events: dict[str, None], event: str) -> None:
+def remember(events: dict[str, Ended], ended: Ended) -> None:
     """Put an event among those that were closed lately."""
-    events[event] = None
+    events[ended.event] = ended
     if len(events) > CLOSED_MAX:
         del events[next(iter(events))]
 

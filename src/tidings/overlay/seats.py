@@ -828,8 +828,8 @@ class Seats:
         now_us = self._core.at_us
         copies = image.copies
         copies.entries |= {event: (copy, now_us) for event, copy in message.entries}
-        for event in message.closed:
-            copies.close(event)
+        for ended in message.closed:
+            copies.close(ended)
         copies.confirmed |= {
             event: version for event, version in message.confirmed if event in copies.entries
         }
