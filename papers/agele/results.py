@@ -118,7 +118,7 @@ def numbers(rows: Sequence[Row], made: Mapping[str, list[Row]]) -> dict[str, flo
     buffers = [row["buffer"] for row in rows if "buffer" in row]
     if buffers:
         found["buffer_most"] = max(buffers)
-    compared = [row for row in rows if row.get("engine") == "brokers" and "differences" in row]
+    compared = [row for row in rows if row.get("compared")]
     if compared:
         found["engines_compared"] = len(compared)
         found["engines_differences"] = sum(row["differences"] for row in compared)
