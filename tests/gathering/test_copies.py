@@ -52,7 +52,14 @@ def test_whoever_has_the_copies_goes_on_as_if_nothing_had_happened(
         assert other.next_us() == gatherer.next_us()
     for one in (gatherer, other):
         one.advance(run.reports[-1].at_us + 60 * SECOND)
-    assert other.take() == gatherer.take()
+    assert [unbranched(one) for one in other.take()] == [unbranched(one) for one in gatherer.take()]
+
+
+def unbranched(one: Telling | Closing) -> Telling | Closing:
+    """What has come out, whoever counted the reports in it."""
+    if isinstance(one, Closing):
+        return msgspec.structs.replace(one, merged={"": sum(one.merged.values())})
+    return one
 
 
 def test_every_type_of_value_comes_back_as_it_was() -> None:

@@ -209,8 +209,8 @@ def test_that_an_event_was_merged_is_told_again_by_a_successor_until_it_is_confi
     late.gatherer.confirm("101", 2)
     assert not late.gatherer.holds("101")
     assert heal(late, other) == []
-    # One that has not heard of the confirmation may repeat it, but nothing new is told.
-    assert heal(late, one) == ["5s 101/2 r1 severity=2 [last] [again] [merged-into 1]"]
+    # What everyone has is remembered for a while: one that has not heard of that brings nothing new.
+    assert heal(late, one) == []
 
 
 def test_an_event_that_is_open_here_and_was_merged_elsewhere_is_merged_here_too() -> None:
