@@ -840,7 +840,12 @@ class Seats:
         image.term = message.term
         if message.whole:
             del self._coming[place, link.peer]
-            self._images.setdefault(place, {})[link.peer] = image
+            images = self._images.setdefault(place, {})
+            before = images.get(link.peer)
+            if before is not None and before.boot != image.boot:
+                # It was started anew, perhaps without its disk: it is given back what it had.
+                self._leftovers.setdefault(place, []).append(before.copies)
+            images[link.peer] = image
         self._links.send(link, Mirrored(message.root, message.epoch, place, message.term, message.number))
 
     def on_mirrored(self, link: Link, message: Mirrored) -> None:
