@@ -236,8 +236,11 @@ class GatheredPromises:
             for heard in sequence:
                 before = seen.get(heard.told.version)
                 if before is not None and not (
-                    (heard.told.state == SNAPSHOT or before.told.state == WITHDRAWN)
-                    and self._asked_between(session, before.turn, heard.turn)
+                    (
+                        (heard.told.state == SNAPSHOT or before.told.state == WITHDRAWN)
+                        and self._asked_between(session, before.turn, heard.turn)
+                    )
+                    or self._afresh(before, heard)
                 ):
                     yield Breach("nothing twice", f"{heard} after {before}")
                 seen[heard.told.version] = heard
@@ -261,6 +264,19 @@ class GatheredPromises:
 
     def _asked_between(self, session: str, one: int, other: int) -> bool:
         return any(wish.session == session and one < wish.asked < other for wish in self._ledger.wishes)
+
+    def _afresh(self, before: Heard, heard: Heard) -> bool:
+        """Whether a session unsubscribed from what it heard before, and heard the rest for a new wish."""
+        own = [wish for wish in self._ledger.wishes if wish.session == heard.session]
+        ended = [
+            wish.ended is not None and wish.ended < heard.turn
+            for wish in own
+            if wish.name in before.names and wish.asked < before.turn
+        ]
+        new = [
+            wish.asked > before.turn for wish in own if wish.name in heard.names and wish.asked < heard.turn
+        ]
+        return all(ended) and bool(new) and new[-1]
 
     def nothing_wrong(self) -> Iterator[Breach]:
         """What is delivered satisfies the filter; what is withdrawn was there before, and says nothing."""
