@@ -411,6 +411,7 @@ class Broker:
         self._publications.following.tick()
         self._seats.tick()
         self._retelling.tick()
+        self._seats.reports.tick()
         self._trees.tick()
         self.catalogue.tick()
         self._links.tick()

@@ -143,6 +143,8 @@ class Reports:
         self._parked: dict[str, list[tuple[Link, int, Carry]]] = {}
         """By root: those that came before their epoch was ready here."""
         self._unaccepted: dict[tuple[str, int], Kept] = {}
+        self._erased = False
+        """Whether something was erased since the disk was last asked to hold what is written."""
         self._dropped: dict[str, int] = {}
         """By place: reports that were not sent, and that its seat has not been told of."""
         self.waiting_bytes = 0
@@ -503,11 +505,22 @@ class Reports:
                 self._core.out += [Accept(session, token) for session, token in kept.also]
                 if kept.publication.qos:
                     self._core.out.append(Erase(_key(kept.publication)))
+                    self._erased = True
                     self._accept(kept)
         if not outbox:
             del self._outboxes[place]
         else:
             self.pump(place)
+
+    def tick(self) -> None:
+        """Have the disk forget what is safe elsewhere, even if nothing else is written.
+
+        Else, after a crash, a report that was taken long ago might be sent to a broker that has taken a seat
+        and does not know that.
+        """
+        if self._erased:
+            self._erased = False
+            self._core.ask_sync()
 
     def on_ready(self, root: str) -> None:
         """A new epoch of a tree: what came before it was ready goes on."""
