@@ -171,11 +171,20 @@ class GatheredPromises:
                 if key is None:
                     continue
                 self.events[told.event] = Evolved(key)
+            if self._gone_with_its_disk(session):
+                continue  # what it alone knew may be lost
             event = self.events[told.event]
             if told.state == MERGED_INTO:
                 event.into = told.into
             elif told.state != WITHDRAWN:
                 event.versions[told.version].append(heard)
+
+    def _gone_with_its_disk(self, session: str) -> bool:
+        life = self._ledger.lives[session]
+        return life.ended is not None and any(
+            host == life.host and life.ended <= turn <= life.ended + len(self._ledger.lives)
+            for turn, host in self._ledger.wiped
+        )
 
     def _all(self) -> Iterator[tuple[str, list[Heard]]]:
         for session in sorted(self.heard):
