@@ -9,7 +9,7 @@ from typing import Any
 
 import matplotlib as mpl
 
-from papers.agele.figures import STRATEGIES, WHERE, Row
+from papers.agele.figures import SIZES, STRATEGIES, WHERE, Row
 
 mpl.use("Agg")  # before pyplot: nobody has a screen here
 
@@ -113,6 +113,11 @@ def _figure3_breakdown(ax: Axes, table: Sequence[Row]) -> None:
     _labels(ax, "tm", "suppressed")
 
 
+def _figure4_overhead(ax: Axes, table: Sequence[Row]) -> None:
+    _by_tb("tr", "overhead")(ax, table)
+    ax.set_title("paper: independent of Tr", fontsize=9)
+
+
 def _figure4_table(ax: Axes, table: Sequence[Row]) -> None:
     rows = _where(table, engine="machine", tr=10.0, brokers=_usual(table))
     ax.bar([f"{row['tb']:g}" for row in rows], [row["overhead"] for row in rows])
@@ -125,13 +130,19 @@ def _by_size(*measures: str) -> Callable[[Axes, Sequence[Row]], None]:
     def panel(ax: Axes, table: Sequence[Row]) -> None:
         for measure in measures:
             _line(ax, _where(table, engine="machine"), "brokers", measure, WORDS[measure])
-            rows = _where(table, engine="brokers")
-            _line(ax, rows, "brokers", measure, "on brokers, hop by hop", marker="*", color="k", linestyle="")
-        ax.set_xscale("log", base=2)
+        rows = _where(table, engine="brokers")
+        for measure, label in zip(measures, ("on brokers, hop by hop", "", ""), strict=False):
+            _line(ax, rows, "brokers", measure, label, marker="*", color="k", linestyle="")
+        _sizes(ax)
         ax.axhline(0, label="Siena", **SIENA)
         _labels(ax, "brokers", measures[0])
 
     return panel
+
+
+def _sizes(ax: Axes) -> None:
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(SIZES, [f"{size:,}" for size in SIZES])
 
 
 def _figure5_overhead(ax: Axes, table: Sequence[Row]) -> None:
@@ -154,7 +165,7 @@ def _centre_time(ax: Axes, table: Sequence[Row]) -> None:
         for protocol in ("paper", "report"):
             rows = _where(table, shape=shape, protocol=protocol, initiators=1)
             _line(ax, rows, "brokers", "time", f"{shape}, protocol {protocol}")
-    ax.set_xscale("log", base=2)
+    _sizes(ax)
     ax.set_xlabel("brokers")
     ax.set_ylabel("time to find the centre, time units")
 
@@ -165,7 +176,7 @@ def _centre_messages(ax: Axes, table: Sequence[Row]) -> None:
         _line(ax, rows, "brokers", "messages", f"random, protocol {protocol}")
     sizes, bounds = [row["brokers"] for row in rows], [row["bound"] for row in rows]
     ax.plot(sizes, bounds, label="paper: (L + 4)(M - 1)", **PAPER)
-    ax.set_xscale("log", base=2)
+    _sizes(ax)
     ax.set_yscale("log")
     ax.set_xlabel("brokers")
     ax.set_ylabel("messages")
@@ -203,7 +214,7 @@ TITLES = {
 
 PANELS: dict[str, list[Callable[[Axes, Sequence[Row]], None]]] = {
     "figure3": [_figure3_suppressed, _figure3_breakdown, _figure3_overhead],
-    "figure4": [_by_tb("tr", "suppressed"), _by_tb("tr", "overhead"), _figure4_table],
+    "figure4": [_by_tb("tr", "suppressed"), _figure4_overhead, _figure4_table],
     "figure5": [_by_size("suppressed", "duplicates", "merges"), _figure5_overhead],
     "figure6": [_figure6],
     "centre": [_centre_time, _centre_messages],
