@@ -83,7 +83,7 @@ def payload_list(declared: Topic, count: int, *, whole: bool, seed: int = 1) -> 
         thing = number // TIMES_EACH // OPEN * OPEN + rng.randrange(OPEN)
         known = truth.get(thing)
         if known is None:
-            known = truth[thing] = {"place": f"place {thing}", "severity": 0}
+            known = truth[thing] = {"place": f"place {seed}.{thing}", "severity": 0}
             known |= {name: value(kinds[name], rng) for name in names}
         if rng.random() < 0.12:
             known["severity"] = int(str(known["severity"])) + 1

@@ -156,25 +156,28 @@ def measured(brokers: list[Broker], name: str, bodies: list[bytes], qos: int) ->
 def rows(count: int) -> list[dict[str, Any]]:
     """Reports per processor-second, one broker and two, plain and gathered, at QoS 0 and 1."""
     found = []
-    bodies = [data for _, data in payload_list(topic(), count, whole=True)]
     for size in (1, 2):
-        for kind, name in TOPICS.items():
-            for qos in (0, 1):
-                with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-                    options = ["--topics", str(declaration(Path(folder)))]
-                    brokers: list[Broker] = []
-                    for number in range(size):
-                        # Another name, since two brokers with one name would not link.
-                        more = ["--id", f"bench-{number}", *options]
-                        for other in brokers:
-                            more += ["--neighbour", f"127.0.0.1:{other.link_port}"]
-                        brokers.append(
-                            stack.enter_context(running("tidings", Path(folder) / str(number), more))
-                        )
-                    time.sleep(SETTLED_S)
-                    figures = measured(brokers, name, bodies, qos)
-                found.append({"what": f"{kind}, {size} broker{'s' * (size > 1)}, QoS {qos}", **figures})
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            options = ["--topics", str(declaration(Path(folder)))]
+            brokers: list[Broker] = []
+            for number in range(size):
+                # Names of their own, since two brokers with one name would not link.
+                more = ["--id", f"bench-{number}", *options]
+                for other in brokers:
+                    more += ["--neighbour", f"127.0.0.1:{other.link_port}"]
+                brokers.append(stack.enter_context(running("tidings", Path(folder) / str(number), more)))
+            time.sleep(SETTLED_S)
+            seeds = iter(range(2, 100))  # other things each time, so that events are opened again
+            measured(brokers, TOPICS["gathered"], reports(2_000, next(seeds)), 0)  # what is loaded once
+            for kind, name in TOPICS.items():
+                for qos in (0, 1):
+                    figures = measured(brokers, name, reports(count, next(seeds)), qos)
+                    found.append({"what": f"{kind}, {size} broker{'s' * (size > 1)}, QoS {qos}", **figures})
     return found
+
+
+def reports(count: int, seed: int) -> list[bytes]:
+    return [data for _, data in payload_list(topic(), count, whole=True, seed=seed)]
 
 
 def main() -> None:

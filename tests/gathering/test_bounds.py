@@ -205,7 +205,7 @@ def test_a_digest_travels_too() -> None:
 def test_the_version_of_a_digest_is_told_again_until_it_is_confirmed() -> None:
     topic = road(open_max=1)
     talk = Talk(topic, branch="a", keep_closed=True)
-    talk.say(0, "a", severity=3)
+    talk.say(0, "a", severity=3, qos=1)
     talk.say(1, "b")
     other = successor(talk.gatherer, topic, "b", keep_closed=True)
     other.retell()

@@ -184,8 +184,8 @@ def test_the_copies_of_what_has_changed_are_enough_for_a_deputy() -> None:
 def test_a_successor_tells_again_what_is_not_confirmed_under_the_same_number() -> None:
     topic = road(merge_after=0)
     talk = Talk(topic, branch="a")
-    talk.say(0, "a", severity=1)
-    talk.say(0, "b", severity=1)
+    talk.say(0, "a", severity=1, qos=1)
+    talk.say(0, "b", severity=1, qos=1)
     talk.say(1, "a", severity=2)
     first = talk.tellings()[-1]
     talk.gatherer.confirm("1", 1)
@@ -203,7 +203,7 @@ def test_a_successor_tells_again_what_is_not_confirmed_under_the_same_number() -
 
 def test_a_version_that_was_told_is_told_again_though_the_event_has_grown_since() -> None:
     talk = Talk(road(), branch="a")
-    talk.say(0, severity=1)
+    talk.say(0, severity=1, qos=1)
     talk.until(4)
     talk.say(5, severity=2)
     other = successor(talk.gatherer, road(), "b")
@@ -216,7 +216,7 @@ def test_a_version_that_was_told_is_told_again_though_the_event_has_grown_since(
 def test_a_closed_event_is_kept_until_its_last_version_is_confirmed() -> None:
     topic = road(ends_when="severity = 0")
     talk = Talk(topic, branch="a", keep_closed=True)
-    talk.say(0, severity=0)
+    talk.say(0, severity=0, qos=1)
     gatherer = talk.gatherer
     assert gatherer.open == 0
     (entry,) = gatherer.changed()
@@ -233,6 +233,19 @@ def test_a_closed_event_is_kept_until_its_last_version_is_confirmed() -> None:
         one.confirm("1", 1)
         assert not one.holds("1")
     assert len(gatherer.copies()) == 1
+
+
+def test_what_was_told_with_qos_0_is_not_told_again_by_a_successor() -> None:
+    topic = road(ends_when="severity = 0")
+    talk = Talk(topic, branch="a", keep_closed=True)
+    talk.say(0, "a", severity=0)
+    talk.say(0, "b", severity=1)
+    talk.until(4)
+    other = successor(talk.gatherer, topic, "b", keep_closed=True)
+    other.retell()
+    assert other.take() == []
+    assert not other.holds("1")
+    assert other.holds("2")
 
 
 def test_an_event_that_closes_with_all_confirmed_is_gone() -> None:

@@ -192,8 +192,8 @@ def test_that_an_event_was_merged_is_told_again_by_a_successor_until_it_is_confi
     topic = road()
     one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
     other.number = 100
-    one.say(0, severity=1)
-    other.say(1, severity=2)
+    one.say(0, severity=1, qos=1)
+    other.say(1, severity=2, qos=1)
     for talk in (one, other):
         talk.until(5)
     out = heal(one, other)

@@ -33,7 +33,6 @@ from tidings.language.keys import Key
 from tidings.language.reports import Event, Report
 from tidings.language.topics import Overflow, StaysOpen, TellFirst, Topic
 
-
 PAST_MAX = 1000
 """Closed events that a seat remembers whole, for the time when two sides that gathered apart meet again."""
 
@@ -449,9 +448,15 @@ class Gatherer:
             self._closed[event] = self._events[event] = entry
 
     def retell(self) -> None:
-        """Tell every latest version again that is not known to have arrived, as it was told."""
+        """Tell every latest version again that is not known to have arrived, as it was told.
+
+        What was told with QoS 0 may be lost, and must not come twice.
+        """
         for entry in self.entries():
-            self._repeat(entry)
+            if entry.told_qos:
+                self._repeat(entry)
+            elif entry.closed:
+                self.forget(entry.event)
 
     def _repeat(self, entry: Entry) -> None:
         told = entry.told
