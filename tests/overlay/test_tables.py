@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from tests.matching.samples import some_parsed, some_values
 from tidings.language import names
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Subscription, read_where
+from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
 from tidings.overlay.tables import INDEX_FROM, Table
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
@@ -183,3 +183,13 @@ def test_an_empty_table_keeps_nothing() -> None:
         table.remove(Subscription(topic_filter), "x")
     assert len(table) == 0
     assert table._root.below == {}
+
+
+def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
+    asked = [*FILTERS, EVERYTHING]
+    table: Table[str] = Table(16)
+    for topic_filter in asked:
+        table.add(Subscription(topic_filter), "x")
+    for topic_filter in asked:
+        found = sorted(it.topic_filter for it in table.meeting(topic_filter))
+        assert found == sorted(it for it in asked if filters_meet(it, topic_filter))
