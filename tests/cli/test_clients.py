@@ -183,6 +183,34 @@ def test_sub_shows_a_withdrawn_event_as_one_without_fields(stub: Stub) -> None:
     assert (told["fields"], told["state"]) == ({}, "withdrawn")
 
 
+@pytest.mark.parametrize(
+    ("user", "payload", "line"),
+    [
+        (
+            (("event", "e1"), ("version", "2"), ("state", "told"), ("reports", "3")),
+            b'{"road":"A1"}',
+            't {"road":"A1"} (told, version 2, 3 reports)',
+        ),
+        (
+            (("event", "e1"), ("version", "3"), ("state", "withdrawn"), ("reports", "1")),
+            b"",
+            "t (withdrawn, version 3, 1 report)",
+        ),
+        (
+            (("event", "e1"), ("state", "merged-into"), ("into", "e0")),
+            b"{}",
+            "t {} (merged-into e0)",
+        ),
+        ((("event", "e1"),), b"{}", "t {} (event)"),
+    ],
+)
+def test_sub_says_behind_an_event_what_it_is(
+    stub: Stub, user: tuple[tuple[str, str], ...], payload: bytes, line: str
+) -> None:
+    stub.deliver_when_subscribed(p.Publish("t", payload, properties=p.Properties(user=user)))
+    assert run("sub", "t", "--count", "1").stdout.splitlines() == [line]
+
+
 def test_sub_shows_a_refused_filter_with_its_place(stub: Stub) -> None:
     result = run("sub", "t", "--where", "severity >= 3 AND road = = 2")
     assert isinstance(result.exception, FilterError)

@@ -81,7 +81,7 @@ def sub(
 
     On a terminal a table grows, one row per event, and a growing event changes its row: beside its fields are
     its version, its state and how many reports it is made of. Elsewhere each is a line: the topic and the
-    payload, or with `--json` an object. A filter that is not understood is shown with the place; the exit
+    payload, behind an event what it is, or with `--json` an object. A filter that is not understood is shown with the place; the exit
     code is then 2, as it is if the network is not reached. It is 1 if `--within` ends it before `--count`
     have come.
 
@@ -196,11 +196,23 @@ class _Json:
 
 
 class _Lines(_Json):
-    """Topic and payload, as mosquitto_sub -v has them."""
+    """Topic and payload, as mosquitto_sub -v has them; behind those of an event, what it is."""
 
     def add(self, delivery: Delivery) -> None:
-        text = "".join(c if c.isprintable() else "�" for c in delivery.text)
-        print(f"{delivery.topic} {text}", flush=True)
+        line = f"{delivery.topic} " + "".join(c if c.isprintable() else "�" for c in delivery.text)
+        if delivery.id is not None:
+            line = f"{line.rstrip()} ({_kind(delivery)})"
+        print(line, flush=True)
+
+
+def _kind(delivery: Delivery) -> str:
+    """What an event is, in words; others may have sent some of its properties, or none."""
+    words = [f"{delivery.state} {delivery.into}" if delivery.into else delivery.state or "event"]
+    if delivery.version is not None:
+        words.append(f"version {delivery.version}")
+    if delivery.reports is not None:
+        words.append(f"{delivery.reports} report{'' if delivery.reports == 1 else 's'}")
+    return "".join(c if c.isprintable() else "�" for c in ", ".join(words))
 
 
 class _Table:
