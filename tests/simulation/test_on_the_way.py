@@ -195,7 +195,7 @@ def play(seed: int, kindness: Kindness, way: str, *, seats: int = 1, seat: str =
         world.client(broker, f"s-{broker}").subscribe("all", Subscription(NAME))
     publishers = {broker: world.client(broker, f"p-{broker}") for broker in ids}
     assert world.settle(within_s=200.0)
-    said = reports(kindness, ids, source, keys=4, count=40)
+    said = reports(kindness, list(ids), source, keys=4, count=40)
     begin = world.now + 1.0
     for one in said:
         world.at(begin + one.at_s, publish, publishers[one.broker], one)
