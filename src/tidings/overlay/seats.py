@@ -602,7 +602,10 @@ class Seats:
         if message.body.counter > search.finder.counter:
             self._prepare(grown)
         self._say(grown, search.finder.on(link.peer, message.body))
-        self._look(grown, search)
+        if isinstance(message.body, Announce):
+            self._look(grown, search, message.body.about)
+        elif search.judged != search.finder.counter:
+            self._look(grown, search)
 
     def _say(self, grown: Grown, said: list[Said]) -> None:
         for peer, body in said:
@@ -610,24 +613,25 @@ class Seats:
             if edge is not None and edge.alive and edge.link.version >= VERSION:
                 self._links.send(edge.link, Survey(grown.root, grown.epoch, body))
 
-    def _look(self, grown: Grown, search: Search) -> None:
-        """See what the search has found by now."""
+    def _look(self, grown: Grown, search: Search, about: str = TREE) -> None:
+        """See what the search has found by now; of one thing only, if the rest has been looked at."""
         finder = search.finder
         if finder.eccentricity is None:
             return  # not everyone has been heard
-        search.winners |= finder.winners
         first = search.judged != finder.counter
         if first:
+            about = TREE
             search.judged = finder.counter
-            for place, holder in sorted(finder.holders.items()):
-                self._learn(place, holder)
-            for place, images in list(self._images.items()):
-                holder = self._holders[place] if place in self._holders else NOBODY
-                for image in images.values():
-                    image.outlived += (image.seat, image.boot) != (holder.seat, holder.boot)
-                self._sort_out_images(place, holder)
-                self._hand_on(place)
-        for place, topic in list(self._on_tree(grown.root)):
+            self._hear_of_holders(finder)
+        topic = self._topics.named(about) if about != TREE else None
+        if about == TREE:
+            search.winners |= finder.winners
+            places = list(self._on_tree(grown.root))
+        else:
+            pairs = [(about, strategy.value) for strategy in Strategy]
+            search.winners |= {pair: finder.winners[pair] for pair in pairs if pair in finder.winners}
+            places = [(place, topic) for place in places_of(topic)] if topic is not None else []
+        for place, topic in places:
             seat = self._seats.get(place)
             if seat is not None:
                 self._consider(seat, search)
@@ -639,6 +643,17 @@ class Seats:
             for place in sorted(self._seats):
                 if self.root_of(place) == grown.root:
                     self._tell_counts(place)
+
+    def _hear_of_holders(self, finder: Finder) -> None:
+        """Take in who has which seat, by all who were heard in a search."""
+        for place, holder in sorted(finder.holders.items()):
+            self._learn(place, holder)
+        for place, images in list(self._images.items()):
+            holder = self._holders.get(place, NOBODY)
+            for image in images.values():
+                image.outlived += (image.seat, image.boot) != (holder.seat, holder.boot)
+            self._sort_out_images(place, holder)
+            self._hand_on(place)
 
     def _judge(self, place: str, topic: Topic, grown: Grown) -> None:
         """Take a seat whose holder is gone, if this broker is the one to do so."""
