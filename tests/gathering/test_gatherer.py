@@ -283,6 +283,23 @@ def test_a_union_keeps_all_values_in_order() -> None:
     assert talk.gatherer.counts.conflicts == 1
 
 
+def test_values_of_one_list_within_tolerance_are_one_as_those_of_two_reports_are() -> None:
+    topic = road(
+        fields={
+            "x": {"type": "int", "conflict": "union", "tolerance": 2},
+            "at": {"y": {"type": "int", "conflict": "union", "tolerance": 2}},
+        }
+    )
+    talk = Talk(topic)
+    first = talk.report(0, place="A1", x=[0, 2, 3, 4], at={"y": [5, 7]})
+    talk.gatherer.feed(first)
+    assert first.fields["x"] == [0, 2, 3, 4]
+    assert talk.fate(1, x=[1, 2, 5]) == "redundant"
+    talk.say(2, "B1")
+    talk.say(3, "B1", x=[0, 2])
+    assert talk.until(6) == ["4s 1/1 r1 x=[0, 3], at={'y': [5]}", "6s 3/1 r2 x=[0]"]
+
+
 def test_a_vote_that_does_not_change_the_winner_is_redundant_but_counted() -> None:
     talk = Talk(road(fields={"x": {"type": "string", "conflict": "majority"}}))
     assert talk.fate(0, x="a") == "opened"

@@ -196,8 +196,8 @@ def fold(declared: Field, values: list[Any]) -> Any:
     """What one field is after some values."""
     policy = declared.conflict
     if policy is Conflict.UNION:
-        held: list[Any] = list(values[0])
-        for some in values[1:]:
+        held: list[Any] = []
+        for some in values:
             for one in some:
                 if not any(same(declared, one, there) for there in held):
                     held.append(one)

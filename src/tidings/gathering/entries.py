@@ -24,7 +24,7 @@ from tidings.gathering.policies import (
     stamp_order,
 )
 from tidings.gathering.rules import Rules
-from tidings.language.fields import find
+from tidings.language.fields import Path, find
 from tidings.language.keys import Key
 from tidings.language.reports import Event
 
@@ -197,7 +197,11 @@ class Entry:
         return self.stamps.get(rule.label) or (self.at_us, self.event)
 
     def begin(self) -> None:
-        """Count the votes and the bytes of the report that opened it."""
+        """Take the report that opened it: its lists without what is the same, its votes, its bytes."""
+        for thinned in self.rules.thinned:
+            brought = find(self.fields, thinned.path)
+            if brought is not None and (kept := thinned.filling(brought)) != brought:
+                self.fields = _with(self.fields, thinned.path, kept)
         for rule in self.rules.votes:
             value = find(self.fields, rule.path)
             if value is not None:
@@ -220,9 +224,10 @@ class Entry:
         change = Change()
         for rule, brought, current in self._differing(fields):
             if current is None:
-                change.fields.append((rule, brought))
+                filling = rule.filling(brought)
+                change.fields.append((rule, filling))
                 change.filled += 1
-                change.bytes += rule.bytes + bytes_of(brought)
+                change.bytes += rule.bytes + bytes_of(filling)
                 if isinstance(rule, Majority):
                     change.votes.append((rule, brought))
                     change.bytes += BALLOT_BYTES + bytes_of(brought)
@@ -326,6 +331,12 @@ class Entry:
             self.ordered = True
         self.shared = True
         return self.fields
+
+
+def _with(fields: Mapping[str, Any], path: Path, value: object) -> dict[str, Any]:
+    """The same fields with another value in one place; nothing that is given is changed."""
+    name, *rest = path
+    return {**fields, name: _with(fields[name], tuple(rest), value) if rest else value}
 
 
 def _header_bytes(count: int) -> int:

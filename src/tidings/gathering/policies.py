@@ -69,6 +69,10 @@ class Rule:
     def _near(self, one: Any, other: Any) -> bool:
         return bool(abs(one - other) <= self.tolerance)
 
+    def filling(self, brought: Any) -> Any:
+        """What an empty field is filled with."""
+        return brought
+
     def kept(self, current: Any, brought: Any) -> Any:
         """What stays when a report brings a value that is not the same as the current one."""
         raise NotImplementedError
@@ -147,6 +151,9 @@ class Union(Rule):
         super().__init__(field)
         # Lists are the same if they are equal; a tolerance is for their elements, and `kept` looks at it.
         self.same = _equal
+
+    def filling(self, brought: Any) -> Any:
+        return brought if self.tolerance is None else self.new([], brought)
 
     def kept(self, current: Any, brought: Any) -> Any:
         new = self.new(current, brought)

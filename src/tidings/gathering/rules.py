@@ -42,6 +42,10 @@ class Rules:
         self.total = len(self.fields)
         """How many fields a complete event has."""
         self.votes = [rule for rule in self.fields.values() if isinstance(rule, Majority)]
+        self.thinned = [
+            rule for rule in self.fields.values() if rule.field.many and rule.tolerance is not None
+        ]
+        """Fields that may have less after a first report than it brought."""
         self.renewed = any(rule.renewed for rule in self.fields.values())
         """Whether a report matters that only repeats what is known."""
         self.last = [rule for rule in self.fields.values() if isinstance(rule, Last)]
