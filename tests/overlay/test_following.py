@@ -183,6 +183,18 @@ def test_what_one_session_has_had_another_may_still_get() -> None:
     assert (seen(effects, "c"), seen(effects, "d")) == ([], [(1, "told", ("s",))])
 
 
+def test_what_was_had_stays_had_when_its_subscription_is_dropped() -> None:
+    it = Watched()
+    it.subscribe("c", "x = 1", "one")
+    it.subscribe("c", "x = 2", "two")
+    it.told(1, b'{"x":2}')
+    it.told(3, b'{"x":1}')
+    assert seen(it.tell(SubscriptionDropped("c", "one")), "c") == []
+    assert seen(it["a"].say(publish(3, 0, version_of(2, b'{"x":2}', origin="z"))), "c") == []
+    assert seen(it.told(4, b'{"x":3}'), "c") == []
+    assert seen(it.told(5, b'{"x":2}'), "c") == [(5, "told", ("two",))]
+
+
 def test_deliveries_are_written_down_with_event_and_version() -> None:
     it = Watched()
     it.subscribe("c")
@@ -400,6 +412,7 @@ def test_what_ends_is_forgotten() -> None:
     it.tell(SubscriptionDropped("d", "s"))
     assert seen(it.told(3), "d") == [(3, "told", ("two",))]
     it.tell(SubscriptionDropped("d", "two"))
+    it.tell(SessionClosed("d"))
     it.tell(SessionClosed("c"))
     it.tell(SessionEnded("f"))
     assert (len(it.following), it.following._by_session) == (0, {})

@@ -208,6 +208,22 @@ def test_a_version_goes_on_with_the_quality_that_earlier_ones_had() -> None:
     assert [it.qos for _, _, it in net.said(Publish)] == [0, 0]
 
 
+def test_who_asked_for_quality_0_gets_no_more_in_a_new_epoch_and_after_a_snapshot() -> None:
+    net = Network("abc", ring("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1", qos=0)
+    net.told(1, 1)
+    net.cut("a", "c")
+    net.settle()
+    net.told(2, 2)
+    net.told(1, 1, event="f", run=False)
+    net.client("b", "s", "x = 1", qos=0)
+    mark = net.mark()
+    net.told(2, 2, event="f")
+    assert net.states("c", "s")[:2] == [(1, "told"), (2, "withdrawn")]
+    assert {it.qos for _, _, it in net.said(Publish)} == {0}
+    assert net.said(Publish, mark)
+
+
 def test_publications_of_plain_topics_leave_no_trace() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.subscribe("b", "s", "plain", qos=1)
@@ -273,7 +289,7 @@ def test_in_a_new_epoch_each_broker_says_what_is_followed_and_links_carry_it_aga
     net.cut("a", "c")
     net.settle()
     follows = [(source, target, it.events) for source, target, it in net.said(Follow, mark)]
-    assert follows == [("c", "b", (("e", 1),)), ("b", "a", (("e", 1),))]
+    assert follows == [("c", "b", (("e", 1, 1),)), ("b", "a", (("e", 1, 1),))]
     net.told(2, 2)
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
 
@@ -296,7 +312,7 @@ def test_lists_of_followed_events_are_merged_on_the_way() -> None:
     net.cut("a", "d")
     net.settle()
     to_seat = [it.events for source, target, it in net.said(Follow, mark) if target == "a"]
-    assert to_seat == [(("e", 1),)]
+    assert to_seat == [(("e", 1, 1),)]
 
 
 def test_a_version_told_before_it_is_known_who_follows_is_sent_again_to_those_who_missed_it() -> None:
@@ -779,7 +795,7 @@ def anything(rng: random.Random) -> Message:
     where = pick(["", "x = 1", "x ="])
     said: Message = pick(
         [
-            Follow(root, epoch, place, events),
+            Follow(root, epoch, place, tuple((*one, pick(NUMBERS)) for one in events)),
             Close(root, epoch, place, events),
             Ask(
                 root,

@@ -138,6 +138,7 @@ class Broker:
         publications.on_passing = seats.relaying.on_told
         routing.on_granted = retelling.on_granted
         routing.on_gone = self._on_subscriptions_gone
+        routing.on_ended = publications.following.on_ended
         seats.on_closed = retelling.close
         seats.on_moved = retelling.on_moved
         seats.shortest_every = retelling.shortest_every

@@ -16,6 +16,10 @@ FINAL_STATES = ("ended", "merged-into")
 """Nothing follows a version in one of these."""
 
 
+Known = tuple[int, int]
+"""Of an event: the version that all have who follow it somewhere, and the quality of service for them."""
+
+
 class Trail:
     """An event in one epoch: where it went from here."""
 
@@ -87,10 +91,10 @@ class Carrying:
         trail = self._find(grown, event)
         return sorted(peer for peer in trail.links if peer != source) if trail is not None else []
 
-    def behind(self, grown: Grown, place: str, peer: str) -> dict[str, int]:
-        """Events of a place that are followed behind a link, with the version that all there have."""
+    def behind(self, grown: Grown, place: str, peer: str) -> dict[str, Known]:
+        """Events of a place that are followed behind a link."""
         return {
-            event: trail.links[peer][1]
+            event: (trail.links[peer][1], trail.links[peer][0])
             for event, trail in self._trails.get((grown.root, grown.epoch), {}).items()
             if trail.place == place and peer in trail.links
         }

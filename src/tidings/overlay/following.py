@@ -558,7 +558,7 @@ class Following:
             self._core.out.append(Erase(_live_key(named)))
 
     def on_gone(self, session: str, names: Iterable[str]) -> None:
-        """Subscriptions of a session are gone, and with them what they had."""
+        """Subscriptions of a session are gone."""
         gone = frozenset(names)
         if self.live_only:
             for name in sorted(gone):
@@ -572,13 +572,19 @@ class Following:
             if not left and had.waiting is not None and self._names(session, had.waiting.publication):
                 self._send_waiting(event, followed, session)  # others of its subscriptions want it
                 left = had.names
+            # What it has had stays had. But nobody need be told any more that it is withdrawn.
+            had.names, had.withdrawn = left, had.withdrawn or not left
             if not left:
-                self._leave(event, followed, session)
-                if not followed.sessions:
-                    del self._events[event]
-                continue
-            had.names = left
+                self._supersede(session, event, had)
             self._save(event, followed, session)
+
+    def on_ended(self, session: str) -> None:
+        """A session is no more."""
+        for event in list(self._by_session.get(session, ())):
+            followed = self._events[event]
+            self._leave(event, followed, session)
+            if not followed.sessions:
+                del self._events[event]
 
     def on_durable(self, session: str) -> None:
         """A session is durable now that was not before."""
@@ -599,12 +605,22 @@ class Following:
 
     # For those who see to it that nothing is missed.
 
-    def followed(self) -> list[tuple[str, str, str, int]]:
-        """Events that are followed here: event, place, topic, and the version that every follower has."""
+    def followed(self) -> list[tuple[str, str, str, int, int]]:
+        """Events that are followed here: event, place, topic, the version that all have, and the quality."""
         return [
-            (event, it.place, it.topic, min(had.version for had in it.sessions.values()))
+            (
+                event,
+                it.place,
+                it.topic,
+                min(had.version for had in it.sessions.values()),
+                max(self._qos(session, had) for session, had in it.sessions.items()),
+            )
             for event, it in self._events.items()
         ]
+
+    def _qos(self, session: str, had: Had) -> int:
+        asked = self._routing.sessions[session].subscriptions
+        return max((asked[name].qos for name in had.names if name in asked), default=0)
 
     # On disk.
 

@@ -663,8 +663,9 @@ class Follow(Message, frozen=True, tag=59):
     epoch: Epoch
     place: str
 
-    events: tuple[tuple[str, int], ...]
-    """With the version that everyone there has; a later one has been missed and is sent again."""
+    events: tuple[tuple[str, int, int], ...]
+    """With the version that everyone there has, and the highest quality of service that somebody asked for. A
+    later version has been missed and is sent again."""
 
 
 class Ask(Message, frozen=True, tag=60):
@@ -699,6 +700,9 @@ class Snapshot(Message, frozen=True, tag=61):
 
     hops: int = 1
     """Links travelled, this one included."""
+
+    qos: int = 0
+    """The highest that is asked for where the answer goes."""
 
 
 # What the whole network knows.

@@ -28,7 +28,7 @@ from tidings.language import names
 from tidings.language.fields import TOPIC, USER
 from tidings.language.reports import Event
 from tidings.language.subscriptions import EVERYTHING, Subscription
-from tidings.overlay.carrying import Carrying
+from tidings.overlay.carrying import Carrying, Known
 from tidings.overlay.core import Core
 from tidings.overlay.following import Following
 from tidings.overlay.links import Link, Links, data_bytes
@@ -43,6 +43,9 @@ FOLLOW_PART = 1000
 
 SNAPSHOT_PART, SNAPSHOT_BYTES = 100, 256 * 1024
 """Publications in one message, and about how long it may be."""
+
+TO_FOLLOWERS = ("", 0, 0)
+"""In the place of a question: for all who follow the events, over links of which the quality is known."""
 
 ASK_AGAIN_S = 2.0
 """An unanswered question is asked again after so long: a broker on its way may not have known the seat."""
@@ -59,9 +62,6 @@ PART = "\t"
 
 EARLY_MAX = 10_000
 """Messages that wait for their epoch to be ready here; beyond, they are lost until the next one."""
-
-CARRIED_QOS = 2
-"""Of links behind which an event is followed: not less than what anybody there may have asked for."""
 
 
 class Places(Protocol):
@@ -147,8 +147,8 @@ class Retelling:
         self._asked = 0
         self._ways: dict[Branch, Way] = {}
         """The ways on which all that is followed has been said."""
-        self._said: dict[Branch, dict[str, int]] = {}
-        """Events that were said on them to be followed, and the version."""
+        self._said: dict[Branch, dict[str, Known]] = {}
+        """Events that were said on them to be followed."""
         self._told: dict[str, tuple[Publication, float]] = {}
         """What was told from here lately, by event: the latest version, and until when it is remembered."""
         self._over: dict[str, tuple[int, float]] = {}
@@ -256,8 +256,10 @@ class Retelling:
             return
         place = message.place
         if self._here(place):
-            publications = self._matching((place, grown.root), message.subscription)
-            self._pass_on(grown, link.peer, place, message.broker, message.number, publications, 1)
+            if (place, grown.root) in self._branches_of(place):  # else who asks has yet to hear of its tree
+                publications = self._matching((place, grown.root), message.subscription)
+                answer = (message.broker, message.number, message.subscription.qos)
+                self._pass_on(grown, link.peer, place, answer, publications, 1)
             return
         edge = self._toward_seat(grown, place)
         if edge is not None and edge.peer != link.peer:
@@ -301,7 +303,7 @@ class Retelling:
         else:
             edge = self._seats.toward(grown, message.broker)
             if edge is not None and edge.peer != link.peer and _speaks(edge):
-                self._remember(grown, edge.peer, message.publications)
+                self._remember(grown, edge.peer, message.publications, message.qos)
                 passed = Snapshot(
                     message.root,
                     message.epoch,
@@ -311,6 +313,7 @@ class Retelling:
                     message.publications,
                     message.more,
                     message.hops + 1,
+                    message.qos,
                 )
                 self._links.send_data(edge.link, passed, data_bytes(passed))
 
@@ -319,33 +322,36 @@ class Retelling:
         grown: Grown,
         peer: str,
         place: str,
-        broker: str,
-        number: int,
+        answer: tuple[str, int, int],
         publications: Sequence[Publication],
         hops: int,
     ) -> None:
-        """Send publications over a link, in parts; an answer to a question has one at least."""
+        """Send publications over a link, in parts; an answer to a question has one at least.
+
+        `answer` is who asked, the number of the question and the quality of service asked for.
+        """
+        broker, number, qos = answer
         edge = grown.edges.get(peer)
         if edge is None or not _speaks(edge):
             return
-        self._remember(grown, peer, publications)
+        self._remember(grown, peer, publications, qos)
         parts = list(_parts(publications)) or ([()] if broker else [])
         for at, part in enumerate(parts, 1):
             more = at < len(parts)
-            message = Snapshot(grown.root, grown.epoch, place, broker, number, part, more, hops)
+            message = Snapshot(grown.root, grown.epoch, place, broker, number, part, more, hops, qos)
             self._links.send_data(edge.link, message, data_bytes(message))
 
-    def _remember(self, grown: Grown, peer: str, publications: Iterable[Publication]) -> None:
+    def _remember(self, grown: Grown, peer: str, publications: Iterable[Publication], qos: int) -> None:
         """A link carries these events from now on."""
         for publication in publications:
             if publication.told is not None:
-                self._carrying.forwarded(grown, publication.told, {peer: CARRIED_QOS})
+                self._carrying.forwarded(grown, publication.told, {peer: qos})
 
     # What is followed.
 
     def refresh(self) -> None:
         """See whether some seat is to be found in another way than before; say on it what is followed."""
-        own: dict[Branch, dict[str, int]] | None = None
+        own: dict[Branch, dict[str, Known]] | None = None
         ways: dict[Branch, Way] = {}
         for branch in self._branches(EVERYTHING):
             place, root = branch
@@ -376,14 +382,14 @@ class Retelling:
             for place in [place for place in memory if place not in places]:
                 del memory[place]
 
-    def _followed(self) -> dict[Branch, dict[str, int]]:
-        """What sessions here follow, and the version that all of them have."""
-        found: dict[Branch, dict[str, int]] = {}
-        for event, place, topic, version in self._following.followed():
-            found.setdefault((place, self._root_of(topic) or ""), {})[event] = version
+    def _followed(self) -> dict[Branch, dict[str, Known]]:
+        """What sessions here follow."""
+        found: dict[Branch, dict[str, Known]] = {}
+        for event, place, topic, version, qos in self._following.followed():
+            found.setdefault((place, self._root_of(topic) or ""), {})[event] = (version, qos)
         return found
 
-    def _follow(self, grown: Grown, place: str, own: Mapping[str, int], *, mine: bool) -> None:
+    def _follow(self, grown: Grown, place: str, own: Mapping[str, Known], *, mine: bool) -> None:
         """Let the seat know all that is followed here and behind this broker."""
         if mine:
             newer, closed = self._judge(place, own)
@@ -401,13 +407,17 @@ class Retelling:
                 if peer != edge.peer:
                     self._say(grown, edge, place, self._carrying.behind(grown, place, peer))
 
-    def _say(self, grown: Grown, edge: Edge, place: str, events: Mapping[str, int]) -> None:
+    def _say(self, grown: Grown, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
         """Say over the link towards a seat what is followed, unless it has been said."""
         said = self._said.setdefault((place, grown.root), {})
-        fresh = [
-            (event, version) for event, version in events.items() if said.get(event, version + 1) > version
-        ]
-        said |= fresh
+        fresh: list[tuple[str, int, int]] = []
+        for event, (version, qos) in events.items():
+            before = said.get(event)
+            if before is None or version < before[0] or qos > before[1]:
+                fresh.append((event, version, qos))
+                said[event] = (
+                    (version, qos) if before is None else (min(version, before[0]), max(qos, before[1]))
+                )
         for first in range(0, len(fresh), FOLLOW_PART):
             part = tuple(fresh[first : first + FOLLOW_PART])
             self._links.send(edge.link, Follow(grown.root, grown.epoch, place, part))
@@ -417,25 +427,26 @@ class Retelling:
         if grown is None:
             return
         place = message.place
-        for event, version in message.events:
-            self._carrying.remember(grown, place, event, link.peer, CARRIED_QOS, version)
+        events = {event: (version, qos) for event, version, qos in message.events}
+        for event, (version, qos) in events.items():
+            self._carrying.remember(grown, place, event, link.peer, qos, version)
         if self._seats.mine(place) is not None:
-            self._answer(grown, link.peer, place, dict(message.events))
+            self._answer(grown, link.peer, place, events)
             return
         edge = self._toward_seat(grown, place)
         if edge is not None and edge.peer != link.peer:
-            self._say(grown, edge, place, dict(message.events))
+            self._say(grown, edge, place, events)
 
-    def _answer(self, grown: Grown, peer: str, place: str, events: Mapping[str, int]) -> None:
+    def _answer(self, grown: Grown, peer: str, place: str, events: Mapping[str, Known]) -> None:
         """Send over a link what those behind it have missed, at the seat."""
         newer, closed = self._judge(place, events)
-        self._pass_on(grown, peer, place, "", 0, newer, 1)
+        self._pass_on(grown, peer, place, TO_FOLLOWERS, newer, 1)
         self._send_close(grown, place, {peer: closed})
         for event, version in closed:
             self._carrying.close(grown, event, version, None)
 
     def _judge(
-        self, place: str, events: Mapping[str, int]
+        self, place: str, events: Mapping[str, Known]
     ) -> tuple[list[Publication], list[tuple[str, int]]]:
         """Of events with the version that somebody has: later versions, and those that are closed."""
         gatherer = self._seats.mine(place)
@@ -457,7 +468,9 @@ class Retelling:
             for publication in self._seats.shown(place, lambda event: event.opened_by in sought):
                 assert publication.told is not None, "a seat shows versions"
                 known[publication.told.event] = publication
-        newer = [it for event, it in known.items() if it.told is not None and it.told.version > events[event]]
+        newer = [
+            it for event, it in known.items() if it.told is not None and it.told.version > events[event][0]
+        ]
         return newer, closed
 
     def _catch_up(self, grown: Grown, link: Link, message: Snapshot) -> None:
@@ -471,7 +484,7 @@ class Retelling:
                 onward.setdefault(peer, []).append(publication)
             self._retell_here(publication, link, message.hops)
         for peer, publications in onward.items():
-            self._pass_on(grown, peer, message.place, "", 0, publications, message.hops + 1)
+            self._pass_on(grown, peer, message.place, TO_FOLLOWERS, publications, message.hops + 1)
 
     def _retell_here(self, publication: Publication, link: Link | None, hops: int) -> None:
         if self._following.deliver(publication, self._topics.fields(publication), link, hops):

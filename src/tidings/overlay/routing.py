@@ -149,7 +149,9 @@ class Routing:
         self.on_granted: Callable[[Named, Subscription], None] = lambda _named, _subscription: None
         """Whom to tell of subscriptions that have just been granted, …"""
         self.on_gone: Callable[[str, list[str]], None] = lambda _session, _names: None
-        """… and of those of a session that are gone."""
+        """… and of those of a session that are gone, …"""
+        self.on_ended: Callable[[str], None] = lambda _session: None
+        """… and of sessions that are no more."""
 
     # Sessions.
 
@@ -194,6 +196,7 @@ class Routing:
         if session.durable:
             self._core.out.append(Erase(f"client/{quote(name, safe='')}"))
             self._core.ask_sync()
+        self.on_ended(name)
         del self.sessions[name]
 
     def recover(self, saved: dict[str, bytes]) -> None:
