@@ -8,6 +8,7 @@ declarations match a topic the most specific one wins, see `Pattern.rank`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from tidings.language.fields import IDENTIFIER
 
@@ -21,9 +22,18 @@ LEVELS_MAX = 200
 
 def name_fault(name: str) -> str | None:
     """What is wrong with a topic name to publish to, or None."""
+    # Most messages are published to few topics, each of them asked about for every message.
+    return _remembered_fault(name) if len(name) <= _REMEMBERED_LENGTH_MAX else _name_fault(name)
+
+
+def _name_fault(name: str) -> str | None:
     if "+" in name or "#" in name:
         return f"{_shown(name)} has a wildcard; a topic that is published to must not have '+' or '#'"
     return _text_fault(name)
+
+
+_REMEMBERED_LENGTH_MAX = 200
+_remembered_fault = lru_cache(maxsize=4_096)(_name_fault)
 
 
 def filter_fault(text: str) -> str | None:
