@@ -67,8 +67,9 @@ def keys_at(bench: Bench) -> dict[str, str]:
         for status in bench[broker].gathered("roads"):
             gatherer = bench[broker]._seats.mine(status.place)
             for entry in gatherer.entries() if gatherer is not None else []:
-                assert entry.key[0] not in found, "one key is at one seat"
-                found[entry.key[0]] = broker
+                key = str(entry.key[0])
+                assert key not in found, "one key is at one seat"
+                found[key] = broker
     return found
 
 
