@@ -281,6 +281,16 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_settings("report_window", count(1), "Reports of one broker on their way to one seat."),
         _of_settings("report_window_bytes", size(), "The same in bytes."),
         _of_settings(
+            "relay_margin",
+            duration(0),
+            "How long before an event may close reports about it are no longer dropped on the way.",
+        ),
+        _of_settings(
+            "relay_hold",
+            duration(0),
+            "How long a report waits for others to merge with, on topics that ask for it.",
+        ),
+        _of_settings(
             "following_max",
             count(1),
             "Open events of which a broker remembers who has had which version.",
