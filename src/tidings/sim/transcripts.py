@@ -456,8 +456,12 @@ def record_text(record: Record) -> str:
         return f"tells version {record.version} of {record.event}{reason}"
     if kind is Kind.CLOSED:
         return f"closes {record.event}{reason}"
+    if kind is Kind.SEATED and record.link != record.broker:
+        return f"leaves the seat of {record.topic} to {record.link}"
+    if kind is Kind.SEATED and record.reason == "deputy":
+        return f"has a deputy for the seat of {record.topic}, {' '.join(record.receivers)}"
     if kind is Kind.SEATED:
-        return f"has the seat of {(record.topic or '').replace(chr(9), ' part ')}{reason}"
+        return f"has the seat of {record.topic}{reason}"
     return ""
 
 
