@@ -154,7 +154,7 @@ class Network(Bench):
         """Another broker has the seat."""
         self.seat = seat
         for id_ in self.running():
-            self[id_]._retelling.on_moved()
+            self[id_]._retelling.on_moved("t")
             self._carry_out(id_, self[id_].collect())
         self.run()
 
@@ -544,6 +544,7 @@ def test_a_broker_that_had_the_seat_itself_asks_when_it_loses_it_to_one_that_it_
     net.advance(3.0)  # it is in one tree with the seat, and does not know it yet
     assert net.given("c", "s") == []
     del net.known["c"]
+    net["c"]._retelling.on_moved("t")
     net.advance(2.0)
     assert net.states("c", "s") == [(1, "snapshot")]
 

@@ -392,7 +392,7 @@ class Broker:
         self._routing.on_share()
         self._publications.rearrange()
         self._seats.rearrange()
-        self._retelling.on_moved()
+        self._retelling.on_share()
 
     def _on_ready(self, tree: Tree) -> None:
         self._publications.on_ready(tree)

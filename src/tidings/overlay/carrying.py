@@ -91,13 +91,14 @@ class Carrying:
         trail = self._find(grown, event)
         return sorted(peer for peer in trail.links if peer != source) if trail is not None else []
 
-    def behind(self, grown: Grown, place: str, peer: str) -> dict[str, Known]:
-        """Events of a place that are followed behind a link."""
-        return {
-            event: (trail.links[peer][1], trail.links[peer][0])
-            for event, trail in self._trails.get((grown.root, grown.epoch), {}).items()
-            if trail.place == place and peer in trail.links
-        }
+    def followed(self, grown: Grown) -> dict[str, dict[str, dict[str, Known]]]:
+        """All that is followed behind links: by place and neighbour, then by event."""
+        found: dict[str, dict[str, dict[str, Known]]] = {}
+        for event, trail in self._trails.get((grown.root, grown.epoch), {}).items():
+            by_peer = found.setdefault(trail.place, {})
+            for peer, (qos, version) in trail.links.items():
+                by_peer.setdefault(peer, {})[event] = (version, qos)
+        return found
 
     def close(self, grown: Grown, event: str, version: int, source: str | None) -> None:
         """An event is closed; it is forgotten once its last version has gone everywhere."""

@@ -12,7 +12,7 @@ restart. How versions come here is not known, and neither is the seat that tells
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -605,8 +605,10 @@ class Following:
 
     # For those who see to it that nothing is missed.
 
-    def followed(self) -> list[tuple[str, str, str, int, int]]:
-        """Events that are followed here: event, place, topic, the version that all have, and the quality."""
+    def followed(self, places: Container[str]) -> list[tuple[str, str, str, int, int]]:
+        """Events of some places that are followed here: event, place, topic, the version that all have, and
+        the quality of service for them.
+        """
         return [
             (
                 event,
@@ -616,6 +618,7 @@ class Following:
                 max(self._qos(session, had) for session, had in it.sessions.items()),
             )
             for event, it in self._events.items()
+            if it.place in places
         ]
 
     def _qos(self, session: str, had: Had) -> int:

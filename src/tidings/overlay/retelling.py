@@ -54,6 +54,9 @@ ASK_EACH_MAX = 4
 """Different subscriptions for which a broker asks one by one when it meets a seat; with more it asks for all
 that is open there."""
 
+LOOK_S = 30.0
+"""How often all ways to seats are looked at although nothing is known to have changed."""
+
 CALM_S = 60.0
 """After so long without a change a seat has told all that others had gathered when the tree changed."""
 
@@ -158,8 +161,11 @@ class Retelling:
         self._early: dict[str, list[tuple[Link, int, Follow | Close | Ask | Snapshot]]] = {}
         """By root: what came before its epoch was ready here."""
         self._cycles: dict[str, tuple[tuple[object, ...], int | None]] = {}
-        self.moved = False
-        """Whether some seat may be elsewhere than before."""
+        self._moved: dict[str, None] = {}
+        """Places whose seats are elsewhere than before."""
+        self._all_moved = False
+        """Whether all may be."""
+        self._looked_at = core.now
 
     # Snapshots: the side that asks.
 
@@ -349,11 +355,17 @@ class Retelling:
 
     # What is followed.
 
-    def refresh(self) -> None:
-        """See whether some seat is to be found in another way than before; say on it what is followed."""
-        own: dict[Branch, dict[str, Known]] | None = None
+    def refresh(self, places: Mapping[str, None] | None = None) -> None:
+        """See whether seats of some places, or of all, are to be found in another way than before.
+
+        On a new way it is said what is followed, and asked what has not been answered.
+        """
+        every = places is None
+        if places is None:
+            places = dict.fromkeys(self._seats.places(EVERYTHING))
+        changed: dict[Branch, bool] = {}
         ways: dict[Branch, Way] = {}
-        for branch in self._branches(EVERYTHING):
+        for branch in [branch for place in places for branch in self._branches_of(place)]:
             place, root = branch
             grown, holder = self._grown(root), self._seats.holder(place)
             if grown is None or holder is None:
@@ -363,33 +375,61 @@ class Retelling:
             before = self._ways.get(branch)
             if before == way:
                 continue
+            changed[branch] = mine
             self._changed_at[place] = self._core.now
             if self._meets_stranger(place, grown, holder.seat) and not mine:
                 self._ask_for_all(place)
             if before is not None and before[2] and not mine:
                 self._forget_told(place)
-            if own is None:
-                own = self._followed()
-            self._said[branch] = {}
-            self._follow(grown, place, own.get(branch, {}), mine=mine)
-            for question in [it for it in self._questions.values() if it.branch == branch]:
-                self._ask(question)
-        self._ways = ways
+        if every:
+            self._forget_places(places)
+        self._ways = {branch: way for branch, way in self._ways.items() if branch[0] not in places} | ways
+        if changed:
+            self._say_all(changed)
         self._ask_new()
-        self._said = {branch: said for branch, said in self._said.items() if branch in ways}
-        places = dict.fromkeys(self._seats.places(EVERYTHING))
+
+    def _forget_places(self, places: Mapping[str, None]) -> None:
+        """There are no places but these."""
         for memory in (self._members, self._strangers, self._changed_at, self._cycles):
             for place in [place for place in memory if place not in places]:
                 del memory[place]
+        for branches in (self._ways, self._said):
+            for branch in [branch for branch in branches if branch[0] not in places]:
+                del branches[branch]
 
-    def _followed(self) -> dict[Branch, dict[str, Known]]:
+    def _say_all(self, changed: Mapping[Branch, bool]) -> None:
+        """Say and ask everything on ways that are new; whether the seat is here."""
+        own = self._followed({place: None for place, _ in changed})
+        behind = {
+            root: self._carrying.followed(grown)
+            for root in dict.fromkeys(root for _, root in changed)
+            if (grown := self._grown(root)) is not None
+        }
+        for branch, mine in changed.items():
+            place, root = branch
+            grown = self._grown(root)
+            if grown is not None:
+                self._said[branch] = {}
+                self._follow(grown, place, own.get(branch, {}), behind[root].get(place, {}), mine=mine)
+        for question in [it for it in self._questions.values() if it.branch in changed]:
+            self._ask(question)
+
+    def _followed(self, places: Mapping[str, None]) -> dict[Branch, dict[str, Known]]:
         """What sessions here follow."""
         found: dict[Branch, dict[str, Known]] = {}
-        for event, place, topic, version, qos in self._following.followed():
+        for event, place, topic, version, qos in self._following.followed(places):
             found.setdefault((place, self._root_of(topic) or ""), {})[event] = (version, qos)
         return found
 
-    def _follow(self, grown: Grown, place: str, own: Mapping[str, Known], *, mine: bool) -> None:
+    def _follow(
+        self,
+        grown: Grown,
+        place: str,
+        own: Mapping[str, Known],
+        behind: Mapping[str, Mapping[str, Known]],
+        *,
+        mine: bool,
+    ) -> None:
         """Let the seat know all that is followed here and behind this broker."""
         if mine:
             newer, closed = self._judge(place, own)
@@ -397,15 +437,15 @@ class Retelling:
                 self._retell_here(publication, None, 0)
             for event, version in closed:
                 self._following.close(event, version)
-            for peer in sorted(grown.edges):
-                self._answer(grown, peer, place, self._carrying.behind(grown, place, peer))
+            for peer in sorted(behind):
+                self._answer(grown, peer, place, behind[peer])
             return
         edge = self._toward_seat(grown, place)
         if edge is not None:
             self._say(grown, edge, place, own)
-            for peer in sorted(grown.edges):
+            for peer in sorted(behind):
                 if peer != edge.peer:
-                    self._say(grown, edge, place, self._carrying.behind(grown, place, peer))
+                    self._say(grown, edge, place, behind[peer])
 
     def _say(self, grown: Grown, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
         """Say over the link towards a seat what is followed, unless it has been said."""
@@ -598,23 +638,34 @@ class Retelling:
         self._carrying.on_dropped(root)
         self._early.pop(root, None)
 
-    def on_moved(self) -> None:
-        """Some seat is elsewhere than before."""
-        self.moved = True
+    def on_moved(self, place: str) -> None:
+        """A seat is elsewhere than before."""
+        self._moved[place] = None
+
+    def on_share(self) -> None:
+        """Topics have moved to other trees."""
+        self._all_moved = True
 
     def flush(self) -> None:
         """Say where seats have come to what they must know."""
-        if self.moved:
-            self.moved = False
+        if self._all_moved:
+            self._all_moved = False
+            self._moved = {}
             self.refresh()
+        elif self._moved:
+            moved, self._moved = self._moved, {}
+            self.refresh(moved)
 
     def tick(self) -> None:
-        """Ask again, look for seats, forget what is old."""
+        """Ask again, look for seats now and then, forget what is old."""
         now = self._core.now
-        self.refresh()
-        known = dict.fromkeys(self._branches(EVERYTHING)) if self._questions else {}
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            self.refresh()
+        elif self._unasked:
+            self._ask_new()
         for question in list(self._questions.values()):
-            if question.branch not in known:
+            if question.branch not in self._branches_of(question.branch[0]):
                 # Its events travel another tree by now, if there are any.
                 del self._questions[question.number]
                 place = question.branch[0]
@@ -633,10 +684,6 @@ class Retelling:
             if gatherer is not None and not gatherer.holds(event):
                 self.close(place, event, 0)
         self._say_closings()
-
-    def _branches(self, topic_filter: str) -> list[Branch]:
-        places = self._seats.places(topic_filter)
-        return [branch for place in places for branch in self._branches_of(place)]
 
     def _branches_of(self, place: str) -> list[Branch]:
         """A place with each of the trees that its events travel now."""

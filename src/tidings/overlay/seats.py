@@ -166,7 +166,7 @@ class Seats:
         """The shortest cycle that subscribers of a place ask for."""
         self.on_closed: Callable[[str, str, int], None] = lambda _place, _event, _version: None
         """Whom to tell that an event is closed."""
-        self.on_moved: Callable[[], None] = lambda: None
+        self.on_moved: Callable[[str], None] = lambda _place: None
         """Whom to tell that some seat is held by another broker than before, or by this one."""
         self._searches: dict[str, Search] = {}
         self._parked: dict[str, list[tuple[Link, int, Survey]]] = {}
@@ -363,7 +363,7 @@ class Seats:
         if known is None or (known.seat, known.boot) != (holder.seat, holder.boot):
             self.reports.on_holder(place)
             self._hand_on(place)
-            self.on_moved()
+            self.on_moved(place)
         return True
 
     def _know(self, place: str, holder: Holder) -> None:
@@ -446,7 +446,7 @@ class Seats:
             seat.look_for_deputy(grown)
         self.reports.on_holder(place)
         self._hand_on(place)
-        self.on_moved()
+        self.on_moved(place)
 
     def _flood(self, place: str, but: Link | None = None) -> None:
         """Let all of a tree know who has a seat."""
