@@ -245,6 +245,18 @@ def test_a_closing_goes_along_the_links_that_carried_the_event_and_no_others() -
     assert net.states("c", "s") == [(1, "told")]
 
 
+def test_an_event_that_goes_on_after_it_was_closed_goes_where_it_went() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.close()
+    assert net.carried() == 0
+    net.told(2, 2)  # another side of a partition knew more
+    net.told(1, 1, event="f", last=True)
+    net.told(2, 2, event="f")
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn"), (1, "told"), (2, "withdrawn")]
+
+
 def test_closings_go_together_within_a_tick() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.client("b", "s")

@@ -12,6 +12,9 @@ from tidings.overlay.core import Core
 from tidings.overlay.messages import Epoch, Told
 from tidings.overlay.trees import Grown
 
+PAST_MAX = 10_000
+"""Closed events of which is remembered where they went, in one epoch."""
+
 FINAL_STATES = ("ended", "merged-into")
 """Nothing follows a version in one of these."""
 
@@ -32,6 +35,11 @@ class Trail:
         self.closing: int | None = None
         """The last version, if the event is known to be closed and not every link has it."""
 
+    @property
+    def latest(self) -> int:
+        """The latest version that some link has."""
+        return max((version for _, version in self.links.values()), default=0)
+
     def has(self, source: str | None, version: int) -> None:
         """What comes over a link need not go back there."""
         if source is not None and source in self.links:
@@ -46,6 +54,8 @@ class Carrying:
         self._core = core
         self._trails: dict[tuple[str, Epoch], dict[str, Trail]] = {}
         """By root and epoch, then by event, the longest unchanged first."""
+        self._past: dict[tuple[str, Epoch], dict[str, Trail]] = {}
+        """The same of events that are closed; some of them, the longest closed first."""
         self.forgotten = 0
         """Events that were forgotten because there were too many."""
 
@@ -54,7 +64,7 @@ class Carrying:
 
     def widen(self, grown: Grown, told: Told, targets: dict[str, int], source: str | None) -> None:
         """Add the links that have carried an event to those where the version at hand matches."""
-        trail = self._find(grown, told.event)
+        trail = self._find(grown, told.event) or self._revived(grown, told)
         if trail is not None:
             trail.has(source, told.version)
             for peer, (qos, _) in trail.links.items():
@@ -63,11 +73,11 @@ class Carrying:
 
     def forwarded(self, grown: Grown, told: Told, targets: dict[str, int]) -> None:
         """A version has gone over some links."""
+        for peer, qos in targets.items():
+            self.remember(grown, told.place or told.topic, told.event, peer, qos, told.version)
         if is_last(told):
             self._forget(grown, told.event)
-        elif targets:
-            for peer, qos in targets.items():
-                self.remember(grown, told.place or told.topic, told.event, peer, qos, told.version)
+        else:
             self._settle(grown, told.event)
 
     def remember(self, grown: Grown, place: str, event: str, peer: str, qos: int, version: int) -> None:
@@ -110,15 +120,16 @@ class Carrying:
 
     def on_ready(self, grown: Grown) -> None:
         """What was known of earlier epochs of this tree is of no use any more."""
-        self._trails = {
-            (root, epoch): trails
-            for (root, epoch), trails in self._trails.items()
-            if root != grown.root or epoch >= grown.epoch
-        }
+        for memory in (self._trails, self._past):
+            for root, epoch in list(memory):
+                if root == grown.root and epoch < grown.epoch:
+                    del memory[root, epoch]
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
-        self._trails = {key: trails for key, trails in self._trails.items() if key[0] != root}
+        for memory in (self._trails, self._past):
+            for key in [key for key in memory if key[0] == root]:
+                del memory[key]
 
     def _find(self, grown: Grown, event: str) -> Trail | None:
         trails = self._trails.get((grown.root, grown.epoch))
@@ -133,9 +144,25 @@ class Carrying:
             self._forget(grown, event)
 
     def _forget(self, grown: Grown, event: str) -> None:
+        """An event is closed; but another side of a partition may have gone on with it."""
         trails = self._trails.get((grown.root, grown.epoch))
-        if trails is not None:
-            trails.pop(event, None)
+        trail = trails.pop(event, None) if trails is not None else None
+        if trail is not None:
+            past = self._past.setdefault((grown.root, grown.epoch), {})
+            past[event] = trail
+            if len(past) > PAST_MAX:
+                del past[next(iter(past))]
+
+    def _revived(self, grown: Grown, told: Told) -> Trail | None:
+        """The links that have carried an event which was closed and goes on."""
+        past = self._past.get((grown.root, grown.epoch))
+        trail = past.get(told.event) if past else None
+        if past is None or trail is None or trail.latest >= told.version:
+            return None
+        del past[told.event]
+        trail.closing = None
+        self._trails.setdefault((grown.root, grown.epoch), {})[told.event] = trail
+        return trail
 
 
 def is_last(told: Told) -> bool:
