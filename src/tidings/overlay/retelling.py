@@ -33,8 +33,8 @@ from tidings.overlay.core import Core
 from tidings.overlay.following import Following
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
+from tidings.overlay.places import PART, VERSION
 from tidings.overlay.routing import Named, Routing
-from tidings.overlay.seat import VERSION
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Edge, Grown, Life, Tree, Trees
 
@@ -59,9 +59,6 @@ LOOK_S = 30.0
 
 CALM_S = 60.0
 """After so long without a change a seat has told all that others had gathered when the tree changed."""
-
-PART = "\t"
-"""In a place, between the name of a declaration and the number of a part."""
 
 EARLY_MAX = 10_000
 """Messages that wait for their epoch to be ready here; beyond, they are lost until the next one."""

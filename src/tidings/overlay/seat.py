@@ -31,6 +31,7 @@ from tidings.overlay.events import Erase, Write
 from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ended, Holder, Mirror, Mirrored, Publication
+from tidings.overlay.places import VERSION
 from tidings.overlay.reports import report_id
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
@@ -45,9 +46,6 @@ PART_ENTRIES, PART_BYTES = 256, 512 * 1024
 
 CLOSED_MAX = 10_000
 """Events remembered as closed: a copy from elsewhere must not open them again."""
-
-VERSION = 3
-"""The first protocol version in which neighbours gather."""
 
 FATES = {Fate.OPENED: Kind.OPENED, Fate.MERGED: Kind.MERGED}
 

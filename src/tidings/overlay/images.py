@@ -1,0 +1,135 @@
+"""Images: what a deputy has of the seats of others.
+
+A seat sends its deputy copies of all events once, and then of those that have changed. The deputy keeps them
+as bytes. It says how far it has come, or that it must be given all there is. When it takes over, or another
+has the seat by then, what it has is given on; what becomes of it there is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidings.overlay.core import Core
+from tidings.overlay.links import Link, Links
+from tidings.overlay.messages import Holder, Mirror, Mirrored
+from tidings.overlay.seat import Copies
+from tidings.overlay.trees import Grown
+
+OUTLIVED_MAX = 2
+"""Searches after which a deputy forgets what it has of a seat that another broker has by now."""
+
+NOBODY = Holder(0, "", 0, "")
+
+
+class Image:
+    """What a deputy has of a seat."""
+
+    def __init__(self, seat: str, boot: int, term: int, generation: int) -> None:
+        self.seat = seat
+        self.boot = boot
+        self.term = term
+        self.generation = generation
+        """Of the link to the seat: changes that come over another belong to another copy."""
+        self.copies = Copies()
+        self.number = 0
+        self.outlived = 0
+        """How many searches have been made since another was known to have the seat."""
+
+
+class Images:
+    """All images at this broker."""
+
+    def __init__(self, core: Core, links: Links) -> None:
+        self._core = core
+        self._links = links
+        self._images: dict[str, dict[str, Image]] = {}
+        """By place and broker. Two brokers may have one seat for a while, on two sides of a partition, and
+        the same deputy after it."""
+        self._coming: dict[tuple[str, str], Image] = {}
+        """By place and broker: those of which only a part has come."""
+
+    def add(self, place: str, holder: Holder, copies: Copies) -> None:
+        """Be the deputy of a broker to which this one has handed all it had."""
+        image = Image(holder.seat, holder.boot, holder.term, 0)
+        image.copies = copies
+        self._images.setdefault(place, {})[image.seat] = image
+
+    def take(self, place: str) -> list[Copies]:
+        """All that is known of a place, the latest first, for it is the surest; it is not kept here."""
+        images = self._images.pop(place, {}).values()
+        return [image.copies for image in sorted(images, key=lambda image: -image.term)]
+
+    def on_ready(self, grown: Grown) -> None:
+        """What has come in part from a broker that is gone will not come as a whole."""
+        self._coming = {key: image for key, image in self._coming.items() if key[1] in grown.members}
+
+    def on_mirror(self, link: Link, message: Mirror) -> Copies | None:
+        """Take what a seat says; what it had before it was started anew, if that is known here."""
+        place = message.place
+        image: Image | None
+        if message.whole:
+            key = place, link.peer
+            image = self._coming.get(key)
+            if image is None or image.number != message.number or image.generation != link.generation:
+                image = self._coming[key] = Image(link.peer, link.boot, message.term, link.generation)
+                image.number = message.number
+        else:
+            image = self._images.get(place, {}).get(link.peer)
+            if (
+                image is None
+                or image.generation != link.generation
+                or message.number not in (image.number, image.number + 1)
+            ):
+                # What it is a change of is not known here.
+                answer = Mirrored(message.root, message.epoch, place, message.term, 0)
+                self._links.send(link, answer)
+                return None
+        now_us = self._core.at_us
+        copies = image.copies
+        copies.entries |= {event: (copy, now_us) for event, copy in message.entries}
+        for ended in message.closed:
+            copies.close(ended)
+        copies.confirmed |= {
+            event: version for event, version in message.confirmed if event in copies.entries
+        }
+        copies.mark(message.marks)
+        if message.more:
+            return None
+        given_back = None
+        image.number = message.number
+        image.term = message.term
+        if message.whole:
+            del self._coming[place, link.peer]
+            images = self._images.setdefault(place, {})
+            before = images.get(link.peer)
+            if before is not None and before.boot != image.boot:
+                # It was started anew, perhaps without its disk: it is given back what it had.
+                given_back = before.copies
+            images[link.peer] = image
+        self._links.send(link, Mirrored(message.root, message.epoch, place, message.term, message.number))
+        return given_back
+
+    def sort_out(self, place: str, holder: Holder, grown: Grown | None) -> list[Copies]:
+        """Keep the image of a seat whose deputy this broker is; what a dead one has left goes to its heir."""
+        images = self._images.get(place, {})
+        left: list[Copies] = []
+        for image in list(images.values()):
+            if (image.seat, image.boot) == (holder.seat, holder.boot):
+                if holder.deputy == self._core.id or holder.term <= image.term:
+                    continue
+            elif grown is None or grown.members.get(image.seat, (0, 0))[0] != image.boot:
+                left.append(image.copies)
+            elif image.outlived < OUTLIVED_MAX:
+                continue  # it hands over what it has, if it lives so long
+            del images[image.seat]
+        if not images:
+            self._images.pop(place, None)
+        return left
+
+    def outlive(self, holders: Mapping[str, Holder]) -> list[str]:
+        """Another search has been made; the places of which there is an image."""
+        for place, images in self._images.items():
+            holder = holders.get(place, NOBODY)
+            for image in images.values():
+                image.outlived += (image.seat, image.boot) != (holder.seat, holder.boot)
+        return list(self._images)
