@@ -320,6 +320,25 @@ def test_what_one_side_closed_and_the_other_has_open_stays_open_with_all_fields(
     assert one.gatherer.open == 1
 
 
+def test_what_one_side_ended_stays_ended_with_what_the_other_has_added() -> None:
+    topic = road(ends_when="severity = 0", fields={"severity": {"type": "int", "conflict": "last"}})
+    begin = Talk(topic, branch="0")
+    begin.say(0, severity=1)
+    begin.until(4)
+    for turned in (False, True):
+        one, other = Talk(topic), Talk(topic)
+        one.gatherer = successor(begin.gatherer, topic, "1", keep_closed=True)
+        other.gatherer = successor(begin.gatherer, topic, "2", keep_closed=True)
+        one.number, other.number = 10, 100
+        one.say(5, severity=0)
+        other.say(6, severity=2, note="x")
+        for talk in (one, other):
+            talk.until(20)
+        out = heal(other, one) if turned else heal(one, other)
+        assert out == ["20s 1/3 r3 severity=2, note=x [last] [ended]", "20s 1 closed: ended"]
+        assert (other if turned else one).gatherer.open == 0
+
+
 def test_the_qos_of_a_joined_event_is_the_higher_one() -> None:
     one, other = halves()
     one.say(0)

@@ -423,6 +423,25 @@ class Gatherer:
         self._events[entry.event] = entry
         self._close(entry, "redundant_for")
 
+    def surpass(self, event: str, version: int, merged: Mapping[str, int]) -> None:
+        """Another side has told an event up to a version, made of so many reports, and closed it.
+
+        No number is given twice: what is known here beyond that is told under the next.
+        """
+        entry = self._events.get(event)
+        if entry is None or entry.version > version:
+            return
+        entry.version = version
+        if entry.told is not None and any(
+            count > merged.get(branch, 0) for branch, count in entry.merged.items()
+        ):
+            was_closed, entry.closed = entry.closed, False
+            entry.untold = True
+            if was_closed:
+                self._close(entry, "redundant_for")
+            else:
+                self._grown(entry, at_once=True)
+
     def confirm(self, event: str, version: int) -> None:
         """Everyone has this version who must; no successor need tell it again."""
         entry = self._events.get(event)
@@ -809,7 +828,11 @@ class Gatherer:
         else:
             join.untold = True
             self._insert(join)
-            self._grown(join, at_once=True)
+            if any(side.closed and side.state == State.ENDED for side in (here, entry)):
+                # What has ended stays so, whatever the other side has added.
+                self._close(join, "ended", State.ENDED)
+            else:
+                self._grown(join, at_once=True)
         if here.event != join.event:
             self._merge_into(here, join)
         elif entry.event not in here.events:
