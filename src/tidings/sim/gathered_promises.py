@@ -458,11 +458,11 @@ class GatheredPromises:
         final = event.versions[event.last][-1]
         wanted = [wish for wish in wishes if wants(wish.subscription, final.topic, final.fields)]
         if not wanted:
-            if (
-                latest is not None
-                and latest.told.state not in (WITHDRAWN, "ended")
-                and self._firm(final, same)
-            ):
+            # An event that one side closed and the other told on is over for those who heard of the closing.
+            closed = self._notes.closed.get(identity)
+            over = self._divided and closed is not None and closed < final.turn
+            shown = latest is not None and latest.told.state not in (WITHDRAWN, "ended")
+            if shown and not over and self._firm(final, same):
                 yield Breach("always the last", f"{latest}, which it does not ask for any more: {final}")
             return
         if not self._firm(final, wanted) or not any(self._owed(wish, identity, event) for wish in wanted):
