@@ -81,9 +81,9 @@ def sub(
 
     On a terminal a table grows, one row per event, and a growing event changes its row: beside its fields are
     its version, its state and how many reports it is made of. Elsewhere each is a line: the topic and the
-    payload, behind an event what it is, or with `--json` an object. A filter that is not understood is shown with the place; the exit
-    code is then 2, as it is if the network is not reached. It is 1 if `--within` ends it before `--count`
-    have come.
+    payload, behind an event what it is, or with `--json` an object. A filter that is not understood is shown
+    with the place; the exit code is then 2, as it is if the network is not reached. It is 1 if `--within`
+    ends it before `--count` have come.
 
     Try it:
 

@@ -16,6 +16,9 @@ from tidings.overlay.places import Places
 from tidings.overlay.seat import Copies, Seat, erase, marks_of, parted
 from tidings.overlay.trees import Grown
 
+CLOSED_MAX = 1000
+"""Events of which it is said that they were closed; the latest, if there are more."""
+
 
 class Gift:
     """What is on its way to another broker, until that one says that it is safe."""
@@ -90,7 +93,8 @@ class Handing:
 
     def leave(self, seat: Seat) -> None:
         """Hand over all there is, now that nothing is under way."""
-        if seat.place in self._gifts or seat.leaving is None:
+        gift = self._gifts.get(seat.place)
+        if seat.leaving is None or (gift is not None and gift.to == seat.leaving[0]):
             return
         gift = self._gift(seat.place, seat.copies(), seat.holder.term + 1, seat.leaving[0])
         self._send(seat.place, gift)
@@ -135,6 +139,7 @@ class Handing:
                 tuple((event, copy, max(0, now_us - made[event])) for event, copy in part),
                 () if at else marks_of(gift.copies.marks),
                 at + 1 < len(parts),
+                () if at else tuple(gift.copies.closed.values())[-CLOSED_MAX:],
             )
             self._links.send_data(edge.link, message, data_bytes(message))
 
@@ -152,6 +157,7 @@ class Handing:
         now_us = self._core.at_us
         copies.entries |= {event: (copy, now_us - elapsed) for event, copy, elapsed in message.entries}
         copies.mark(message.marks)
+        copies.closed |= {ended.event: ended for ended in message.closed}
         if message.more:
             return
         del self._offered[key]

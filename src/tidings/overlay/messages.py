@@ -629,6 +629,9 @@ class HandOver(Message, frozen=True, tag=56):
     marks: tuple[tuple[str, int, int], ...]
     more: bool = False
 
+    closed: tuple[Ended, ...] = ()
+    """Events that were closed by the sender lately."""
+
 
 class HandedOver(Message, frozen=True, tag=57):
     """What was handed over is safe."""

@@ -166,6 +166,8 @@ class Seat:
         """The broker that would have been better, and for how many windows in a row."""
         self.leaving: tuple[str, int] | None = None
         """The broker that it is about to be handed to, and that one's boot; meanwhile nothing is gathered."""
+        self.leaving_at = 0.0
+        """Since when."""
         self.marks: dict[Origin, int] = {}
         """By origin: the number of its latest report that was taken."""
         self.recent: dict[str, Ended] = {}
@@ -271,6 +273,7 @@ class Seat:
     def adopt(self, copies: Copies, sender: str, number: int) -> None:
         """Take what another broker has gathered at this place; it is told when that is safe here."""
         self._office.touched(self)
+        self._hear_of_closed(copies)
         copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
         for origin, mark in copies.marks.items():
             if mark > self.marks.get(origin, 0):
@@ -282,12 +285,24 @@ class Seat:
         """Start with what is known of the seat, the surest first; tell again what may not have been told."""
         self._office.touched(self)
         for at, copies in enumerate(known):
+            if at > 0:
+                self._hear_of_closed(copies)
             copies.into(self.gatherer, self._core.at_us, self.recent, heal=at > 0)
             for origin, number in copies.marks.items():
                 self.marks[origin] = max(number, self.marks.get(origin, 0))
                 self._marked[origin] = None
-            self.recent |= copies.closed
+            if at == 0:
+                self.recent |= copies.closed
         self.gatherer.retell()
+
+    def _hear_of_closed(self, copies: Copies) -> None:
+        """Another side has closed events: no number of theirs is given to something else."""
+        for ended in copies.closed.values():
+            known = self.recent.get(ended.event)
+            if self.gatherer.holds(ended.event):
+                self.gatherer.surpass(ended.event, ended.version, ended.merged)
+            elif known is None or known.version < ended.version:
+                remember(self.recent, ended)
 
     def confirm(self, event: str, version: int) -> None:
         """Everyone has a version of an event."""

@@ -64,6 +64,9 @@ MEET_WITHIN_S = 3.0
 """How long a broker that has just started waits for others before it has a seat that another may have. Longer
 than most take to dial again; reports wait meanwhile, and nobody else can be told of them anyway."""
 
+LEAVE_WITHIN_S = 5.0
+"""How long a seat that is to move waits for its heir; then it gathers again where it is."""
+
 KNOWN_MAX = 64
 """Reports of which an origin is told at once that such need not be sent; the latest, if there are more."""
 
@@ -268,6 +271,7 @@ class Seats(Places):
         seat = Seat(core, self._links, self._topics, self, place, topic, holder)
         self._seats[place] = seat
         self._know(place, holder)
+        self.handing.forget(place)
         known = [*self.images.take(place), *self.handing.take(place)]
         seat.begin([copies, *known] if copies is not None else known)
         seat.write_all()
@@ -452,6 +456,7 @@ class Seats(Places):
         if seat is None or grown is None or to not in grown.members or to == self._core.id or seat.leaving:
             return
         seat.leaving = (to, grown.members[to][0])
+        seat.leaving_at = self._core.now
         self.touched(seat)
 
     def on_mirror(self, link: Link, message: Mirror) -> None:
@@ -607,8 +612,11 @@ class Seats(Places):
 
     def tick(self) -> None:
         """What need not be done at once."""
-        for seat in self._seats.values():
+        for place, seat in self._seats.items():
             seat.tick()
+            if seat.leaving is not None and self._core.now - seat.leaving_at > LEAVE_WITHIN_S:
+                seat.leaving = None
+                self.handing.forget(place)
 
     def on_clock(self, place: str) -> None:
         seat = self._seats.get(place)
