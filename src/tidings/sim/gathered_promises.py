@@ -460,7 +460,8 @@ class GatheredPromises:
         if not wanted:
             # An event that one side closed and the other told on is over for those who heard of the closing.
             closed = self._notes.closed.get(identity)
-            over = self._divided and closed is not None and closed < final.turn
+            heard = max(final.turn, latest.turn if latest is not None else 0)
+            over = self._divided and closed is not None and closed < heard
             shown = latest is not None and latest.told.state not in (WITHDRAWN, "ended")
             if shown and not over and self._firm(final, same):
                 yield Breach("always the last", f"{latest}, which it does not ask for any more: {final}")
