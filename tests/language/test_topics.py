@@ -101,7 +101,7 @@ def test_what_is_not_said_is_as_published() -> None:
     assert gathering.every_min_us == gathering.merge_after_us
     assert gathering.encoding is Encoding.JSON
     assert (gathering.seat, gathering.seat_scope, gathering.seats) == (Strategy.TRAFFIC, Scope.TREE, 1)
-    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.WAIT, OnTheWay.NOTHING)
+    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.WAIT, OnTheWay.DROP)
     assert (gathering.open_max, gathering.event_bytes_max) == (100_000, 1_048_576)
     assert gathering.overflow is Overflow.TELL
 

@@ -543,18 +543,16 @@ def _read_gathering(
                     asked[name] = filters.parse(given[name], declared.fields)
                 except FilterError as error:
                     faults.add((name,), f"{name}: {error.reason}")
-    on_the_way = given.get("on_the_way", OnTheWay.NOTHING)
-    if (
-        on_the_way is not OnTheWay.NOTHING
-        and {"stays_open", "ends_when"} <= readable
-        and declared is not None
-    ):
-        if reason := _every_report_counts(declared.fields.values(), stays_open, "ends_when" in given):
-            faults.add(
-                ("on_the_way",),
-                f"on_the_way = '{on_the_way}' is for topics on which a report that repeats what is known "
-                f"changes nothing; with {reason} it does: leave that out, or write on_the_way = 'nothing'",
-            )
+    counting = ""
+    if declared is not None and {"stays_open", "ends_when"} <= readable:
+        counting = _every_report_counts(declared.fields.values(), stays_open, "ends_when" in given)
+    on_the_way = given.get("on_the_way", OnTheWay.NOTHING if counting else OnTheWay.DROP)
+    if counting and on_the_way is not OnTheWay.NOTHING:
+        faults.add(
+            ("on_the_way",),
+            f"on_the_way = '{on_the_way}' is for topics on which a report that repeats what is known changes "
+            f"nothing; with {counting} it does: leave that out, or write on_the_way = 'nothing'",
+        )
     return Gathering(
         key=key,
         merge_after_us=merge_after_us,
