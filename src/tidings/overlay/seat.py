@@ -298,6 +298,8 @@ class Seat:
     def _hear_of_closed(self, copies: Copies) -> None:
         """Another side has closed events: no number of theirs is given to something else."""
         for ended in copies.closed.values():
+            if ended.event in copies.entries:
+                continue  # it comes as a whole, for not everyone there has its last version
             known = self.recent.get(ended.event)
             if self.gatherer.holds(ended.event):
                 self.gatherer.surpass(ended.event, ended.version, ended.merged)
