@@ -137,13 +137,11 @@ def test_each_closing_says_whether_a_last_version_came_with_it() -> None:
     talk = Talk(road(merge_after="4s", redundant_for="4s"))
     talk.say(0, severity=0)
     talk.gatherer.advance(4 * SECOND)
-    assert talk.gatherer.take()[1] == Closing("1", ("A1",), 4 * SECOND, "redundant_for", told=True, version=1)
+    assert talk.gatherer.take()[1] == Closing("1", ("A1",), 4 * SECOND, "redundant_for", True, 1, {"=1": 1})
     talk = Talk(road())
     talk.say(0)
     talk.gatherer.advance(60 * SECOND)
-    assert talk.gatherer.take()[1] == Closing(
-        "1", ("A1",), 60 * SECOND, "redundant_for", told=False, version=1
-    )
+    assert talk.gatherer.take()[1] == Closing("1", ("A1",), 60 * SECOND, "redundant_for", False, 1, {"=1": 1})
 
 
 def test_a_report_after_the_closing_opens_a_new_event() -> None:

@@ -354,3 +354,17 @@ def test_the_qos_of_a_joined_event_is_the_higher_one() -> None:
 def test_ids_of_one_time_are_ordered_as_they_were_counted(ids: tuple[str, str], order: bool) -> None:
     one, other = ids
     assert (stamp_order((0, one)) < stamp_order((0, other))) == order
+
+
+def test_what_another_side_had_closed_is_surpassed_by_what_is_known_here() -> None:
+    topic = road(redundant_for="10s")
+    one = Talk(topic, branch="1", keep_closed=True)
+    one.say(0, severity=1)
+    one.until(5)
+    assert one.gatherer.surpass("1", 3, {"=1": 1}), "it is known here"
+    assert one.out() == [], "and the other side knew as much"
+    one.say(6, lanes=2)
+    assert [line.split()[1] for line in one.until(11)] == ["1/4"], "no number is given twice"
+    assert one.gatherer.surpass("1", 7, {"=1": 1})
+    assert [line.split()[1] for line in one.out()] == ["1/8"], "what is known here beyond is told at once"
+    assert not one.gatherer.surpass("2", 1, {}), "of this nothing is known"

@@ -133,7 +133,8 @@ class Closing(msgspec.Struct, frozen=True, gc=False):
     """The latest version told of it."""
 
     merged: Mapping[str, int] = {}
-    """How many reports have changed it, by branch: what another side has beyond these is news."""
+    """How many reports have changed it, by branch, and which events have become one in it: what another side
+    has beyond these is news."""
 
 
 @dataclass(slots=True)
@@ -416,31 +417,36 @@ class Gatherer:
 
     def _append(self, entry: Entry, version: int, merged: Mapping[str, int]) -> None:
         """Tell what another side gathered of an event that was closed here, and close it for good."""
-        if all(count <= merged.get(branch, 0) for branch, count in entry.merged.items()):
+        if all(count <= merged.get(branch, 0) for branch, count in _made_of(entry).items()):
             return
         entry.closed, entry.untold = False, True
         entry.version, entry.confirmed = max(entry.version, version), 0
         self._events[entry.event] = entry
         self._close(entry, "redundant_for")
 
-    def surpass(self, event: str, version: int, merged: Mapping[str, int]) -> None:
+    def surpass(self, event: str, version: int, merged: Mapping[str, int]) -> bool:
         """Another side has told an event up to a version, made of so many reports, and closed it.
 
-        No number is given twice: what is known here beyond that is told under the next.
+        No number is given twice: what is known here beyond that is told under the next. False if nothing is
+        known of it here.
         """
+        self._take_up(event)
         entry = self._events.get(event)
-        if entry is None or entry.version > version:
-            return
-        entry.version = version
-        if entry.told is not None and any(
-            count > merged.get(branch, 0) for branch, count in entry.merged.items()
-        ):
-            was_closed, entry.closed = entry.closed, False
-            entry.untold = True
-            if was_closed:
-                self._close(entry, "redundant_for")
-            else:
-                self._grown(entry, at_once=True)
+        if entry is None:
+            return False
+        if entry.version <= version:
+            entry.version = version
+            more = any(count > merged.get(branch, 0) for branch, count in _made_of(entry).items())
+            if more and entry.told is not None:
+                was_closed, entry.closed = entry.closed, False
+                entry.untold, entry.confirmed = True, 0
+                if was_closed:
+                    self._close(entry, "redundant_for")
+                else:
+                    self._grown(entry, at_once=True)
+        if entry.closed and entry.confirmed >= entry.version and self._events.get(event) is entry:
+            self._lay_down(entry)
+        return True
 
     def confirm(self, event: str, version: int) -> None:
         """Everyone has this version who must; no successor need tell it again."""
@@ -712,7 +718,7 @@ class Gatherer:
         self._remove(entry)
         self.counts.closed += 1
         self._out.append(
-            Closing(entry.event, entry.key, self.now_us, reason, told, entry.version, dict(entry.merged))
+            Closing(entry.event, entry.key, self.now_us, reason, told, entry.version, _made_of(entry))
         )
         if not self._keep_closed or entry.told is None:
             return
@@ -860,8 +866,13 @@ class Gatherer:
         else:
             self.counts.closed += 1
             self._out.append(
-                Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version, dict(goes.merged))
+                Closing(goes.event, goes.key, self.now_us, "overflow", False, goes.version, _made_of(goes))
             )
+
+
+def _made_of(entry: Entry) -> dict[str, int]:
+    """How many reports have changed an event, by branch, and which events have become one in it."""
+    return entry.merged | {f"={event}": 1 for event in entry.events}
 
 
 def _knows_all(side: Entry, join: Entry) -> bool:

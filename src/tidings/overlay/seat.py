@@ -301,9 +301,9 @@ class Seat:
             if ended.event in copies.entries:
                 continue  # it comes as a whole, for not everyone there has its last version
             known = self.recent.get(ended.event)
-            if self.gatherer.holds(ended.event):
-                self.gatherer.surpass(ended.event, ended.version, ended.merged)
-            elif known is None or known.version < ended.version:
+            if self.gatherer.surpass(ended.event, ended.version, ended.merged):
+                continue
+            if known is None or known.version < ended.version:
                 remember(self.recent, ended)
 
     def confirm(self, event: str, version: int) -> None:
