@@ -491,6 +491,8 @@ class Seats(Places):
     ) -> None:
         """Tell an origin how far its reports are safe, and which need not be sent again."""
         if origin == (self._core.id, self._core.incarnation):
+            if self._core.settings.acks == "neighbour" and not seat.holder.deputy and self.missing():
+                return  # a second broker must have it; they are asked again when there is one
             self.reports.taken(seat.place, number, again=again)
             return
         grown = self.grown(seat.place)
@@ -545,6 +547,8 @@ class Seats(Places):
         seat.write_holder()
         self._record(seat.place, seat.holder, "deputy")
         self._flood(seat.place)
+        if self._core.settings.acks == "neighbour":
+            self.reports.again(seat.place)
 
     def _on_confirmed(self, told: Told) -> None:
         seat = self._seats.get(told.place or told.topic)
