@@ -463,6 +463,11 @@ class Seat:
         self._release(all_of_them=True)
 
     @property
+    def has_deputy(self) -> bool:
+        """Whether a second broker has, or is being given, all there is."""
+        return self._deputy is not None
+
+    @property
     def settled(self) -> bool:
         """Whether all that has happened is safe."""
         return not self._batches

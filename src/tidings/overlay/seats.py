@@ -491,7 +491,7 @@ class Seats(Places):
     ) -> None:
         """Tell an origin how far its reports are safe, and which need not be sent again."""
         if origin == (self._core.id, self._core.incarnation):
-            if self._core.settings.acks == "neighbour" and not seat.holder.deputy and self.missing():
+            if self._core.settings.acks == "neighbour" and not seat.has_deputy and self.missing():
                 return  # a second broker must have it; they are asked again when there is one
             self.reports.taken(seat.place, number, again=again)
             return
