@@ -2,8 +2,8 @@
 
 A command reads what a person or a program gives it, calls the folders below, and shows the answer: a table
 for people, JSON for programs. Exit codes are the same everywhere: 0 all is well (or the answer is yes), 1
-part of the input was refused (or the answer is no), 2 the call itself is wrong. Only for `tidings gather` what
-is refused is part of the answer.
+part of the input was refused (or the answer is no), 2 the call itself is wrong. Only for `tidings gather`
+what is refused is part of the answer.
 """
 
 from __future__ import annotations
