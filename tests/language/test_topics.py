@@ -101,7 +101,7 @@ def test_what_is_not_said_is_as_published() -> None:
     assert gathering.every_min_us == gathering.merge_after_us
     assert gathering.encoding is Encoding.JSON
     assert (gathering.seat, gathering.seat_scope, gathering.seats) == (Strategy.TRAFFIC, Scope.TREE, 1)
-    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.WAIT, OnTheWay.DROP)
+    assert (gathering.before_seat, gathering.on_the_way) == (BeforeSeat.WAIT, OnTheWay.NOTHING)
     assert (gathering.open_max, gathering.event_bytes_max) == (100_000, 1_048_576)
     assert gathering.overflow is Overflow.TELL
 
@@ -512,3 +512,16 @@ def test_a_declaration_leads_back(mapping: dict[str, Any]) -> None:
     assert again == topic
     assert list(again.fields) == list(topic.fields)
     assert again.to_mapping() == topic.to_mapping()
+
+
+@pytest.mark.parametrize(
+    ("conflict", "expected"),
+    [("first", OnTheWay.DROP), ("max", OnTheWay.NOTHING), ("last", OnTheWay.NOTHING)],
+)
+def test_reports_are_dropped_on_the_way_unasked_only_where_no_conflict_is_lost_by_it(
+    conflict: str, expected: OnTheWay
+) -> None:
+    fields = {"place": {"type": "string"}, "severity": {"type": "int", "conflict": conflict}}
+    topic = Topic.from_mapping({"name": "t", "kind": "gathered", "key": ["place"], "fields": fields})
+    assert topic.gathering is not None
+    assert topic.gathering.on_the_way is expected

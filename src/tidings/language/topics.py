@@ -546,7 +546,13 @@ def _read_gathering(
     counting = ""
     if declared is not None and {"stays_open", "ends_when"} <= readable:
         counting = _every_report_counts(declared.fields.values(), stays_open, "ends_when" in given)
-    on_the_way = given.get("on_the_way", OnTheWay.NOTHING if counting else OnTheWay.DROP)
+    # Of a greatest or smallest value a repeat may disagree by the time that it arrives, which is a conflict
+    # to be counted: such reports are dropped only where that is asked for.
+    steady = declared is not None and all(
+        field.conflict is Conflict.FIRST for field in declared.fields.values()
+    )
+    unasked = OnTheWay.DROP if steady and not counting else OnTheWay.NOTHING
+    on_the_way = given.get("on_the_way", unasked)
     if counting and on_the_way is not OnTheWay.NOTHING:
         faults.add(
             ("on_the_way",),
