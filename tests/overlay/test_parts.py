@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from tests.overlay.bench import Bench
+from tests.overlay.bench import Bench, path
+from tidings.language.declarations import topic_text
 from tidings.language.topics import Topic
+from tidings.overlay.events import EntryOffered, SessionOpened
 from tidings.overlay.messages import Carry
 from tidings.overlay.settings import Settings
 
@@ -166,3 +168,16 @@ def test_reports_go_straight_to_the_seat_of_their_key() -> None:
         report(bench, "h", key, note="fire")
         ways = [(source, target) for source, target, _ in bench.said(Carry, mark)]
         assert ways == [("h", "a")] + ([("a", held[key])] if held[key] != "a" else [])
+
+
+def test_a_topic_declared_while_the_network_runs_has_its_seats_at_several_brokers() -> None:
+    bench = Bench("abcdefg", path(*"abcdefg"))
+    bench.settle()
+    bench.tell("c", SessionOpened("admin"))
+    text = topic_text(roads(3))
+    bench.tell("c", EntryOffered("admin", 1, "topic", "roads", text))
+    for key in range(12):
+        bench.publish("a", "roads", b'{"place": "k%d", "lanes": 1}' % key)
+    bench.settle()
+    found = {status.seat for status in bench["a"].gathered("roads")}
+    assert found == {"c", "d", "e"}

@@ -196,8 +196,10 @@ def seats(gathered: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"no seat is known yet; {seat['waiting']:,} reports wait at the broker that was asked"
             continue
         yield f"seat {seat['seat']}, deputy {seat['deputy'] or 'none'}; {seat['open']:,} events open"
+        # A seat counts from when it came to its broker.
         yield (
-            f"{seat['received']:,} reports received: {seat['opened']:,} opened an event, {seat['merged']:,} "
+            f"since {seat['seat']} has the seat {seat['received']:,} reports received: "
+            f"{seat['opened']:,} opened an event, {seat['merged']:,} "
             f"merged, {seat['redundant']:,} were redundant, {seat['refused']:,} refused; "
             f"{seat['conflicts']:,} conflicts"
         )

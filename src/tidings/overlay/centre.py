@@ -99,7 +99,8 @@ class Finder:
         self._given_loads = loads if loads is not None else {}
         self._given_holders = holders if holders is not None else {}
         self._given_wanted = wanted if wanted is not None else {}
-        self._ring_size = ring
+        self.ring = ring
+        """How many brokers around a winner are made known."""
         self._awaited: dict[str, None] = {}
         """Neighbours whose last word has not come."""
         self._early: dict[str, list[AnySurveyed]] = {}
@@ -407,10 +408,10 @@ class ReportFinder(Finder):
         for place, holder in report.holders.items():
             self.holders[place] = max(holder, self.holders.get(place, holder))
         if report.around:
-            self._around += [(links, broker, peer) for broker, links in report.around[: self._ring_size]]
+            self._around += [(links, broker, peer) for broker, links in report.around[: self.ring]]
             self._around.sort()
             # Of these at most one part in two is behind any one neighbour.
-            del self._around[2 * self._ring_size :]
+            del self._around[2 * self.ring :]
 
     def _last_word(self, peer: str, said: list[Said]) -> None:
         back = self._reports.get(peer)
@@ -426,7 +427,7 @@ class ReportFinder(Finder):
 
     def _nearest(self, peer: str) -> tuple[tuple[str, int], ...]:
         """The brokers nearest to a neighbour on this side, with their distance from it."""
-        wanted = self._ring_size - 1
+        wanted = self.ring - 1
         if not wanted:
             return ()
         others = [(broker, links + 1) for links, broker, behind in self._around if behind != peer]
@@ -439,7 +440,7 @@ class ReportFinder(Finder):
         for about, strategy in self._wanted:
             best = self._is_centre_of(about) if strategy == CENTRE else self._is_median_of(about)
             if best:
-                ring = (self.me, *(broker for _, broker, _ in self._around[: self._ring_size - 1]))
+                ring = (self.me, *(broker for _, broker, _ in self._around[: self.ring - 1]))
                 won = Announce(*self.age, about, strategy, self.me, self.cost(about, strategy) or 0, ring)
                 self._heard_of(won, None, said)
 

@@ -115,9 +115,6 @@ class Searching:
                 loads=self._loads.setdefault(root, {}),
                 holders=self._holders,
                 wanted=self._wanted.setdefault(root, {}),
-                ring=max(
-                    (topic.gathering.seats for topic in self._topics.gathered() if topic.gathering), default=1
-                ),
             )
             search = self._searches[root] = Search(finder, grown.epoch)
         return search
@@ -125,6 +122,8 @@ class Searching:
     def _prepare(self, grown: Grown) -> None:
         """What this broker has to say in the search that begins."""
         root = grown.root
+        seats = [topic.gathering.seats for topic in self._topics.gathered() if topic.gathering is not None]
+        self._search(grown).finder.ring = max(seats, default=1)
         loads, wanted = self._loads.setdefault(root, {}), self._wanted.setdefault(root, {})
         loads.clear()
         wanted.clear()
@@ -175,7 +174,11 @@ class Searching:
         if won is None:
             return None
         part = place.partition(PART)[2]
-        return won.ring[int(part) % len(won.ring)] if part and won.ring else won.broker
+        if not part or topic.gathering is None:
+            return won.broker
+        if len(won.ring) < min(topic.gathering.seats, len(grown.members)):
+            return None  # found before the topic was declared; the next search finds more
+        return won.ring[int(part) % len(won.ring)]
 
 
 def judged_by(topic: Topic, finder: Finder) -> tuple[str, str]:

@@ -67,6 +67,10 @@ than most take to dial again; reports wait meanwhile, and nobody else can be tol
 LEAVE_WITHIN_S = 5.0
 """How long a seat that is to move waits for its heir; then it gathers again where it is."""
 
+COUNTS_SOON_MAX = 16
+"""Brokers of a tree up to which they are told what a seat has counted with every tick, and not with every
+window: there a person is likely to look."""
+
 KNOWN_MAX = 64
 """Reports of which an origin is told at once that such need not be sent; the latest, if there are more."""
 
@@ -115,6 +119,7 @@ class Seats(Places):
         """Whom to tell that an event is closed."""
         self.on_moved: Callable[[str], None] = lambda _place: None
         """Whom to tell that some seat is held by another broker than before, or by this one."""
+        self._counted_at: dict[str, float] = {}
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
         self._seats: dict[str, Seat] = {}
@@ -312,6 +317,7 @@ class Seats(Places):
             return
         if message.counts and message.place not in self._seats:
             self._counted[message.place] = message.counts
+            self._counted_at[message.place] = self._core.now
         if (self._learn(message.place, message.holder) or news) and grown is not None:
             if grown.epoch == message.epoch:
                 self._to_all(grown, message, link)
@@ -604,6 +610,7 @@ class Seats(Places):
                 self._holders.pop(place)
                 self._core.out.append(Erase(known_key(place)))
                 self._counted.pop(place, None)
+                self._counted_at.pop(place, None)
                 self._settled.pop(place, None)
                 self.images.take(place)
                 self.handing.take(place)
@@ -618,6 +625,9 @@ class Seats(Places):
         """What need not be done at once."""
         for place, seat in self._seats.items():
             seat.tick()
+            grown = self.grown(place)
+            if grown is not None and len(grown.members) <= COUNTS_SOON_MAX:
+                self._tell_counts(place)
             if seat.leaving is not None and self._core.now - seat.leaving_at > LEAVE_WITHIN_S:
                 seat.leaving = None
                 self.handing.forget(place)
@@ -688,6 +698,7 @@ class Seats(Places):
             closed,
             self.reports.waiting(place),
             seat is not None,
+            0.0 if seat is not None else self._core.now - self._counted_at.get(place, self._core.now),
         )
 
     @property

@@ -89,6 +89,9 @@ class GatheredStatus(msgspec.Struct, frozen=True):
     mine: bool
     """Whether this broker has the seat."""
 
+    age_s: float = 0.0
+    """How long ago the seat said what it has counted; it says it when that changes."""
+
 
 class GatheringStatus(msgspec.Struct, frozen=True):
     """What a broker has counted of reports and events since it started, whoever gathers them."""
