@@ -10,8 +10,9 @@ import pytest
 
 from tests.overlay.bench import Bench, path
 from tidings.language.declarations import parse_topic
+from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened
+from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
 from tidings.overlay.messages import Carry, HandOver, Mirror, Publish, Seated, Survey, Told
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.status import GatheredStatus
@@ -551,3 +552,24 @@ def test_a_neighbour_of_an_older_release_hears_nothing_of_gathering() -> None:
     new = (Survey, Seated, Carry, Mirror)
     assert not [it for it in bench.sent if "b" in (it.source, it.target) and isinstance(it.message, new)]
     assert [fields for _, _, _, fields in seen_by(bench, "c")] == [{"place": "bridge", "lanes": 1}]
+
+
+def test_what_was_told_before_a_partition_is_an_open_event_to_those_who_hear_of_it_after() -> None:
+    bench = network()
+    report(bench, "e", lanes=1)
+    bench.advance(2)
+    bench.settle()
+    for name, snapshot in (("with", True), ("without", False)):
+        bench.tell("a", SessionOpened(name))
+        asked = Subscription("roads", qos=1)
+        bench.cut("a", "b")
+        bench.settle()
+        bench.tell("a", SubscriptionAsked(name, "s", asked, snapshot=snapshot))
+    report(bench, "a", place="tunnel", lanes=3)  # so that there is a seat on this side
+    bench.advance(3)
+    bench.heal("a", "b")
+    bench.settle()
+    bench.advance(5)
+    bridge = [("e:1:1", 1, "snapshot", {"place": "bridge", "lanes": 1})]
+    assert [had for had in seen_by(bench, "a", "with") if had[0] == "e:1:1"] == bridge
+    assert [had for had in seen_by(bench, "a", "without") if had[0] == "e:1:1"] == []

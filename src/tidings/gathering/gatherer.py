@@ -115,6 +115,9 @@ class Telling(msgspec.Struct, frozen=True, gc=False):
     again: bool = False
     """Whether it was told before under the same number, and a successor repeats it."""
 
+    late: bool = False
+    """Whether everyone had it on another side: for others it is an open event of which they now hear."""
+
 
 class Closing(msgspec.Struct, frozen=True, gc=False):
     """An event is open no more."""
@@ -400,9 +403,10 @@ class Gatherer:
         elif ended is not None and not self.holds(entry.event):
             self._append(entry, *ended)
         elif here is None:
+            late = entry.confirmed >= entry.version
             entry.confirmed = 0  # that everyone has it was said of the other side
             self._insert(entry)
-            self._repeat(entry)
+            self._repeat(entry, late=late)
             self._make_room()
         elif entry.hashes is not None or here.hashes is not None:
             self._heal_digest(here, entry)
@@ -483,7 +487,7 @@ class Gatherer:
             elif entry.closed:
                 self.forget(entry.event)
 
-    def _repeat(self, entry: Entry) -> None:
+    def _repeat(self, entry: Entry, *, late: bool = False) -> None:
         told = entry.told
         if told is not None and entry.confirmed < told.version:
             self._out.append(
@@ -496,6 +500,7 @@ class Gatherer:
                     entry.qos,
                     entry.into,
                     again=True,
+                    late=late,
                 )
             )
 
@@ -827,10 +832,12 @@ class Gatherer:
             )
             join.merge_us, join.confirmed = side.merge_us, side.confirmed
             join.satisfied, join.closed, join.told_qos = side.satisfied, side.closed, side.told_qos
+            join.into = side.into
             self._insert(join)
             if here not in knowing:
+                late = join.confirmed >= join.version
                 join.confirmed = 0
-                self._repeat(join)
+                self._repeat(join, late=late)
         else:
             join.untold = True
             self._insert(join)

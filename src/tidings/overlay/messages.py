@@ -160,6 +160,9 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     declared: int = 0
     """The version of the declaration under which that holds."""
 
+    late: bool = False
+    """Whether all had it who were within reach of its seat before: to others it is an open event."""
+
 
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message of a client on its way, or a version of an event; the same on every hop."""

@@ -635,7 +635,7 @@ class Publications:
         """Hand it to the matching sessions; whether one of them is durable."""
         if publication.told is not None:
             topic, given = publication.told.topic, self.following.counts.given
-            durable = self.following.deliver(publication, fields, link, hops)
+            durable = self.following.deliver(publication, fields, link, hops, late=publication.told.late)
             self.left[topic] = self.left.get(topic, 0) + (self.following.counts.given > given)
             return durable
         routing = self._routing

@@ -516,6 +516,8 @@ class Seats(Places):
         told = as_told(
             self._core.id, seat.place, event, telling.state.value, last=telling.last, into=telling.into
         )
+        if telling.late:
+            told = msgspec.structs.replace(told, late=True)
         if until_us := seat.promise_us(event.opened_by):
             told = msgspec.structs.replace(told, until_us=until_us, declared=seat.topic.version)
         payload, content_type = written(seat.topic, event)
