@@ -121,7 +121,7 @@ def test_the_quick_start_works_as_printed(
         expected = {"place": "Omonia", "road": "A1", "severity": 4, "note": "fire in lane 2"}
         assert (topic, json.loads(fields)) == ("traffic/athens", expected)
         # Counts are those that the seat has last told the others.
-        ours.until(lambda: "4 reports received" in shell(show, network), show)
+        ours.until(lambda: "4 received, of which" in shell(show, network), show)
         said = shell(show, network)
         assert "2 opened an event, 1 merged, 1 were redundant" in said
         assert "50.0% of the reports suppressed" in said

@@ -195,17 +195,16 @@ def seats(gathered: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         if not seat["seat"]:
             yield f"no seat is known yet; {seat['waiting']:,} reports wait at the broker that was asked"
             continue
-        yield f"seat {seat['seat']}, deputy {seat['deputy'] or 'none'}; {seat['open']:,} events open"
+        yield f"seat {seat['seat']}, deputy {seat['deputy'] or 'none'}; open events: {seat['open']:,}"
         # A seat counts from when it came to its broker.
         yield (
-            f"since {seat['seat']} has the seat {seat['received']:,} reports received: "
-            f"{seat['opened']:,} opened an event, {seat['merged']:,} "
-            f"merged, {seat['redundant']:,} were redundant, {seat['refused']:,} refused; "
-            f"{seat['conflicts']:,} conflicts"
+            f"reports since {seat['seat']} has the seat: {seat['received']:,} received, of which "
+            f"{seat['opened']:,} opened an event, {seat['merged']:,} merged, {seat['redundant']:,} were "
+            f"redundant, {seat['refused']:,} refused; conflicts: {seat['conflicts']:,}"
         )
         yield (
-            f"{seat['told']:,} versions told, {seat['closed']:,} events closed, "
-            f"{seat['suppression']:.1%} of the reports suppressed; {seat['waiting']:,} reports wait here"
+            f"versions told: {seat['told']:,}; events closed: {seat['closed']:,}; suppressed: "
+            f"{seat['suppression']:.1%} of the reports; waiting here: {seat['waiting']:,}"
         )
 
 
