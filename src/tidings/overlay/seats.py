@@ -497,8 +497,8 @@ class Seats(Places):
     ) -> None:
         """Tell an origin how far its reports are safe, and which need not be sent again."""
         if origin == (self._core.id, self._core.incarnation):
-            if self._core.settings.acks == "neighbour" and not seat.has_deputy and self.missing():
-                return  # a second broker must have it; they are asked again when there is one
+            if self._must_wait(seat):
+                return  # they are sent again when that is over
             self.reports.taken(seat.place, number, again=again)
             return
         grown = self.grown(seat.place)
@@ -509,6 +509,12 @@ class Seats(Places):
                 promised = tuple((one, event, seat.promise_us(event)) for one, event in absorbed[-KNOWN_MAX:])
                 known = Known(core.id, core.boot, core.at_us, promised)
             self.reports.answer(Taken(grown.root, grown.epoch, seat.place, *origin, number, again, known))
+
+    def _must_wait(self, seat: Seat) -> bool:
+        """Whether a second broker must have a report that entered here, and there is none within reach."""
+        settings = self._core.settings
+        wanted = settings.acks == "neighbour" and settings.deputies
+        return wanted and not seat.has_deputy and self.missing()
 
     def told(self, seat: Seat, telling: Telling) -> None:
         """Tell a version of an event to all who want it."""
@@ -627,6 +633,8 @@ class Seats(Places):
         """What need not be done at once."""
         for place, seat in self._seats.items():
             seat.tick()
+            if self._core.settings.acks == "neighbour" and not self._must_wait(seat):
+                self.reports.again(place)
             grown = self.grown(place)
             if grown is not None and len(grown.members) <= COUNTS_SOON_MAX:
                 self._tell_counts(place)
