@@ -9,6 +9,7 @@ knows events, clocks or other fields.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -40,7 +41,7 @@ def bytes_of(value: object) -> int:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Rule:
+class Rule(ABC):
     """One field of a topic, and what happens to its value."""
 
     __slots__ = ("bytes", "field", "label", "same", "tolerance")
@@ -73,13 +74,13 @@ class Rule:
         """What an empty field is filled with."""
         return brought
 
+    @abstractmethod
     def kept(self, current: Any, brought: Any) -> Any:
         """What stays when a report brings a value that is not the same as the current one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def joined(self, one: Held, other: Held) -> Any:
         """What stays when two copies have a value each."""
-        raise NotImplementedError
 
 
 def _by_stamp(held: Held) -> tuple[tuple[int, int, str], Any]:

@@ -25,6 +25,7 @@ How messages travel, when a search should be made and what is done with its resu
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
@@ -56,7 +57,7 @@ NOTHING = Load(-1, 0, 0)
 CENTRE = Strategy.CENTRE.value
 
 
-class Finder:
+class Finder(ABC):
     """One broker's part in the search; the base of both protocols.
 
     What it is given (loads, holders, what is wanted) is read anew whenever a search begins, so whoever owns
@@ -114,16 +115,16 @@ class Finder:
         return self.counter, self.initiator
 
     @property
+    @abstractmethod
     def done(self) -> bool:
         """Whether this broker knows all that the search was for."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cost(self, about: str, strategy: str) -> int | None:
         """What a seat here would cost, to compare with a winner's; None while it is not known.
 
         That is its distance from the farthest for a centre, and the sum of weight times distance for others.
         """
-        raise NotImplementedError
 
     def start(self, counter: int = 0) -> list[Said]:
         """Begin a search: of this counter, or the next; nothing if that one has begun already."""
@@ -159,21 +160,21 @@ class Finder:
 
     # For the protocols.
 
+    @abstractmethod
     def _hear(self, peer: str, body: AnySurveyed, said: list[Said]) -> None:
         """Take in a message of this search."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _reset(self) -> None:
         """Forget what was heard in the last search."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _last_word(self, peer: str, said: list[Said]) -> None:
         """Say the last word to a neighbour: every other one has."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _all_heard(self, said: list[Said]) -> None:
         """Go on, now that every neighbour has said its last word."""
-        raise NotImplementedError
 
     def _tell(self, body: AnySurveyed, said: list[Said], but: str | None = None) -> None:
         """Say something to all neighbours, or all but one."""
