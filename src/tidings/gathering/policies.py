@@ -9,7 +9,6 @@ knows events, clocks or other fields.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -41,7 +40,7 @@ def bytes_of(value: object) -> int:
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Rule(ABC):
+class Rule:
     """One field of a topic, and what happens to its value."""
 
     __slots__ = ("bytes", "field", "label", "same", "tolerance")
@@ -74,13 +73,14 @@ class Rule(ABC):
         """What an empty field is filled with."""
         return brought
 
-    @abstractmethod
     def kept(self, current: Any, brought: Any) -> Any:
         """What stays when a report brings a value that is not the same as the current one."""
+        del brought
+        return current
 
-    @abstractmethod
     def joined(self, one: Held, other: Held) -> Any:
         """What stays when two copies have a value each."""
+        return min(one, other, key=_by_stamp)[0]
 
 
 def _by_stamp(held: Held) -> tuple[tuple[int, int, str], Any]:
@@ -97,12 +97,6 @@ class First(Rule):
 
     __slots__ = ()
     stamped = True
-
-    def kept(self, current: Any, _brought: Any) -> Any:
-        return current
-
-    def joined(self, one: Held, other: Held) -> Any:
-        return min(one, other, key=_by_stamp)[0]
 
 
 class Last(Rule):
