@@ -117,14 +117,16 @@ def test_the_quick_start_works_as_printed(
             shell(command, network)
         ours.until(lambda: "fire in lane 2" in ours.texts()[0], subscribe)
         (told,) = ours.texts()[0].splitlines()
-        topic, _, fields = told.partition(" ")
+        topic, _, rest = told.partition(" ")
+        fields, _, about = rest.rpartition(" (")
         expected = {"place": "Omonia", "road": "A1", "severity": 4, "note": "fire in lane 2"}
         assert (topic, json.loads(fields)) == ("traffic/athens", expected)
+        assert about == "told, version 1, 2 reports)"
         # Counts are those that the seat has last told the others.
         ours.until(lambda: "4 received, of which" in shell(show, network), show)
         said = shell(show, network)
         assert "2 opened an event, 1 merged, 1 were redundant" in said
-        assert "50.0% of the reports suppressed" in said
+        assert "suppressed: 50.0% of the reports" in said
         if shutil.which("mosquitto_sub"):
             theirs = Running(["sh", "-c", f"exec {mosquitto_sub}"], network, tmp_path, "theirs")
             try:
