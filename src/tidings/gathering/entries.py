@@ -345,8 +345,18 @@ def _header_bytes(count: int) -> int:
 
 
 def earlier(one: Entry, other: Entry) -> bool:
-    """Whether one event was opened before another, or at the same time and has the smaller id."""
-    return stamp_order((one.at_us, one.event)) <= stamp_order((other.at_us, other.event))
+    """Whether one event was opened before another, or at the same time and has the smaller id.
+
+    What was told stays so: one that the other has been merged into is the earlier, although a report that
+    was sent to two seats may have opened it at two times.
+    """
+    if one.event != other.event and (other.event in one.events) != (one.event in other.events):
+        return other.event in one.events
+    at_us, other_us = (
+        min(side.events.get(event, at) for side in (one, other))
+        for event, at in ((one.event, one.at_us), (other.event, other.at_us))
+    )
+    return stamp_order((at_us, one.event)) <= stamp_order((other_us, other.event))
 
 
 def joined(one: Entry, other: Entry) -> Entry:
