@@ -198,7 +198,7 @@ def test_show_says_who_gathers_and_what_was_suppressed_and_can_be_declared_again
     said = network.tidings(seat, "topic", "show", "traffic/athens").stdout
     assert said.startswith(GATHERED.rstrip("\n") + "\n\n# Gathered now:\n")
     assert f"#   seat {seat}, deputy {at_seat['deputy']}; open events: 1\n" in said
-    assert f"#   reports since {seat} has the seat: 4 received, of which 1 opened an event, 1 merged, 2 " in said
+    assert f"#   reports since {seat} has the seat: 4 received, of which 1 opened an event, 1 merged" in said
     assert "suppressed: 75.0% of the reports" in said
     athens.write_text(said, encoding="utf-8")
     assert network.tidings("a", "topic", "declare", str(athens)).exit_code == 0
