@@ -369,7 +369,7 @@ def test_all_that_is_counted_of_gathering_is_a_metric() -> None:
     seen = {field for count in GATHERED for field in count.fields}
     told = {field.name for field in msgspec.structs.fields(GatheredStatus)}
     assert told - seen == {
-        *("topic", "place", "root", "term", "seat", "deputy", "mine"),
+        *("topic", "place", "root", "term", "seat", "deputy", "mine", "age_s"),
         *("open", "waiting"),  # these are gauges
         "received",  # the sum of all fates
     }

@@ -961,8 +961,9 @@ class Front:
     # Time.
 
     def _on_timer(self, event: TimerFired) -> None:
-        # What was asked for has been given: another wake-up for the same time must be asked for anew.
-        self._announced = None
+        if self._announced is not None and self._announced <= self._core.now:
+            # What was asked for has been given: another wake-up for the same time is asked for anew.
+            self._announced = None
         # What these put off to the next turn is not due in this one.
         for due, about in list(self._timers.fired(self._core.now)):
             self._due[due](about)

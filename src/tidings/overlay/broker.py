@@ -401,8 +401,9 @@ class Broker:
 
     def _on_timer(self, _event: TimerFired) -> None:
         core = self.core
-        # What was asked for has been given: another wake-up for the same time must be asked for anew.
-        self._announced = None
+        if self._announced is not None and self._announced <= core.now:
+            # What was asked for has been given: another wake-up for the same time is asked for anew.
+            self._announced = None
         for timer, about in core.timers.fired(core.now):
             self._due[timer](about)
 
