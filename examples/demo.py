@@ -173,6 +173,8 @@ async def serve(topic: Topic) -> None:
     node = Node(NodeOptions("athens-1", topics=(quick,), listening=(Listening("tcp", "127.0.0.1", 0),)))
     await node.start()
     try:
+        while not node.broker.catalogue.synchronised:  # clients are let in when it knows what there is
+            await asyncio.sleep(0.01)
         url = f"mqtt://{node.mqtt_addresses['tcp']}"
         reports = [fields for _, fields in accidents(random.Random(SEED), 180)][:LIVE_REPORTS]
         async with (
