@@ -162,6 +162,19 @@ def block(topic: Topic) -> None:
         sys.exit("one road block is not one event")
 
 
+async def let_in(address: str) -> None:
+    """Wait until a broker that has just started listens: it first hears what the network has."""
+    host, _, port = address.rpartition(":")
+    while True:
+        try:
+            _, writer = await asyncio.open_connection(host, int(port))
+        except ConnectionRefusedError:
+            await asyncio.sleep(0.01)
+            continue
+        writer.close()
+        return
+
+
 async def serve(topic: Topic) -> None:
     """The same in a broker that runs, over MQTT, with a shorter Tm so that nobody has to wait."""
     console.rule("The same, live")
@@ -173,8 +186,7 @@ async def serve(topic: Topic) -> None:
     node = Node(NodeOptions("athens-1", topics=(quick,), listening=(Listening("tcp", "127.0.0.1", 0),)))
     await node.start()
     try:
-        while not node.broker.catalogue.synchronised:  # clients are let in when it knows what there is
-            await asyncio.sleep(0.01)
+        await let_in(node.mqtt_addresses["tcp"])
         url = f"mqtt://{node.mqtt_addresses['tcp']}"
         reports = [fields for _, fields in accidents(random.Random(SEED), 180)][:LIVE_REPORTS]
         async with (
