@@ -23,3 +23,8 @@ def fraction(drawn: Column) -> Column:
 def below(drawn: Column, count: Column | int) -> Column:
     """A whole number from 0 up to `count`."""
     return F.pmod(drawn, F.lit(count).cast("bigint") if isinstance(count, int) else count)
+
+
+def chosen(fractions: Column, slot: Column, cut: Column, other: Column) -> Column:
+    """The answer of an alias table, for a slot drawn evenly, with the cut and the other of that slot."""
+    return F.when(fractions < cut, slot).otherwise(other)
