@@ -47,6 +47,11 @@ def high(field: str) -> str:
     return f"{field}_hi"
 
 
+def details(count: int) -> tuple[str, ...]:
+    """What further fields of an event are called."""
+    return tuple(f"detail_{number}" for number in range(1, count + 1))
+
+
 def schemas(dimensions: Sequence[str], details: Sequence[str]) -> Mapping[str, pa.Schema]:
     """The columns of every table, for event dimensions and further fields of events, all of them numbers."""
     import pyarrow as pa
