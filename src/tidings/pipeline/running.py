@@ -1,0 +1,182 @@
+"""Running stages: what each reads becomes a DataFrame, and what it makes becomes a table.
+
+Here is the edge: stages know neither folders nor sessions, `tables` knows how a table lies on the disk, and
+this module brings them together, in the order of what they read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, Any
+
+import tidings
+from tidings.errors import InputError, SetupError
+from tidings.pipeline.stages import Stage
+from tidings.pipeline.tables import TABLES, Made, Store, Table, Written
+from tidings.pipeline.watching import watched
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A stage begins."""
+
+    stage: str
+    number: int
+    """From 1."""
+
+    count: int
+    """Of all that run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A stage goes on."""
+
+    stage: str
+    tasks_done: int
+    tasks: int
+    """As far as Spark has planned yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A stage has written its table."""
+
+    made: Made
+
+
+Step = Started | Moved | Finished
+
+
+def registry(tables: Mapping[str, Table] = TABLES) -> dict[str, Stage]:
+    """All stages by name, in the order in which they run."""
+    try:
+        stages = [importlib.import_module(table.stage).STAGE for table in tables.values()]
+    except ImportError as error:
+        raise SetupError(
+            f"the pipeline needs {error.name!r}, which is not installed: pip install 'tidings-network[spark]'"
+        ) from error
+    return {stage.table: stage for stage in ordered(stages)}
+
+
+def chosen(names: Sequence[str], stages: Mapping[str, Stage]) -> list[Stage]:
+    """The stages of these names, in the order in which they run. Raises `InputError` for unknown ones."""
+    if unknown := [name for name in names if name not in stages]:
+        raise InputError(f"there is no stage {unknown[0]!r}; there are {', '.join(stages)}")
+    return ordered([stages[name] for name in dict.fromkeys(names)])
+
+
+def ordered(stages: Sequence[Stage]) -> list[Stage]:
+    """Each after those whose tables it reads; otherwise as they are given."""
+    by_name = {stage.table: stage for stage in stages}
+    below = {name: [read for read in stage.reads if read in by_name] for name, stage in by_name.items()}
+    try:
+        return [by_name[name] for name in TopologicalSorter(below).static_order()]
+    except CycleError as error:
+        raise AssertionError(f"stages read each other's tables in a circle: {error.args[1]}") from error
+
+
+def run(
+    spark: SparkSession,
+    stages: Sequence[Stage],
+    model: Any,
+    store: Store,
+    *,
+    overwrite: bool = False,
+    settings: Mapping[str, str] | None = None,
+    master: str = "",
+    progress: Callable[[Step], None] = lambda _: None,
+    tables: Mapping[str, Table] = TABLES,
+) -> list[Made]:
+    """Run stages and write their tables; tells what each has made.
+
+    `model` has the plain values, and in its `spec` all that was asked for, with a seed; tables keep both.
+    What stages read and none of them makes must be in the store, made by the same spec. A stage that fails
+    leaves its table as it was; those that were finished before it stay.
+    """
+    stages = ordered(stages)
+    schemas = {name: table.schema(model) for name, table in tables.items()}
+    spec = asdict(model.spec)
+    made: list[Made] = []
+    with store.writing([stage.table for stage in stages], overwrite):
+        check_read(stages, spec, store)
+        for number, stage in enumerate(stages, 1):
+            progress(Started(stage.table, number, len(stages)))
+            start = time.monotonic()
+            reads = {name: store.version(name) or 0 for name in stage.reads}
+            frames = {name: store.read(spark, name, schemas[name]) for name in stage.reads}
+            for name, lookup in stage.lookups(model).items():
+                assert name not in frames, f"stage {stage.table} has two tables named {name!r}"
+                frames[name] = spark.createDataFrame(lookup)
+
+            def told(
+                written: Written,
+                stage: Stage = stage,
+                reads: Mapping[str, int] = reads,
+                start: float = start,
+            ) -> Made:
+                return Made(
+                    table=stage.table,
+                    version=written.version,
+                    stage=stage.table,
+                    spec=spec,
+                    seed=spec["seed"],
+                    reads=reads,
+                    settings=dict(settings or {}),
+                    master=master,
+                    tidings=tidings.__version__,
+                    spark=spark.version,
+                    at=datetime.now(UTC).isoformat(timespec="seconds"),
+                    rows=written.rows,
+                    bytes=written.bytes,
+                    files=written.files,
+                    seconds=round(time.monotonic() - start, 3),
+                )
+
+            def moved(done: int, tasks: int, name: str = stage.table) -> None:
+                progress(Moved(name, done, tasks))
+
+            with watched(spark, moved):
+                frame = stage.make(frames, model)
+                made.append(store.write(frame, tables[stage.table], schemas[stage.table], told))
+            progress(Finished(made[-1]))
+    return made
+
+
+def check_read(stages: Sequence[Stage], spec: Mapping[str, Any], store: Store) -> None:
+    """What is read and not made now must be there, and of the same spec: two do not fit together."""
+    making = {stage.table for stage in stages}
+    for stage in stages:
+        for name in stage.reads:
+            if name in making:
+                continue
+            if store.version(name) is None:
+                raise InputError(
+                    f"stage {stage.table!r} reads the table {name!r}, which is not in {store.folder}; "
+                    f"run it too: {name}"
+                )
+            if differs := difference(store.made(name).spec, spec):
+                raise InputError(
+                    f"stage {stage.table!r} reads the table {name!r}, which was made by another spec: "
+                    f"{'; '.join(differs[:5])}. Give the same, or run {name} too, with --overwrite"
+                )
+
+
+def difference(had: Any, has: Any, where: str = "") -> list[str]:
+    """In what two specs differ, each as "key was a, is b"."""
+    if isinstance(had, Mapping) and isinstance(has, Mapping):
+        return [
+            line
+            for key in dict.fromkeys([*had, *has])
+            for line in difference(had.get(key), has.get(key), f"{where}.{key}" if where else str(key))
+        ]
+    plain = list(has) if isinstance(has, tuple) else has
+    return [] if had == plain else [f"{where} was {had!r}, is {plain!r}"]
