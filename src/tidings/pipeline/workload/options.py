@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
@@ -26,6 +26,9 @@ class Rule:
 
     accepts: Callable[[Any], Any]
     """The value to keep, or an exception of kind ValueError."""
+
+    written: Callable[[Any], Any] = field(default=lambda value: value)
+    """What is kept, as it may be given again."""
 
 
 def whole(default: int, least: int = 0, most: int = 2**53) -> Any:
@@ -91,7 +94,7 @@ def switch(default: bool) -> Any:
 
 def duration(default: str) -> Any:
     """A length of time, such as "5s" or "1d", kept in microseconds."""
-    rule = Rule('a length of time, such as "500ms", "5m" or "1d"', durations.parse)
+    rule = Rule('a length of time, such as "500ms", "5m" or "1d"', durations.parse, durations.text)
     return _field(durations.parse(default), rule)
 
 
@@ -99,9 +102,15 @@ def _field(default: Any, rule: Rule) -> Any:
     return field(default=default, metadata={"rule": rule})
 
 
+def key(one: Field[Any]) -> str:
+    """What a spec calls a field: a length of time has its unit in the value, so not in the name."""
+    rule: Rule = one.metadata["rule"]
+    return one.name.removesuffix("_us") if rule.written is durations.text else one.name
+
+
 def read(kind: type[Section], given: Mapping[str, Any], where: str, problems: list[str]) -> Section:
     """A section from a table; what is wrong is added to `problems`, and the defaults stand in for it."""
-    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    known = {key(one): one for one in fields(kind)}  # type: ignore[arg-type]
     kept: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
@@ -111,7 +120,7 @@ def read(kind: type[Section], given: Mapping[str, Any], where: str, problems: li
             continue
         rule: Rule = known[name].metadata["rule"]
         try:
-            kept[name] = rule.accepts(value)
+            kept[known[name].name] = rule.accepts(value)
         except ValueError:
             problems.append(f"{where}{name} is {value!r}; give {rule.says}")
     assert all(one.default is not MISSING for one in known.values()), f"{kind} has defaults"

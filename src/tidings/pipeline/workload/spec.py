@@ -9,10 +9,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tidings.pipeline.workload.hierarchies import Hierarchy
 from tidings.pipeline.workload.options import choice, duration, number, share, switch, text, whole
 
-DEFAULT = "default"
-"""The bundled hierarchies, counts and places."""
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of the event space: a field, and the hierarchy of what its values stand for.
+
+    The hierarchy is one of the three: bundled, in a file, or given as it is.
+    """
+
+    name: str
+    """The field."""
+
+    hierarchy: str = ""
+    """A bundled one: "subjects" or "languages"."""
+
+    file: str = ""
+    """CSV of child,parent, or TOML of nested tables."""
+
+    nodes: Hierarchy | None = None
+    """Given in the spec, as nested tables."""
+
+
+SUBJECT = Dimension("subject", "subjects")
+LANGUAGE = Dimension("language", "languages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +244,15 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """All sections."""
+    """All of it."""
 
     seed: int = whole(1, 0, 2**63 - 1)
+    """All that is random depends on it, and on nothing else."""
+
+    regions: tuple[str, ...] = ()
+    """Those of the file of counts if it is empty; of the bundled default without such a file."""
+
+    dimensions: tuple[Dimension, ...] = (SUBJECT, LANGUAGE)
     sizes: Sizes = field(default_factory=Sizes)
     time: Time = field(default_factory=Time)
     counts: Counts = field(default_factory=Counts)
