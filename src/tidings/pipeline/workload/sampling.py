@@ -2,7 +2,7 @@
 
 Naive sampling draws each on its own, in proportion to the counts. Stratified sampling, the paper's, divides
 the number first among strata of cells with similar counts, in proportion to the strata's totals (each gets
-its share rounded down or up), and draws within each. That takes out only the chance between strata: within the
+its share rounded down or up), and draws within each. That takes out only the chance between strata: in the
 strata of rare interests, most still get nothing. Systematic sampling goes along the cumulated counts in equal
 steps from a random start: each cell gets its share rounded down or up, so that none with a share of at least
 one is missed, and one with less is found with just that probability, against 1 - exp(-share).
