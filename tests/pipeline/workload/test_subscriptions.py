@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.workload import models
 from tidings.language.filters import parse
-from tidings.pipeline.workload import interests, subscriptions
+from tidings.pipeline.workload import chunks, interests, subscriptions
 from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import interests as plain_interests
 from tidings.pipeline.workload.twin import subscriptions as plain
@@ -149,8 +149,8 @@ def test_spark_makes_the_rows_of_the_twin(spark: SparkSession, dimensions: int) 
 
 @pytest.mark.spark
 def test_chunks_are_exploded_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "CHUNK", 7)
-    monkeypatch.setattr(subscriptions, "ROWS_PER_TASK", 50)
+    monkeypatch.setattr(chunks, "CHUNK", 7)
+    monkeypatch.setattr(chunks, "ROWS_PER_TASK", 50)
     model = models.tiny(2)
     frames = {
         name: spark.createDataFrame(table)

@@ -14,21 +14,13 @@ import numpy as np
 
 from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import topics
+from tidings.pipeline.workload import chunks, topics
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
-
-CHUNK = 50_000
-"""Subscriptions of one interest that are made by one task in one go."""
-
-ROWS_PER_TASK = 1_000_000
-"""A file of so many rows has some 30 MB; tasks are short enough to share the work evenly."""
-
-TASKS_MAX = 10_000
 
 REGIONS = "subscribed"
 """The lookup by region."""
@@ -107,21 +99,20 @@ def _lookups(model: Model) -> Mapping[str, pa.Table]:
 def _make(frames: Frames, model: Model) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    tasks = min(TASKS_MAX, max(1, -(-int(model.allocated.sum()) // ROWS_PER_TASK)))
-    chunks = (
+    dealt = (
         frames[tables.INTERESTS]
         .where("subscriptions > 0")
         .join(F.broadcast(frames[REGIONS]), "region")
         .join(F.broadcast(frames[TERRITORIES]), "topic")
-        .withColumn("chunk", F.expr(f"explode(sequence(0, (subscriptions - 1) div {CHUNK}))"))
-        .withColumn("begin", F.expr(f"first + chunk * {CHUNK}"))
-        .withColumn("end", F.expr(f"least(begin + {CHUNK}, first + subscriptions) - 1"))
-        .repartition(tasks, "begin")
+        .withColumn("chunk", F.expr(f"explode(sequence(0, (subscriptions - 1) div {chunks.CHUNK}))"))
+        .withColumn("begin", F.expr(f"first + chunk * {chunks.CHUNK}"))
+        .withColumn("end", F.expr(f"least(begin + {chunks.CHUNK}, first + subscriptions) - 1"))
+        .repartition(chunks.tasks(int(model.allocated.sum())), "begin")
     )
     schema = tables.schemas([one.name for one in model.dimensions], ())[tables.SUBSCRIPTIONS]
     made = {**_columns(model), **_boxes(model)}
     rows = (
-        chunks.withColumn("subscription", F.explode(F.sequence("begin", "end")))
+        dealt.withColumn("subscription", F.explode(F.sequence("begin", "end")))
         .select(*(made.get(name, F.col(name)).alias(name) for name in schema.names if name != WHERE))
         .withColumn(WHERE, _where(model))
     )
