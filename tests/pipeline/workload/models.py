@@ -90,7 +90,8 @@ def base_messages(dimensions: tuple[Hierarchy, ...]) -> NDArray[np.float64]:
     """Messages of every base interest: skewed; the first has none, the second only in the first region."""
     shape = (*(len(one.leaves) for one in dimensions), len(REGIONS))
     ranks = np.arange(np.prod(shape), dtype=np.int64) * 7_919 % 1_009
-    messages = (1000.0 / (1.0 + ranks % 97)).reshape(-1, len(REGIONS))
+    messages: NDArray[np.float64] = np.asarray(1000.0 / (1.0 + ranks % 97), np.float64)
+    messages = messages.reshape(-1, len(REGIONS))
     messages[0] = 0.0
     messages[1, 1:] = 0.0
     return messages.reshape(shape)
@@ -99,7 +100,7 @@ def base_messages(dimensions: tuple[Hierarchy, ...]) -> NDArray[np.float64]:
 def shared_out(members: NDArray[np.int64], total: int) -> NDArray[np.int64]:
     """As many as `total` in proportion, by largest remainder."""
     exact = members.reshape(-1) * (total / members.sum())
-    found = np.floor(exact).astype(np.int64)
+    found: NDArray[np.int64] = np.floor(exact).astype(np.int64)
     more = np.argsort(found - exact, kind="stable")[: total - int(found.sum())]
     found[more] += 1
     return found.reshape(members.shape)

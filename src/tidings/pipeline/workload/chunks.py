@@ -1,0 +1,42 @@
+"""Chunks: many rows said by few, each with a first and a last number, from which a task makes the rows.
+
+What goes through a shuffle is then small, however many rows there will be, and no task has too many.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CHUNK = 50_000
+"""Rows of one chunk at most: one array of numbers, which is exploded."""
+
+ROWS_PER_TASK = 1_000_000
+"""A file of so many rows has some 30 MB; tasks are short enough to share the work evenly."""
+
+TASKS_MAX = 10_000
+
+
+def split(
+    firsts: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Runs of numbers as chunks: which run each is of, its first number and its last.
+
+    >>> runs, begins, ends = split(np.array([0, 60_000]), np.array([60_000, 2]))
+    >>> runs.tolist(), begins.tolist(), ends.tolist()
+    ([0, 0, 1], [0, 50000, 60000], [49999, 59999, 60001])
+    """
+    chunks = -(-counts // CHUNK)
+    runs = np.repeat(np.arange(len(counts)), chunks)
+    before = np.repeat(np.cumsum(chunks) - chunks, chunks)
+    begins = firsts[runs] + (np.arange(len(runs)) - before) * CHUNK
+    return runs, begins, np.minimum(begins + CHUNK, firsts[runs] + counts[runs]) - 1
+
+
+def tasks(rows: int) -> int:
+    """Into how many tasks so many rows are divided."""
+    return min(TASKS_MAX, max(1, -(-rows // ROWS_PER_TASK)))
