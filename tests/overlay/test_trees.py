@@ -510,6 +510,14 @@ def test_an_epoch_is_joined_below_the_neighbour_on_the_shortest_way_and_offered_
     assert c.heard(effects, Join) == []
 
 
+def test_an_offer_is_kept_until_the_distance_of_its_root_is_known() -> None:
+    b, c = neighbours("b", "c")
+    assert b.heard(b.say(Grow("a", (1, 1), ("a",)))) == []
+    effects = b.say(Distance("a", (1, 1), 1))
+    assert b.heard(effects, Join) == [Join("a", (1, 1))]
+    assert c.heard(effects, Grow) == [Grow("a", (1, 1), ("a",))]
+
+
 def test_an_offer_is_answered_once() -> None:
     b, c = neighbours("b", "c")
     b.say(Distance("a", (1, 1), 1))

@@ -247,10 +247,9 @@ class Trees:
         if tree is None:
             if message.hops < 0:
                 return
-            if len(self.trees) >= 2 * ROOTS_REMEMBERED_MAX:
-                self._links.renounce(link, f"more than {2 * ROOTS_REMEMBERED_MAX} roots are named")
+            tree = self._meet(link, root)
+            if tree is None:
                 return
-            tree = self.trees[root] = Tree(root)
         if message.hops < 0:
             tree.heard.pop(link.peer, None)
         else:
@@ -258,6 +257,14 @@ class Trees:
         self._choose(tree)
         self._choose_share()
         self._look_after(tree)
+
+    def _meet(self, link: Link, root: str) -> Tree | None:
+        """A root of which nothing was known here; None if too many are named."""
+        if len(self.trees) >= 2 * ROOTS_REMEMBERED_MAX:
+            self._links.renounce(link, f"more than {2 * ROOTS_REMEMBERED_MAX} roots are named")
+            return None
+        tree = self.trees[root] = Tree(root)
+        return tree
 
     def _choose(self, tree: Tree) -> None:
         """Find the neighbour on the shortest way."""
@@ -543,6 +550,10 @@ class Trees:
             self._links.renounce(link, f"no epoch of a tree is {message.epoch}")
             return
         tree = self.trees.get(message.root)
+        if tree is None and message.root != self._core.id:
+            # A neighbour that does not need this root yet says nothing of its distance, and may already be in
+            # an epoch of it. It offers that once, and waits for the answer.
+            tree = self._meet(link, message.root)
         if tree is None:
             return
         tree.offers[link.peer] = (message.epoch, message.share)
