@@ -13,7 +13,7 @@ from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
-from tidings.overlay.messages import Carry, HandOver, Mirror, Publish, Seated, Survey, Told
+from tidings.overlay.messages import Ask, Carry, HandOver, Mirror, Publish, Seated, Survey, Told
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.status import GatheredStatus
 from tidings.records.record import Kind, Record
@@ -132,6 +132,23 @@ def test_a_scope_of_the_topic_counts_only_brokers_that_use_it() -> None:
     bench.subscribe("c", "t", "roads")
     bench.advance(12)
     assert {seat(bench, broker).seat for broker in "abcdefg"} == {"b"}
+
+
+def test_a_seat_is_asked_what_is_open_when_the_search_finds_it_and_not_when_it_is_first_used() -> None:
+    bench = Bench("abcde", [], topics=(roads(seat="centre"),))
+    for broker in "abcde":
+        bench.subscribe(broker, "s", "roads")
+    bench.settle()
+    for one, other in path(*"abcde"):
+        bench.join(one, other)
+    mark = bench.mark()
+    bench.settle()
+    assert {message.broker for _, _, message in bench.said(Ask, mark)} >= set("abde")
+    mark = bench.mark()
+    report(bench, "a", lanes=1)
+    bench.advance(40)
+    assert bench.said(Ask, mark) == []
+    assert all(len(seen_by(bench, broker)) == 1 for broker in "abcde")
 
 
 def test_reports_travel_to_one_broker_and_the_event_travels_from_there() -> None:

@@ -141,6 +141,7 @@ class Broker:
         routing.on_ended = publications.following.on_ended
         seats.on_closed = retelling.close
         seats.on_moved = retelling.on_moved
+        seats.on_found = retelling.on_found
         seats.shortest_every = retelling.shortest_every
         self.route = publications.route
         self.fresh = publications.fresh

@@ -639,6 +639,19 @@ class Retelling:
         """A seat is elsewhere than before."""
         self._moved[place] = None
 
+    def on_found(self, place: str) -> None:
+        """A search has said who is to have a seat that nobody has had, which may be what was known before.
+
+        It is asked at once, while nothing is open there. Were it asked only when the first event is told, all
+        brokers would ask for the same open events together, and versions would wait behind the answers.
+        """
+        holder = self._seats.holder(place)
+        for branch in self._branches_of(place):
+            grown, known = self._grown(branch[1]), self._ways.get(branch)
+            if holder is not None and grown is not None:
+                if known is None or known[:2] != (grown.epoch, holder.seat):
+                    self._moved[place] = None
+
     def on_share(self) -> None:
         """Topics have moved to other trees."""
         self._all_moved = True

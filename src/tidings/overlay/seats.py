@@ -119,6 +119,8 @@ class Seats(Places):
         """Whom to tell that an event is closed."""
         self.on_moved: Callable[[str], None] = lambda _place: None
         """Whom to tell that some seat is held by another broker than before, or by this one."""
+        self.on_found: Callable[[str], None] = lambda _place: None
+        """Whom to tell that a search has said who is to have a seat that nobody has had."""
         self._counted_at: dict[str, float] = {}
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
@@ -394,6 +396,7 @@ class Seats(Places):
             self._judge(place, topic, grown)
             if place not in self._holders:
                 self.reports.pump(place)
+                self.on_found(place)
         if first:
             for place in sorted(self._seats):
                 if self.root_of(place) == grown.root:

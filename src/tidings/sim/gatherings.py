@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from tidings.errors import InputError
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.overlay.messages import Publication, Survey
+from tidings.overlay.messages import Publication
 from tidings.overlay.settings import Settings
 from tidings.sim.clients import Client
 from tidings.sim.topologies import Topology
@@ -88,7 +88,7 @@ def run(
         world.client(address, f"s/{address}").subscribe("all", Subscription(topic.name))
     if not world.settle(within_s=1e6):
         raise InputError(f"a network of {len(topology.ids)} brokers did not settle; is it connected?")
-    _search(world, 3 * max((link.delay_s for link in topology.links), default=1.0))
+    _rest(world, settings.heartbeat_s / 2 + 3 * max((link.delay_s for link in topology.links), default=1.0))
     begin_s = ceil(world.now) + 1
     publishers = {address: world.client(address, f"p/{address}") for address in topology.ids}
     before = _sent(world)
@@ -104,10 +104,15 @@ def run(
     )
 
 
-def _search(world: World, quiet_s: float) -> None:
-    """Let the search for seats end, which does not count as activity: reports would wait for it."""
-    before = -1
-    while (said := _sent(world)[Survey.__name__]) != before:
+def _rest(world: World, quiet_s: float) -> None:
+    """Let the search for seats end, which does not count as activity, and what is asked of them be answered.
+
+    Reports would wait for the search. Where a seat is asked what is open there when something is already, the
+    answers to everybody may fill a link (`link_unacked_bytes`), and what is told then waits behind them.
+    Questions are asked again with every tick, half a heartbeat, so none is open after a longer silence.
+    """
+    before = None
+    while (said := _sent(world)) != before:
         before = said
         world.run(quiet_s)
 
