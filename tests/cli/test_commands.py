@@ -184,7 +184,7 @@ def test_a_line_beyond_the_limit_is_passed_over(files: dict[str, str]) -> None:
         (("match", "--subscriptions", "-", "--events", "-"), "not both"),
         (("match", "--subscriptions", "missing.jsonl", "--events", "-"), "cannot be read"),
         (("match", "--subscriptions", ".", "--events", "-"), "cannot be read"),
-        (("match", "--events", "-"), "Missing option"),
+        (("match", "--events", "-"), "give --subscriptions and --events, or --workload"),
         (("filter", "explain", "severity >"), "cannot be read here"),
         (("filter", "covers", "a = 1", "b ="), "cannot be read here"),
         (("topic", "check", "missing.toml"), "missing.toml"),

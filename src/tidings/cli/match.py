@@ -1,4 +1,4 @@
-"""`tidings match`: which subscriptions get which events, from files of JSON lines."""
+"""`tidings match`: which subscriptions get which events, from files of JSON lines or from a workload."""
 
 from __future__ import annotations
 
@@ -44,19 +44,27 @@ class Subscription(NamedTuple):
 
 def match(
     subscriptions: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--subscriptions",
-            metavar="FILE",
-            help='JSON lines {"id": …, "where": …}; "-" reads standard input.',
+            metavar="FILE|N",
+            help='JSON lines {"id": …, "where": …}; "-" reads standard input. Of a workload, the first N.',
         ),
-    ],
+    ] = None,
     events: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--events", metavar="FILE", help='JSON lines {"id": …, fields…}; "-" reads standard input.'
+            "--events",
+            metavar="FILE|N",
+            help='JSON lines {"id": …, fields…}; "-" reads standard input. Of a workload, the first N.',
         ),
-    ],
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload", metavar="DIR", help="Subscriptions and events of a workload instead of files."
+        ),
+    ] = None,
     topic: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +86,9 @@ def match(
     `{"event": 7, "matches": ["ambulance", "press"]}`. Ids are strings or whole numbers; matches are sorted,
     numbers before strings.
 
+    With `--workload` they are those of a folder that `tidings workload generate` has made: events in the
+    order of time, each for the subscriptions that are there at its time.
+
     A line that cannot be used is reported on standard error with its file and number, the others are still
     processed, and the exit code is 1. It is 2 when a file cannot be read or the declaration is wrong.
 
@@ -86,6 +97,15 @@ def match(
         tidings match --subscriptions examples/subscriptions.jsonl \
             --events examples/events.jsonl --topic examples/traffic-athens.toml
     """
+    if workload is not None:
+        if topic is not None or unknown is not Unknown.WAIT:
+            raise typer.BadParameter("--topic and --unknown are for files; a workload says these itself")
+        from tidings.cli import match_workload
+
+        match_workload.answer(workload, _count("subscriptions", subscriptions), _count("events", events))
+        return
+    if subscriptions is None or events is None:
+        raise typer.BadParameter("give --subscriptions and --events, or --workload")
     if subscriptions == events == "-":
         raise typer.BadParameter("standard input can be the subscriptions or the events, not both")
     declared = topic_of(topic)
@@ -104,6 +124,15 @@ def match(
         sys.stdout.flush()
         os._exit(code)
     raise typer.Exit(code)
+
+
+def _count(option: str, given: str | None) -> int | None:
+    """How many of a workload's are taken; None for all."""
+    if given is None:
+        return None
+    if not given.isdecimal():
+        raise typer.BadParameter(f"--{option} is {given!r}; with --workload give how many, such as 1000")
+    return int(given)
 
 
 def _subscriptions(

@@ -121,6 +121,20 @@ class Subscriptions:
         _, first, place = np.unique(code, return_index=True, return_inverse=True)
         return [self._asked(int(at)) for at in first], place.astype(np.int64)
 
+    def standing(self, places: Whole, at: int) -> Whole:
+        """The rows of those that ask for some of the distinct things, and are there at a time; sorted."""
+        begins, rows = self._rows
+        runs = [rows[begins[place] : begins[place + 1]] for place in places.tolist()]
+        found = np.sort(np.concatenate(runs)) if runs else np.zeros(0, dtype=np.int64)
+        return found[(self.from_at[found] <= at) & (at < self.until_at[found])]
+
+    @cached_property
+    def _rows(self) -> tuple[Whole, Whole]:
+        """For each distinct thing where the rows that ask for it begin, and these rows."""
+        asked, place = self.distinct
+        counts = np.bincount(place, minlength=len(asked))
+        return np.concatenate([[0], np.cumsum(counts)]), np.argsort(place, kind="stable")
+
     def _asked(self, at: int) -> Asked:
         text = int(self.text[at])
         if text >= 0:
