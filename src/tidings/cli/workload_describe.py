@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,8 @@ TITLES = {
 """What is shown to people, in this order; the rest is in plots and in JSON."""
 
 ROWS_SHOWN = 24
+
+WIDTH = 160
 
 
 def describe(
@@ -75,7 +78,8 @@ def describe(
         return
     from rich.console import Console
 
-    console = Console()
+    # What is piped has no window that it must fit into.
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     for name, title in TITLES.items():
         if name in found.tables:
             _show(console, title, found.tables[name])

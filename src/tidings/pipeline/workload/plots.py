@@ -118,7 +118,7 @@ def dimensions(interests: Interests) -> Figure:
         axes[:, 0], interests.dimensions, interests.names, interests.lines, strict=True
     ):
         for at in np.argsort(-line.sum(axis=0), kind="stable"):
-            ax.plot(line[:, at], linewidth=0.9, marker=".", markersize=3, label=interests.regions[at])
+            ax.plot(line[:, at], linewidth=0.9, drawstyle="steps-mid", label=interests.regions[at])
         ax.set_yscale("symlog", linthresh=1)
         ticks = np.unique(np.linspace(0, len(nodes) - 1, min(TICKS_MAX, len(nodes))).astype(int))
         ax.set_xticks(ticks, [nodes[at] for at in ticks], rotation=20, ha="right", fontsize=7)
@@ -181,4 +181,4 @@ def reports(rows: Sequence[Row]) -> Figure:
 
 def _finish(ax: Axes) -> None:
     ax.grid(visible=True, alpha=0.3)
-    ax.legend(fontsize=7)
+    ax.legend(fontsize=7, markerscale=2)
