@@ -42,10 +42,14 @@ class Sizes:
     """How much of everything."""
 
     subscriptions: int = whole(100_000, 0, 10_000_000_000)
+    """Drawn from the interests' members, exactly so many."""
+
     events: int = whole(10_000, 0, 10_000_000_000)
     """Expected: arrivals are a Poisson process, so that the number that comes is near it."""
 
     brokers: int = whole(50, 1, 100_000)
+    """In all regions together, in proportion to their subscriptions."""
+
     requests: int = whole(1_000, 0, 10_000_000_000)
     """For stored events."""
 
@@ -55,7 +59,10 @@ class Time:
     """When it happens."""
 
     start: str = text("2026-11-01T00:00:00Z")
+    """When the workload begins."""
+
     duration_us: int = duration("1d")
+    """How long it lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +76,10 @@ class Counts:
     """Members of all interests, of the model."""
 
     exponent: float = number(1.749, 0.0, 10.0)
+    """The interest at rank r has members in proportion to (r + shift) ** -exponent, in the model."""
+
     shift: float = number(17.66, 0.0, 1e6)
-    """The interest at rank r has members in proportion to (r + shift) ** -exponent."""
+    """The same; with 0 it is Zipf's law."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ class Diffusion:
     """Interest diffusion (§4.2)."""
 
     p: float = share(1.0)
+    """What is left of the variance among the parts of each pair of nodes: 1 for all, 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class Generalisation:
     """Option 1 is "parents", option 2 "children", repaired, or as printed."""
 
     fraction: float = share(0.1)
+    """How much goes to more general interests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,8 @@ class Sampling:
     """Which interests the subscriptions have (§4.4)."""
 
     method: str = choice("stratified", "naive", "systematic")
+    """By popularity in strata, one by one at random, or at even steps."""
+
     strata: float = number(2.0, 1.0001, 1e9)
     """The largest count of a stratum is so many times its smallest."""
 
@@ -146,6 +159,8 @@ class Clients:
     """Who subscribes and publishes, and from where (§4.4)."""
 
     subscriptions_each: int = whole(1, 1, 1_000_000)
+    """Of a client that has any, but perhaps for the last one."""
+
     place: str = choice("vicinity", "box", "hull")
     """Near a node of the region, in the box around its nodes, or in their convex hull."""
 
@@ -187,6 +202,7 @@ class Events:
     """How much the rates of interests change from epoch to epoch."""
 
     epoch_us: int = duration("6h")
+    """How long rates stay as they are, if they drift."""
 
     flashes: int = whole(0, 0, 100_000)
     """Flash crowds: times in which one interest has many events."""
@@ -195,6 +211,7 @@ class Events:
     """The share of all events that belongs to flash crowds, if there are any."""
 
     flash_length_us: int = duration("20m")
+    """How long a flash crowd lasts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +234,7 @@ class Reports:
     """Further fields of an event, each a number."""
 
     detail_max: int = whole(99, 1, 1_000_000_000)
+    """The largest of those numbers."""
 
     local: float = share(0.8)
     """The share of reports that come from the event's own region."""
@@ -235,6 +253,8 @@ class Links:
     """How brokers are joined."""
 
     overlay: str = choice("nearest", "tree", "random", "power-law", "topohub")
+    """Nearest neighbours made connected, minimum spanning tree, random, power-law, or a real topology."""
+
     degree: int = whole(3, 1, 1_000)
     """Neighbours of a broker, about."""
 
@@ -250,7 +270,7 @@ class Spec:
     """All that is random depends on it, and on nothing else."""
 
     regions: tuple[str, ...] = ()
-    """Those of the file of counts if it is empty; of the bundled default without such a file."""
+    """If there are none, those of the file of counts, or without such a file all of the bundled default."""
 
     dimensions: tuple[Dimension, ...] = (SUBJECT, LANGUAGE)
     sizes: Sizes = field(default_factory=Sizes)
