@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tidings.errors import SetupError
+from tidings.errors import InputError, SetupError
 from tidings.pipeline import session
 
 if TYPE_CHECKING:
@@ -26,6 +27,37 @@ def test_local_masters(master: str) -> None:
 def test_other_masters_keep_their_own_settings(master: str) -> None:
     assert not session.is_local(master)
     assert list(session.machine_settings(master)) == ["spark.driver.extraJavaOptions"]
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:7077", "spark://localhost:7077", "spark://[::1]:7077"])
+def test_with_a_master_on_loopback_the_driver_is_there_too(
+    master: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "java_home", lambda: tmp_path)
+    settings = session.machine_settings(master)
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.memory" not in settings
+    assert session.launch_environment(master)["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://10.0.0.1:7077", "spark://127x:7077,other:7077", "sc://localhost"]
+)
+def test_other_machines_must_reach_the_driver(master: str) -> None:
+    assert "spark.driver.host" not in session.machine_settings(master)
+
+
+@pytest.mark.parametrize("master", ["", "local2", "mesos://host", "http://host", "spark://", "local[2"])
+def test_an_unknown_master_is_refused_with_those_there_are(master: str) -> None:
+    with pytest.raises(InputError, match=r"is unknown; give local\[\*\].*sc://HOST:PORT"):
+        session.start(master=master)
+
+
+def test_a_server_that_is_not_there_is_said_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(SetupError, match=rf"nobody answers at sc://127.0.0.1:{port}/;token=x: .*refused"):
+        session.start(master=f"sc://127.0.0.1:{port}/;token=x")
 
 
 @pytest.mark.parametrize(

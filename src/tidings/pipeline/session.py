@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from tidings.errors import SetupError
+from tidings.errors import InputError, SetupError
 from tidings.pipeline.java import java_home
 
 if TYPE_CHECKING:
@@ -38,6 +41,12 @@ ALWAYS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+CONNECT_PORT = 15002
+"""Where a server of Spark Connect listens unless told otherwise."""
+
+ANSWER_S_MAX = 10.0
+"""A server that takes no connection for so long will not."""
+
 # A JVM that starts fast and stays slow: one compiler tier, one collector thread. It saves about a sixth of a
 # test run, and costs real jobs more than that.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -52,31 +61,100 @@ def start(
 ) -> SparkSession:
     """Start Spark, or give back the session that this process already has.
 
-    `settings` are Spark's own (`spark.…`) and win over ours. `quick_start` is for tests: it starts a JVM that
-    is up sooner and runs slower. Raises `SetupError` when Spark or a Java for it is not installed.
+    The master is `local[…]`, `spark://host:port`, `k8s://https://host:port`, `yarn`, or `sc://host:port`, a
+    server of Spark Connect. `settings` are Spark's own (`spark.…`) and win over ours; with `spark.api.mode =
+    connect` this process is a Connect server too and speaks to itself, whatever the master. `quick_start` is
+    for tests: it starts a JVM that is up sooner and runs slower. Raises `SetupError` when Spark or a Java for
+    it is not installed, `InputError` for a master that nobody knows.
 
     Inside `spark-submit` the JVM is already there, and with it its master, its Java and its memory; then
     `master` and what concerns the machine are left as they are.
     """
+    check_master(master)
+    given = dict(settings or {})
     try:
         from pyspark.sql import SparkSession
+
+        if is_connect(master, given):
+            import pyspark.sql.connect.session  # noqa: F401  its absence is said here, and by its name
     except ImportError as error:
         raise SetupError(
             f"the pipeline runs on Spark, and {error.name or 'pyspark'!r} is not installed: "
             f"pip install 'tidings-network[spark]'"
         ) from error
     builder = SparkSession.builder.appName(app)
+    if is_server(master):
+        return connected(builder.remote(master), master, given)
     for name, value in ALWAYS.items():
         builder = builder.config(name, value)
     if submitted():
-        for name, value in (settings or {}).items():
+        for name, value in given.items():
             builder = builder.config(name, value)
         return builder.getOrCreate()
     builder = builder.master(master)
-    for name, value in {**machine_settings(master, quick_start), **(settings or {})}.items():
+    if is_connect(master, given):
+        # The server in this process is for this process; a token keeps others out, and so does loopback.
+        given.setdefault("spark.connect.grpc.binding.address", LOOPBACK)
+    for name, value in {**machine_settings(master, quick_start), **given}.items():
         builder = builder.config(name, value)
-    with environment(launch_environment(master)):
+    with environment(launch_environment(master)), warnings.catch_warnings():
+        # A Connect client sets what the server was started with once more, and warns of all that a session
+        # cannot change.
+        warnings.filterwarnings("ignore", "Failed to set", UserWarning)
         return builder.getOrCreate()
+
+
+def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, str]) -> SparkSession:
+    """A session on a server of Spark Connect, which has its own Java, memory and logs."""
+    from pyspark.errors import PySparkException
+
+    check_answers(master)
+    try:
+        session = builder.getOrCreate()
+        # The rest is the server's own: it has its page or none.
+        for name, value in ALWAYS.items():
+            if name.startswith("spark.sql."):
+                session.conf.set(name, value)
+    except PySparkException as error:
+        raise SetupError(
+            f"no session at {master}: {error}. Is a Connect server there? docs/pipeline.md shows how to "
+            f"start one"
+        ) from error
+    for name, value in given.items():
+        try:
+            session.conf.set(name, value)
+        except PySparkException as error:
+            session.stop()
+            raise InputError(
+                f"{name} = {value!r} is not taken by the server at {master}: {error}. What concerns the "
+                f"server is set where it is started"
+            ) from error
+    return session
+
+
+def check_answers(master: str) -> None:
+    """See that somebody listens: the client of Connect would try for ten minutes before it says anything."""
+    address = urlsplit(master.partition("/;")[0])
+    try:
+        host, port = address.hostname or "", address.port or CONNECT_PORT
+        socket.create_connection((host, port), timeout=ANSWER_S_MAX).close()
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"nobody answers at {master}: {error}. Start a server of Spark Connect there (docs/pipeline.md), "
+            f"or name another"
+        ) from error
+
+
+MASTERS = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|yarn|spark://.+|k8s://.+|sc://.+")
+
+
+def check_master(master: str) -> None:
+    """Refuse what Spark would refuse, with what there is."""
+    if not MASTERS.fullmatch(master):
+        raise InputError(
+            f"master {master!r} is unknown; give local[*], local[N], spark://HOST:PORT, "
+            f"k8s://https://HOST:PORT, yarn, or sc://HOST:PORT for a server of Spark Connect"
+        )
 
 
 def submitted() -> bool:
@@ -89,17 +167,35 @@ def is_local(master: str) -> bool:
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
+def is_server(master: str) -> bool:
+    """Whether the master is a server of Spark Connect."""
+    return master.startswith("sc://")
+
+
+def is_connect(master: str, settings: Mapping[str, str]) -> bool:
+    """Whether the session will speak Spark Connect: to a server, or to one in this process."""
+    return is_server(master) or settings.get("spark.api.mode") == "connect"
+
+
+def is_loopback(master: str) -> bool:
+    """Whether the master is on this machine and listens to nobody else."""
+    if is_local(master):
+        return True
+    match = re.fullmatch(r"spark://(\[.+\]|[^:,]+)(:\d+)?", master)
+    return match is not None and (match[1] in ("localhost", "[::1]") or match[1].startswith("127."))
+
+
 def machine_settings(master: str, quick_start: bool = False) -> dict[str, str]:
     """What depends on where Spark runs."""
     options = [f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"]
     if quick_start:
         options.append(QUICK_START)
     settings = {"spark.driver.extraJavaOptions": " ".join(options)}
+    if is_loopback(master):
+        # Nobody else needs to reach us, and a laptop's own name often leads nowhere.
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     if is_local(master):
         settings |= {
-            # Nobody else needs to reach us, and a laptop's own name often leads nowhere.
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
             "spark.driver.memory": f"{driver_memory_mb(memory_mb())}m",
             # The default of 200 is for clusters: small data then spends its time on starting empty tasks.
             # Adaptive execution makes fewer of these where data is small; four for each core leave it room
@@ -151,7 +247,7 @@ def launch_environment(master: str) -> dict[str, str]:
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
-    if is_local(master):
+    if is_loopback(master):
         # `spark.driver.host` is not enough: the launcher looks the machine's name up before it reads it.
         variables["SPARK_LOCAL_IP"] = LOOPBACK
     return variables

@@ -135,8 +135,7 @@ class Store:
     def read(self, spark: SparkSession, name: str, schema: pa.Schema) -> DataFrame:
         """A table as a DataFrame, which goes on seeing this version when another takes its place."""
         # With the schema given, Spark does not start a job to look into the files.
-        columns = spark.createDataFrame(schema.empty_table()).schema
-        return spark.read.schema(columns).parquet(_address(self.path(name)))
+        return spark.read.schema(", ".join(_spark_columns(schema))).parquet(_address(self.path(name)))
 
     def names(self) -> list[str]:
         """The tables that are here."""
@@ -345,10 +344,34 @@ def _required(field: pa.Field, above: str = "") -> Iterator[str]:
 
 def check_columns(frame: DataFrame, name: str, schema: pa.Schema) -> None:
     """A stage must make what its table holds: the same columns of the same types, in the same order."""
-    wanted = frame.sparkSession.createDataFrame(schema.empty_table()).schema
-    want = [f"{column.name} {column.dataType.simpleString()}" for column in wanted]
-    have = [f"{column.name} {column.dataType.simpleString()}" for column in frame.schema]
+    want = _spark_columns(schema)
+    have = [f"`{column.name}` {column.dataType.simpleString()}" for column in frame.schema]
     assert have == want, f"stage {name} made the columns {have}; its table has {want}"
+
+
+def _spark_columns(schema: pa.Schema) -> list[str]:
+    """Columns as Spark writes them. Whether they may be null is left out: Spark forgets it in files."""
+    return [f"`{field.name}` {_spark_type(field.type)}" for field in schema]
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    import pyarrow as pa
+
+    plain = {
+        pa.int64(): "bigint",
+        pa.int32(): "int",
+        pa.float64(): "double",
+        pa.string(): "string",
+        pa.bool_(): "boolean",
+        pa.timestamp("us", "UTC"): "timestamp",
+        pa.binary(): "binary",
+    }
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{inner.name}:{_spark_type(inner.type)}' for inner in kind)}>"
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type)}>"
+    assert kind in plain, f"tables hold no {kind}"
+    return plain[kind]
 
 
 def disk_trouble(error: BaseException) -> str | None:
