@@ -256,3 +256,14 @@ def test_three_dimensions_have_counts_too() -> None:
     assert members.sum() == 10_000
     assert members[:, 1].sum(axis=(0, 1)).argmax() == ASIA
     assert members[:, 2].sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "leaves"), [("language", ["Korean", "x", "y"]), ("tongue", ["Korean", "ja", "x"])]
+)
+def test_a_dimension_of_languages_is_known_by_its_name_or_most_of_its_leaves(
+    name: str, leaves: list[str]
+) -> None:
+    dimension = hierarchies.from_nested(name, "all", leaves)
+    members, _ = counts.model(Counts(total=10_000), 1, (dimension,), regions.REGIONS)
+    assert members[0, ASIA] > 0.9 * members[0].sum()

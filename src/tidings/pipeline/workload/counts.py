@@ -6,7 +6,8 @@ dimension, times noise. Where its members are is decided by its language: its sp
 how readily people there join (§3.1, figures 1 and 2). Topics have no region of their own. The fit and what is
 assumed: docs/workload.md.
 
-A dimension is one of languages if CLDR knows most of its leaves; any other is one of topics.
+A dimension is one of languages if it is called `language` or CLDR knows most of its leaves; any other is one
+of topics.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from tidings.pipeline import hashing
 from tidings.pipeline.workload import regions as world
 from tidings.pipeline.workload import rounding, speakers
+from tidings.pipeline.workload.spec import LANGUAGE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +136,8 @@ def _hot(dimensions: Sequence[Hierarchy]) -> list[int]:
 def _codes(dimension: Hierarchy) -> list[str | None] | None:
     """The languages of a dimension's leaves; None if it is one of topics."""
     found = [speakers.code(dimension.nodes[leaf]) for leaf in dimension.leaves]
-    return found if sum(code is not None for code in found) * 2 > len(found) else None
+    known = sum(code is not None for code in found)
+    return found if dimension.name == LANGUAGE.name or known * 2 > len(found) else None
 
 
 def _joining(codes: Sequence[str | None], regions: Sequence[str]) -> NDArray[np.float64]:
