@@ -27,7 +27,7 @@ def test_it_finds_what_asking_every_filter_finds() -> None:
         index.add(*one)
     assert len(index) == 60
     for topic in ("a/b", "a/c", "b/c", "d"):
-        events: list[dict[str, object]] = [*({"x": source.randrange(9)} for _ in range(5)), {}]
+        events: list[dict[str, int]] = [*({"x": source.randrange(9)} for _ in range(5)), {}]
         for event, found in zip(events, index.match_batch(topic, events), strict=True):
             assert found.tolist() == [
                 number

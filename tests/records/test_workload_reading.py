@@ -52,9 +52,10 @@ def test_a_rectangle_is_a_filter_and_its_text_is_not_looked_at(tmp_path: Path) -
     made.write(
         tmp_path, subscriptions=[made.subscription(7, subject=(5, 9), language=(3, 3), where="no filter (")]
     )
-    (asked,), place = Workload(tmp_path).subscriptions().distinct
+    found = Workload(tmp_path).subscriptions()
+    asked = found.asked(0)
     assert asked.filter == parse("subject BETWEEN 5 AND 9 AND language = 3")
-    assert (asked.topic_filter, asked.unknown, place.tolist()) == ("subject/arts", Unknown.WAIT, [0])
+    assert (asked.topic_filter, asked.unknown) == ("subject/arts", Unknown.WAIT)
 
 
 def test_a_text_is_parsed_where_there_is_no_rectangle_once_per_text(
@@ -76,19 +77,20 @@ def test_a_text_is_parsed_where_there_is_no_rectangle_once_per_text(
         ],
     )
     found = Workload(tmp_path).subscriptions()
-    asked, place = found.distinct
+    _, place = found.distinct
+    asked = [found.asked(row) for row in range(4)]
     assert sorted(parsed) == ["severity >= 3", "subject < 8"]
-    assert [asked[at].filter.source for at in place[:3]] == texts
+    assert [one.filter.source for one in asked[:3]] == texts
     assert place[0] == place[2]
     # The fields are those that the topic declares.
-    assert asked[place[0]].filter.types == {("severity",): "int"}
+    assert asked[0].filter.types == {("severity",): "int"}
 
 
 def test_a_table_without_rectangles_has_texts(tmp_path: Path) -> None:
     made.write(tmp_path, dimensions=(), subscriptions=[made.subscription(1, where="subject < 8")])
     made.write(tmp_path, events=[made.event(1, 2.0, 5, 6)])
     workload = Workload(tmp_path)
-    ((asked,), _) = workload.subscriptions().distinct
+    asked = workload.subscriptions().asked(0)
     assert workload.dimensions == ("subject", "language")
     assert asked.filter.matches({"subject": 7})
 
@@ -98,10 +100,11 @@ def test_what_is_asked_for_by_many_is_one_thing(tmp_path: Path) -> None:
     rows += [{**row, "subscription": row["subscription"] + 40, "client": 0} for row in rows]
     made.write(tmp_path, subscriptions=rows, parts=4)
     found = Workload(tmp_path).subscriptions()
-    asked, place = found.distinct
-    assert len(asked) == 40
+    first, place = found.distinct
+    assert len(first) == 40
     for at, row in enumerate(sorted(rows, key=lambda row: row["subscription"])):
-        one = asked[place[at]]
+        assert first[place[at]] <= at
+        one = found.asked(int(first[place[at]]))
         assert (one.topic_filter, one.unknown) == (row["topic"], row["unknown"])
         assert one.filter == parse(
             f"subject BETWEEN {row['subject_lo']} AND {row['subject_hi']} AND "
@@ -161,7 +164,7 @@ def test_empty_tables_are_no_error(tmp_path: Path) -> None:
     made.write(tmp_path, subscriptions=[], events=[])
     workload = Workload(tmp_path)
     assert len(workload.subscriptions()) == 0
-    assert workload.subscriptions().distinct[0] == []
+    assert workload.subscriptions().distinct[0].tolist() == []
     assert happened(workload, "events") == []
 
 
@@ -173,7 +176,7 @@ def refused(tmp_path: Path, what: str, **rows: Any) -> str:
     made.write(tmp_path, **rows)
     workload = Workload(tmp_path)
     reading: dict[str, Callable[[], object]] = {
-        "subscriptions": lambda: workload.subscriptions().distinct,
+        "subscriptions": lambda: workload.subscriptions().asked(0),
         "links": lambda: workload.links(workload.brokers()),
         "clients": lambda: workload.homes(workload.brokers(), np.array([1])),
         "brokers": workload.brokers,

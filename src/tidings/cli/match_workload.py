@@ -15,7 +15,7 @@ from tidings.matching.topical import TopicalIndex
 from tidings.records import workload as tables
 from tidings.records.workload_reading import Publications, Subscriptions, Workload
 
-SUBSCRIPTIONS_MAX = 20_000_000
+SUBSCRIPTIONS_MAX = 10_000_000
 """About 100 bytes each as columns, and 200 in the index for each different rectangle."""
 
 BATCH = 1024
@@ -28,12 +28,13 @@ def answer(folder: str, subscriptions: int | None, events: int | None) -> None:
     happened = workload.published(tables.EVENTS, events)
     count = workload.table(tables.EVENTS).rows
     known = workload.subscriptions(subscriptions, SUBSCRIPTIONS_MAX)
-    asked, _ = known.distinct
+    different, _ = known.distinct
     index = TopicalIndex()
-    for number, one in enumerate(asked):
+    for number, row in enumerate(different.tolist()):
+        one = known.asked(row)
         index.add(number, one.topic_filter, one.filter, one.unknown)
     compiling = threading.Thread(target=compile_kernels, name="compile", daemon=True)
-    if (count if events is None else min(count, events)) * len(asked) > COMPILE_FROM:
+    if (count if events is None else min(count, events)) * len(different) > COMPILE_FROM:
         compiling.start()
     for stretch in happened:
         _answer(stretch, known, index)

@@ -110,8 +110,8 @@ class Subscriptions:
         return len(self.number)
 
     @cached_property
-    def distinct(self) -> tuple[list[Asked], Whole]:
-        """What is asked for, each thing once, and for each subscription its place there."""
+    def distinct(self) -> tuple[Whole, Whole]:
+        """Of each different thing that is asked for the first row, and for each row its place there."""
         code = self.topic
         columns = [self.text, self.assume.astype(np.int64), *self.low.T, *self.high.T]
         for column in columns:
@@ -119,7 +119,7 @@ class Subscriptions:
             # Two codes make one; made dense again each time, so that it never overflows.
             _, code = np.unique(code * len(different) + place, return_inverse=True)
         _, first, place = np.unique(code, return_index=True, return_inverse=True)
-        return [self._asked(int(at)) for at in first], place.astype(np.int64)
+        return first.astype(np.int64), place.astype(np.int64)
 
     def standing(self, places: Whole, at: int) -> Whole:
         """The rows of those that ask for some of the distinct things, and are there at a time; sorted."""
@@ -131,11 +131,12 @@ class Subscriptions:
     @cached_property
     def _rows(self) -> tuple[Whole, Whole]:
         """For each distinct thing where the rows that ask for it begin, and these rows."""
-        asked, place = self.distinct
-        counts = np.bincount(place, minlength=len(asked))
+        first, place = self.distinct
+        counts = np.bincount(place, minlength=len(first))
         return np.concatenate([[0], np.cumsum(counts)]), np.argsort(place, kind="stable")
 
-    def _asked(self, at: int) -> Asked:
+    def asked(self, at: int) -> Asked:
+        """What a row asks for; made anew each time, since a million filters would take gigabytes."""
         text = int(self.text[at])
         if text >= 0:
             made = self.read[text]
