@@ -22,6 +22,7 @@ from tidings.cli import gather as gather_command
 from tidings.cli import join as join_command
 from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
+from tidings.cli import pipeline as pipeline_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
 from tidings.cli import simulate as simulate_command
@@ -31,6 +32,8 @@ from tidings.cli import topic as topic_command
 from tidings.cli import up as up_command
 from tidings.cli import user as user_command
 from tidings.cli import view as view_command
+from tidings.cli import workload as workload_command
+from tidings.cli import workload_describe, workload_spec
 from tidings.errors import TidingsError
 
 EPILOG = (
@@ -89,6 +92,23 @@ users.command("remove", epilog=EPILOG)(user_command.remove)
 users.command("list", epilog=EPILOG)(user_command.list_)
 users.command("check", epilog=EPILOG)(user_command.check)
 app.add_typer(users, name="user", epilog=EPILOG)
+
+workloads = typer.Typer(
+    help="Workloads of a wide-area network: make one with Spark, see what is in it.", no_args_is_help=True
+)
+workloads.command("generate", epilog=EPILOG)(workload_command.generate)
+workloads.command("describe", epilog=EPILOG)(workload_describe.describe)
+workloads.command("spec", epilog=EPILOG)(workload_spec.spec)
+app.add_typer(workloads, name="workload", epilog=EPILOG)
+
+pipelines = typer.Typer(
+    help="The data pipeline on Spark: run its stages, see how they hang together, look at their tables.",
+    no_args_is_help=True,
+)
+pipelines.command("run", epilog=EPILOG)(pipeline_command.run)
+pipelines.command("graph", epilog=EPILOG)(pipeline_command.graph)
+pipelines.command("show", epilog=EPILOG)(pipeline_command.show)
+app.add_typer(pipelines, name="pipeline", epilog=EPILOG)
 
 
 def _version(asked: bool) -> None:
