@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.pipeline import hashing
-from tidings.pipeline.workload import events, smoothing
+from tidings.pipeline.workload import events, topics
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
@@ -52,8 +52,9 @@ def rows(model: Model, _: Mapping[str, pa.Table]) -> pa.Table:
     )
     for name in tables.details(model.spec.reports.details):
         fields[name] = drawn(name, model.spec.reports.detail_max + 1)
-    shift, step, last = smoothing.topic_steps(model)
-    top = np.minimum((fields[model.dimensions[0].name] + shift) // step, last)
+    first = model.dimensions[0]
+    begins = topics.territories(first, model.lows[0], model.highs[0], size)[0]
+    top = np.searchsorted(begins[list(first.children[0])], fields[first.name], side="right") - 1
     made = {
         "event": pa.array(numbers),
         "topic": looked_up[events.TOPICS]["topic"].combine_chunks().take(pa.array(top)),

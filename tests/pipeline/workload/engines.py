@@ -1,0 +1,41 @@
+"""Both engines side by side: a stage in Spark on any number of partitions, and what its twin makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from tidings.pipeline.stages import Stage
+from tidings.pipeline.workload import chunks
+from tidings.pipeline.workload.model import Model
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = (1, 3, 16)
+
+
+def assert_same(
+    spark: SparkSession,
+    stage: Stage,
+    model: Model,
+    reads: Mapping[str, pa.Table],
+    expected: pa.Table,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stage makes the expected rows, bit for bit and as often, whatever the number of partitions."""
+    order = [(name, "ascending") for name in expected.column_names if name != "fields"]
+    for partitions in PARTITIONS:
+        # Chunks are dealt out anew, into as many tasks as rows need.
+        monkeypatch.setattr(chunks, "ROWS_PER_TASK", max(1, expected.num_rows // partitions))
+        monkeypatch.setattr(chunks, "CHUNK", 50_000 if partitions == 1 else 13)
+        frames = {
+            name: spark.createDataFrame(table).repartition(partitions)
+            for name, table in {**reads, **stage.lookups(model)}.items()
+        }
+        found = stage.make(frames, model).toArrow()
+        assert found.column_names == expected.column_names
+        assert found.cast(expected.schema).sort_by(order).equals(expected.sort_by(order)), partitions
