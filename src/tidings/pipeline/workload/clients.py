@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import brokers, placing
+from tidings.pipeline.workload import brokers, chunks, placing
 from tidings.pipeline.workload.embedding import distances
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
-
-CHUNK = 50_000
-"""Clients that are made by one task in one go."""
-
-ROWS_PER_TASK = 1_000_000
-TASKS_MAX = 10_000
 
 HOMES = "homes"
 """The lookup by region."""
@@ -75,14 +69,13 @@ def _lookups(model: Model) -> Mapping[str, pa.Table]:
 def _make(frames: Frames, model: Model) -> DataFrame:
     from pyspark.sql import functions as F  # noqa: N812
 
-    tasks = min(TASKS_MAX, max(1, -(-int(model.clients_count.sum()) // ROWS_PER_TASK)))
     rows = (
         frames[HOMES]
         .where("clients > 0")
-        .withColumn("chunk", F.expr(f"explode(sequence(0, (clients - 1) div {CHUNK}))"))
-        .withColumn("begin", F.expr(f"first + chunk * {CHUNK}"))
-        .withColumn("end", F.expr(f"least(begin + {CHUNK}, first + clients) - 1"))
-        .repartition(tasks, "begin")
+        .withColumn("chunk", F.expr(f"explode(sequence(0, (clients - 1) div {chunks.CHUNK}))"))
+        .withColumn("begin", F.expr(f"first + chunk * {chunks.CHUNK}"))
+        .withColumn("end", F.expr(f"least(begin + {chunks.CHUNK}, first + clients) - 1"))
+        .repartition(chunks.tasks(int(model.clients_count.sum())), "begin")
         .select(
             F.explode(F.sequence("begin", "end")).alias("client"),
             "region",

@@ -54,19 +54,26 @@ def joined(model: Model, points: NDArray[np.float64]) -> set[Pair]:
 
 
 def nearest(model: Model, points: NDArray[np.float64]) -> set[Pair]:
-    """Each with its nearest, half of the degree: the others choose it as often, on average."""
+    """Each with its nearest, then with its second nearest, and so on up to the degree on average."""
     from scipy.spatial import cKDTree
 
     count = len(points)
-    wanted = min(count - 1, (model.spec.links.degree + 1) // 2)
-    if not wanted:
+    degree = min(count - 1, model.spec.links.degree)
+    if not degree:
         return set()
-    _, found = cKDTree(points).query(points, k=wanted + 1)
-    pairs: set[Pair] = set()
-    for broker, near in enumerate(found.tolist()):
+    far, found = cKDTree(points).query(points, k=degree + 1)
+    ranked = []
+    for broker, (lengths, near) in enumerate(zip(far.tolist(), found.tolist(), strict=True)):
         # Where several are in one place, a broker may come behind others, or not at all.
-        others = [other for other in near if other != broker]
-        pairs.update(_pair(broker, other) for other in others[:wanted])
+        others = [(length, other) for length, other in zip(lengths, near, strict=True) if other != broker]
+        ranked += [
+            (rank, length, _pair(broker, other)) for rank, (length, other) in enumerate(others[:degree])
+        ]
+    pairs: set[Pair] = set()
+    for _, _, pair in sorted(ranked):
+        if 2 * len(pairs) >= count * degree:
+            break
+        pairs.add(pair)
     return connected(pairs, points)
 
 
@@ -114,8 +121,8 @@ def power_law(model: Model, points: NDArray[np.float64]) -> set[Pair]:
         tried = 0
         while len(targets) < min(each, place):
             drawn = hashing.draw(key, place, tried)
-            # Now and then evenly, so that the few first are found when all of them are wanted.
-            among = ends if ends and tried % 8 else range(place)
+            # Now and then evenly, so that all are found when all are wanted.
+            among = ends if ends and tried % 16 < 15 else range(place)
             targets[among[int(hashing.below(drawn, len(among)))]] = None
             tried += 1
         for target in targets:
