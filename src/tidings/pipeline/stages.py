@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,3 +38,6 @@ class Stage:
 
     make: Callable[[Frames, Any], DataFrame]
     """The table, from what it reads, its lookups and the plain values."""
+
+    files: tuple[Path, ...] = ()
+    """Files that its Python on workers reads, by `pyspark.SparkFiles`; they are sent along."""

@@ -91,8 +91,9 @@ class Made:
     """Spark's, as far as they were given."""
 
     master: str
-    tidings: str
-    spark: str
+    versions: Mapping[str, str]
+    """Of Tidings, Spark, and the packages whose numbers or data are in the rows."""
+
     at: str
     """When it was finished, in UTC."""
 
@@ -174,8 +175,7 @@ class Store:
 
         Raises `InputError`, before anything is done, if one is there and may not be replaced.
         """
-        for name in names:
-            self._check_replaceable(name, overwrite)
+        self.check(names, overwrite)
         with ExitStack() as held:
             try:
                 (self.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
@@ -186,9 +186,9 @@ class Store:
                     f"tables cannot be written to {self.folder}: {error.strerror}; "
                     f"name a folder that can be, with --data"
                 ) from error
+            # Another may have written one before the lock was ours.
+            self.check(names, overwrite)
             for name in names:
-                # Another may have written it before the lock was ours.
-                self._check_replaceable(name, overwrite)
                 self._tidy(name)
             yield
 
@@ -245,6 +245,13 @@ class Store:
         for number in self._numbers(name):
             if number not in kept:
                 shutil.rmtree(self._versions(name) / str(number), ignore_errors=True)
+
+    def check(self, names: Sequence[str], overwrite: bool) -> None:
+        """Raises `InputError` if one of these is there and may not be replaced."""
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file; name a folder for tables, with --data")
+        for name in names:
+            self._check_replaceable(name, overwrite)
 
     def _check_replaceable(self, name: str, overwrite: bool) -> None:
         link = self.folder / name

@@ -1,0 +1,325 @@
+"""`tidings pipeline`: run stages on Spark, see how they hang together, and look at what they have made."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidings.cli.workload_spec import changed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidings.pipeline.running import Step
+    from tidings.pipeline.stages import Stage
+    from tidings.pipeline.tables import Made, Store
+
+ALL = "all"
+"""In place of a stage: every one."""
+
+DATA = Path("data")
+
+WIDTH = 160
+"""Of tables where nobody looks: what is piped has no window that it must fit into."""
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder in which tables live.")]
+
+
+class Form(StrEnum):
+    """How a graph is written."""
+
+    TEXT = "text"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
+def run(
+    names: Annotated[
+        list[str], typer.Argument(metavar="STAGE...", help="Stages, in any order; `all` for all of them.")
+    ],
+    data: Data = DATA,
+    master: Annotated[
+        str,
+        typer.Option(
+            "--master",
+            help="Where Spark runs: local[*], local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT.",
+        ),
+    ] = "local[*]",
+    spec: Annotated[
+        Path | None,
+        typer.Option("--spec", metavar="FILE", help="What to make, a TOML file; the default if left out."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A key of the spec (sizes.events=500) or of Spark (spark.driver.memory=4g); repeatable.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace tables that are there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="What was made as one JSON object.")] = False,
+) -> None:
+    """Run stages of the pipeline and write their tables.
+
+    Stages run in the order of what they read. What they read and none of them makes must be in the folder
+    already. A table is replaced only when its new version is whole: a run that dies leaves it as it was.
+
+    Try it:
+
+        tidings pipeline run all --data my-data --set sizes.subscriptions=1000 --set sizes.events=200
+    """
+    from tidings.pipeline import running, session
+    from tidings.pipeline.tables import Store
+    from tidings.pipeline.workload import making, reading
+
+    given = changed(settings or [])
+    of_spark = {key: value for key, value in given.items() if key.startswith("spark.")}
+    session.check_master(master)
+    read = reading.read(spec, {key: value for key, value in given.items() if key not in of_spark})
+    registry = running.registry()
+    stages = running.chosen(list(registry) if ALL in names else names, registry)
+    store = Store(data)
+    store.check([stage.table for stage in stages], overwrite)
+    with Bars() as bars:
+        bars.say("the plain values")
+        model = making.make(read)
+        bars.say(f"starting Spark, {master}")
+        with session.start("tidings pipeline", master=master, settings=of_spark) as spark:
+            made = running.run(
+                spark,
+                stages,
+                model,
+                store,
+                overwrite=overwrite,
+                settings=of_spark,
+                master=master,
+                progress=bars.tell,
+            )
+    if as_json:
+        tables = [{key: value for key, value in asdict(one).items() if key != "spec"} for one in made]
+        typer.echo(json.dumps({"data": str(store.folder), "tables": tables}, ensure_ascii=False))
+    else:
+        _summary(made, store)
+
+
+def graph(
+    form: Annotated[Form, typer.Option("--format", help="How to write it.")] = Form.TEXT,
+    as_json: Annotated[bool, typer.Option("--json", help="Stages as one JSON object.")] = False,
+) -> None:
+    """Show the stages of the pipeline, the table that each writes, and those that it reads.
+
+    Try it:
+
+        tidings pipeline graph
+    """
+    from tidings.pipeline import running
+
+    stages = list(running.registry().values())
+    if as_json:
+        told = [{"stage": one.table, "reads": list(one.reads), "says": one.says} for one in stages]
+        typer.echo(json.dumps({"stages": told}, ensure_ascii=False))
+    else:
+        typer.echo(DRAWN[form](stages))
+
+
+def show(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, such as clients.")],
+    data: Data = DATA,
+    rows: Annotated[int, typer.Option("--rows", min=0, help="So many rows of it.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
+) -> None:
+    """Show a table: its columns, its versions, what made it, and its first rows. Spark is not started.
+
+    Try it:
+
+        tidings pipeline show clients --data my-data --rows 3
+    """
+    import pyarrow.dataset as ds
+
+    from tidings.pipeline.tables import Store
+
+    store = Store(data)
+    made = store.made(table)
+    found = ds.dataset(store.path(table), format="parquet", partitioning="hive")
+    first = found.head(rows).to_pylist()
+    others = [store.made(table, number) for number in store.versions(table)]
+    if as_json:
+        told = {
+            "table": table,
+            "folder": str(store.folder),
+            "columns": [{"name": one.name, "type": str(one.type)} for one in found.schema],
+            "versions": [
+                {"version": one.version, "at": one.at, "rows": one.rows, "bytes": one.bytes} for one in others
+            ],
+            "made": asdict(made),
+            "rows": first,
+        }
+        typer.echo(json.dumps(told, ensure_ascii=False))
+        return
+    from rich.table import Table
+
+    console = _console()
+    columns = Table(title=f"{table}, {made.rows:,} rows", title_justify="left")
+    columns.add_column("column")
+    columns.add_column("type")
+    for one in found.schema:
+        columns.add_row(one.name, str(one.type))
+    console.print(columns)
+    console.print(_versions(others, made))
+    console.print(_settings(made))
+    if first:
+        shown = Table(title=f"the first {len(first)} rows", title_justify="left")
+        for name in first[0]:
+            shown.add_column(name)
+        for row in first:
+            shown.add_row(*("" if value is None else str(value) for value in row.values()))
+        console.print(shown)
+
+
+def _text(stages: list[Stage]) -> str:
+    """A line for each stage, below those that it reads."""
+    wide = max(len(stage.table) for stage in stages)
+    lines = []
+    for stage in stages:
+        lines.append(f"{stage.table:<{wide}}  {stage.says}")
+        if stage.reads:
+            lines.append(f"{'':<{wide}}  ← {', '.join(stage.reads)}")
+    return "\n".join(lines)
+
+
+def _mermaid(stages: list[Stage]) -> str:
+    arrows = [f"    {read} --> {stage.table}" for stage in stages for read in stage.reads]
+    return "\n".join(["graph LR", *(f"    {stage.table}" for stage in stages), *arrows])
+
+
+def _dot(stages: list[Stage]) -> str:
+    arrows = [f'    "{read}" -> "{stage.table}";' for stage in stages for read in stage.reads]
+    nodes = [f'    "{stage.table}";' for stage in stages]
+    return "\n".join(["digraph pipeline {", "    rankdir=LR;", *nodes, *arrows, "}"])
+
+
+DRAWN = {Form.TEXT: _text, Form.MERMAID: _mermaid, Form.DOT: _dot}
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+
+
+def _summary(made: list[Made], store: Store) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"Tables in {store.folder}", title_justify="left")
+    table.add_column("table")
+    for title in ("rows", "MB", "files", "seconds", "version"):
+        table.add_column(title, justify="right")
+    for one in made:
+        size = f"{one.bytes / 1e6:,.2f}"
+        table.add_row(
+            one.table, f"{one.rows:,}", size, str(one.files), f"{one.seconds:.1f}", str(one.version)
+        )
+    _console().print(table)
+
+
+def _versions(others: list[Made], now: Made) -> Any:
+    from rich.table import Table
+
+    table = Table(title="versions", title_justify="left")
+    for title in ("version", "made at", "rows", "MB", "files", "seconds", ""):
+        table.add_column(title, justify="left" if title in ("made at", "") else "right")
+    for one in others:
+        table.add_row(
+            str(one.version),
+            one.at,
+            f"{one.rows:,}",
+            f"{one.bytes / 1e6:,.2f}",
+            str(one.files),
+            f"{one.seconds:.1f}",
+            "now" if one.version == now.version else "before",
+        )
+    return table
+
+
+def _settings(made: Made) -> Any:
+    from rich.table import Table
+
+    from tidings.pipeline.running import difference
+    from tidings.pipeline.workload import reading
+
+    table = Table(title="made by", title_justify="left", show_header=False)
+    table.add_row("seed", str(made.seed))
+    # What was asked for is long; what differs from the default is not.
+    default = json.loads(json.dumps(asdict(reading.read(None))))
+    for line in difference(default, made.spec):
+        key, _, values = line.partition(" was ")
+        if key != "seed":
+            table.add_row(key, values.rpartition(", is ")[2][:WIDTH])
+    table.add_row("from", ", ".join(f"{name} {number}" for name, number in made.reads.items()) or "no table")
+    table.add_row("master", made.master)
+    for key, value in made.settings.items():
+        table.add_row(key, value)
+    table.add_row("versions", ", ".join(f"{name} {number}" for name, number in made.versions.items()))
+    return table
+
+
+class Bars:
+    """A bar for each stage on standard error, where somebody looks."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}"),
+            TimeElapsedColumn(),
+            console=self._console,
+            transient=True,
+        )
+        self._now: Any = None
+
+    def say(self, text: str) -> None:
+        """Something begins of which the length is not known."""
+        self._end()
+        self._now = self._bars.add_task(text, total=None, done="")
+
+    def tell(self, step: Step) -> None:
+        """What `running.run` tells."""
+        from tidings.pipeline.running import Finished, Moved, Started
+
+        match step:
+            case Started(stage, number, count):
+                self.say(f"{stage}, {number} of {count}")
+            case Moved(_, done, tasks):
+                # Spark plans as it goes: what is known of may be done, and the stage not.
+                self._bars.update(
+                    self._now, total=tasks + 1, completed=done, done=f"{done:,} of {tasks:,} tasks"
+                )
+            case Finished(made):
+                self._bars.update(self._now, done=f"{made.rows:,} rows")
+
+    def _end(self) -> None:
+        if self._now is not None:
+            self._bars.update(self._now, total=1, completed=1)
+
+    def __enter__(self) -> Bars:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        # Bars that were never started would leave an empty line.
+        if self._console.is_terminal:
+            self._bars.stop()
