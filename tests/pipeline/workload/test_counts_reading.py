@@ -160,6 +160,11 @@ def test_what_is_not_parquet_is_refused(tmp_path: Path) -> None:
         counts_reading.read(path, (SUBJECTS, LANGUAGES), ())
 
 
+def test_more_members_than_can_be_counted_are_refused(tmp_path: Path) -> None:
+    rows = f"tea,Korean,Asia,{2**53},1\ntea,English,Asia,1,1\n"
+    assert "there are 9,007,199,254,740,993 members" in refused(tmp_path, HEADER + rows)
+
+
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no\.csv cannot be read"):
         counts_reading.read(tmp_path / "no.csv", (SUBJECTS, LANGUAGES), ())

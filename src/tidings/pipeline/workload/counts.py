@@ -12,11 +12,13 @@ of topics.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidings.errors import InputError
 from tidings.pipeline import hashing
 from tidings.pipeline.workload import regions as world
 from tidings.pipeline.workload import rounding, speakers
@@ -66,20 +68,35 @@ MESSAGES_POWER = 0.9
 MESSAGES_NOISE = 1.0
 """n members post about 2 n ** 0.9 messages in a month: in large groups a member says less; noise as above."""
 
+CELLS_MAX = 50_000_000
+"""Places of a base array; one of them takes 400 MB."""
+
 _TABLE = "counts"
 """What random numbers are drawn for."""
+
+
+def shape(dimensions: Sequence[Hierarchy], regions: Sequence[str]) -> tuple[int, ...]:
+    """That of a base array, if it fits into memory."""
+    found = (*(len(dimension.leaves) for dimension in dimensions), len(regions))
+    if (cells := math.prod(found)) > CELLS_MAX:
+        raise InputError(
+            f"the dimensions' leaves and the regions make {cells:,} combinations; at most {CELLS_MAX:,}, so "
+            "give smaller hierarchies"
+        )
+    return found
 
 
 def model(
     counts: Counts, seed: int, dimensions: Sequence[Hierarchy], regions: Sequence[str]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Members and messages in a month, as base arrays; the members are `counts.total` to the unit."""
-    shape = tuple(len(dimension.leaves) for dimension in dimensions)
+    *interests, _ = shape(dimensions, regions)
     codes = [_codes(dimension) for dimension in dimensions]
     joining = [None if one is None else _joining(one, regions) for one in codes]
-    popularity = np.empty(int(np.prod(shape)), np.int64)
+    popularity = np.empty(math.prod(interests), np.int64)
     popularity[_order(dimensions, joining, seed)] = _ranked(counts, len(popularity))
-    members = _shared(popularity, _shares(shape, joining, regions, seed)).reshape(*shape, len(regions))
+    shares = _shares(interests, joining, regions, seed)
+    members = _shared(popularity, shares).reshape(*interests, len(regions))
     return members, _messages(members, seed)
 
 
@@ -156,18 +173,18 @@ def _joining(codes: Sequence[str | None], regions: Sequence[str]) -> NDArray[np.
 
 
 def _shares(
-    shape: tuple[int, ...],
+    interests: Sequence[int],
     joining: Sequence[NDArray[np.float64] | None],
     regions: Sequence[str],
     seed: int,
 ) -> NDArray[np.float64]:
     """Of every interest the share of each region."""
     spoken = [speaking is not None for speaking in joining]
-    shares = np.ones((*shape, len(regions)))
+    shares = np.ones((*interests, len(regions)))
     for axis, speaking in enumerate(joining):
         if speaking is not None:
-            along = [1] * len(shape) + [len(regions)]
-            along[axis] = shape[axis]
+            along = [1] * len(interests) + [len(regions)]
+            along[axis] = interests[axis]
             shares *= (speaking / speaking.sum(axis=1, keepdims=True)).reshape(along)
     if not any(spoken):
         shares *= speakers.people(regions) * [ADOPTION[region] for region in regions]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidings.errors import InputError
+from tidings.pipeline.workload import counts
 from tidings.pipeline.workload import regions as world
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MEMBERS = "members"
 MESSAGES = "messages"
 
 COUNT_MAX = 2**53
-"""Of members or messages in one row; beyond it a number of 64 bits has no units."""
+"""Of members or messages in one row, and of all members; beyond it a double has no units."""
 
 PROBLEMS_MAX = 20
 """That are shown."""
@@ -59,7 +60,9 @@ def read(path: Path, dimensions: Sequence[Hierarchy], regions: Sequence[str]) ->
     kept = [row for line, values in rows if (row := check.row(line, values)) is not None]
     problems.raise_any()
     found = tuple(regions) or _ordered({region for _, region, _, _ in kept})
-    shape = (*(len(dimension.leaves) for dimension in dimensions), len(found))
+    if (total := sum(count for _, _, count, _ in kept)) > COUNT_MAX:
+        raise InputError(f"{path}: there are {total:,} members; at most {COUNT_MAX:,} can be counted")
+    shape = counts.shape(dimensions, found)
     members, messages = np.zeros(shape, np.int64), np.zeros(shape, np.float64)
     numbers = {region: number for number, region in enumerate(found)}
     for leaves, region, count, posted in kept:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
@@ -17,20 +16,10 @@ from tidings.pipeline.workload.model import Given
 from tidings.pipeline.workload.reading import ROOT
 from tidings.pipeline.workload.spec import Dimension, Spec
 
-CELLS_MAX = 50_000_000
-"""Leaves of all dimensions and regions, multiplied: an array over them takes 400 MB."""
-
 
 def read(spec: Spec) -> Given:
     """All that a spec names."""
     dimensions = tuple(hierarchy(dimension) for dimension in spec.dimensions)
-    cells = math.prod(len(dimension.leaves) for dimension in dimensions)
-    cells *= len(spec.regions or world.REGIONS)
-    if cells > CELLS_MAX:
-        raise InputError(
-            f"the dimensions' leaves and the regions make {cells:,} combinations; at most {CELLS_MAX:,}, so "
-            "give smaller hierarchies"
-        )
     if spec.counts.file:
         counted = counts_reading.read(Path(spec.counts.file), dimensions, spec.regions)
         regions, members, messages = counted.regions, counted.members, counted.messages

@@ -51,9 +51,9 @@ def people(regions: Sequence[str]) -> NDArray[np.float64]:
 def _codes() -> dict[str, str]:
     from babel import Locale
 
-    known = sorted({language for language, _, _ in _spoken()})
-    named = {str(name).casefold(): str(code) for code, name in Locale("en").languages.items()}
-    return {name: code for name, code in named.items() if code in known} | {code: code for code in known}
+    known = {language for language, _, _ in _spoken()}
+    named = sorted((str(code), str(name).casefold()) for code, name in Locale("en").languages.items())
+    return {name: code for code, name in named if code in known} | {code: code for code in sorted(known)}
 
 
 @cache
