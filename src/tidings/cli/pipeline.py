@@ -16,9 +16,8 @@ from tidings.cli.workload_spec import changed
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidings.pipeline.running import Step
     from tidings.pipeline.stages import Stage
-    from tidings.pipeline.tables import Made, Store
+    from tidings.pipeline.tables import Made
 
 ALL = "all"
 """In place of a stage: every one."""
@@ -75,6 +74,7 @@ def run(
 
         tidings pipeline run all --data my-data --set sizes.subscriptions=1000 --set sizes.events=200
     """
+    from tidings.cli import stages
     from tidings.pipeline import running, session
     from tidings.pipeline.tables import Store
     from tidings.pipeline.workload import making, reading
@@ -83,30 +83,19 @@ def run(
     of_spark = {key: value for key, value in given.items() if key.startswith("spark.")}
     session.check_master(master)
     read = reading.read(spec, {key: value for key, value in given.items() if key not in of_spark})
-    registry = running.registry()
-    stages = running.chosen(list(registry) if ALL in names else names, registry)
+    known = running.registry()
+    names = list(known) if ALL in names else names
     store = Store(data)
-    store.check([stage.table for stage in stages], overwrite)
-    with Bars() as bars:
-        bars.say("the plain values")
-        model = making.make(read)
-        bars.say(f"starting Spark, {master}")
-        with session.start("tidings pipeline", master=master, settings=of_spark) as spark:
-            made = running.run(
-                spark,
-                stages,
-                model,
-                store,
-                overwrite=overwrite,
-                settings=of_spark,
-                master=master,
-                progress=bars.tell,
-            )
+    # Before the plain values are made, which takes a while.
+    store.check([stage.table for stage in running.chosen(names, known)], overwrite)
+    made = stages.run(
+        making.make(read), data, names=names, master=master, settings=of_spark, overwrite=overwrite
+    )
     if as_json:
         tables = [{key: value for key, value in asdict(one).items() if key != "spec"} for one in made]
         typer.echo(json.dumps({"data": str(store.folder), "tables": tables}, ensure_ascii=False))
     else:
-        _summary(made, store)
+        stages.show(made, store.folder)
 
 
 def graph(
@@ -121,12 +110,12 @@ def graph(
     """
     from tidings.pipeline import running
 
-    stages = list(running.registry().values())
+    found = list(running.registry().values())
     if as_json:
-        told = [{"stage": one.table, "reads": list(one.reads), "says": one.says} for one in stages]
+        told = [{"stage": one.table, "reads": list(one.reads), "says": one.says} for one in found]
         typer.echo(json.dumps({"stages": told}, ensure_ascii=False))
     else:
-        typer.echo(DRAWN[form](stages))
+        typer.echo(DRAWN[form](found))
 
 
 def show(
@@ -214,21 +203,6 @@ def _console() -> Console:
     return Console() if sys.stdout.isatty() else Console(width=WIDTH)
 
 
-def _summary(made: list[Made], store: Store) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"Tables in {store.folder}", title_justify="left")
-    table.add_column("table")
-    for title in ("rows", "MB", "files", "seconds", "version"):
-        table.add_column(title, justify="right")
-    for one in made:
-        size = f"{one.bytes / 1e6:,.2f}"
-        table.add_row(
-            one.table, f"{one.rows:,}", size, str(one.files), f"{one.seconds:.1f}", str(one.version)
-        )
-    _console().print(table)
-
-
 def _versions(others: list[Made], now: Made) -> Any:
     from rich.table import Table
 
@@ -268,58 +242,3 @@ def _settings(made: Made) -> Any:
         table.add_row(key, value)
     table.add_row("versions", ", ".join(f"{name} {number}" for name, number in made.versions.items()))
     return table
-
-
-class Bars:
-    """A bar for each stage on standard error, where somebody looks."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        self._console = Console(stderr=True)
-        self._bars = Progress(
-            SpinnerColumn(finished_text="✓"),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[done]}"),
-            TimeElapsedColumn(),
-            console=self._console,
-            transient=True,
-        )
-        self._now: Any = None
-
-    def say(self, text: str) -> None:
-        """Something begins of which the length is not known."""
-        self._end()
-        self._now = self._bars.add_task(text, total=None, done="")
-
-    def tell(self, step: Step) -> None:
-        """What `running.run` tells."""
-        from tidings.pipeline.running import Finished, Moved, Started
-
-        match step:
-            case Started(stage, number, count):
-                self.say(f"{stage}, {number} of {count}")
-            case Moved(_, done, tasks):
-                # Spark plans as it goes: what is known of may be done, and the stage not.
-                self._bars.update(
-                    self._now, total=tasks + 1, completed=done, done=f"{done:,} of {tasks:,} tasks"
-                )
-            case Finished(made):
-                self._bars.update(self._now, done=f"{made.rows:,} rows")
-
-    def _end(self) -> None:
-        if self._now is not None:
-            self._bars.update(self._now, total=1, completed=1)
-
-    def __enter__(self) -> Bars:
-        if self._console.is_terminal:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-        # Bars that were never started would leave an empty line.
-        if self._console.is_terminal:
-            self._bars.stop()

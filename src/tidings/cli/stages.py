@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.errors import InputError
-
 if TYPE_CHECKING:
     from tidings.pipeline.running import Step
     from tidings.pipeline.tables import Made
@@ -30,11 +28,7 @@ def run(
     known = running.registry()
     chosen = running.chosen(names or list(known), known)
     store = Store(folder)
-    if not overwrite and (there := [stage.table for stage in chosen if store.version(stage.table)]):
-        raise InputError(
-            f"{folder} has the tables {', '.join(there)} already; replace them with --overwrite, or name "
-            f"another folder"
-        )
+    store.check([stage.table for stage in chosen], overwrite)
     with _Bars(len(chosen)) as bars:
         bars.wait("starting Spark")
         with session.start("tidings", master=master, settings=settings) as spark:
