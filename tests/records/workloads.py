@@ -173,7 +173,7 @@ def drawn(
     lasts_s: float = 60.0,
     coming: float = 0.3,
     assume: float = 0.1,
-) -> dict[str, list[Row]]:
+) -> dict[str, Any]:
     """The tables of a workload on four brokers in a ring, drawn from a seed."""
     source = random.Random(seed)
 
@@ -181,7 +181,7 @@ def drawn(
         low = source.randrange(SPAN)
         return low, min(SPAN - 1, low + source.randrange(1, width))
 
-    found: dict[str, list[Row]] = {
+    found: dict[str, list[Any]] = {
         "brokers": [broker(name, source.uniform(0, 99), source.uniform(0, 99)) for name in BROKERS],
         "links": [
             link(one, other, source.uniform(1, 40))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.records.record import Record
     from tidings.sim.gathered_workload import Reporting
     from tidings.sim.measures import ClientMeasures, Distribution, GatheredMeasures, LinkMeasure
+    from tidings.sim.replays import Replay
     from tidings.sim.runs import Outcome, Plan
 
 LINKS_SHOWN = 10
@@ -55,7 +56,9 @@ def simulate(
     workload_: Annotated[
         str,
         typer.Option(
-            "--workload", metavar="NAME|FILE", help="uniform, popular or wildcards; or a TOML file."
+            "--workload",
+            metavar="NAME|FILE|DIR",
+            help="uniform, popular or wildcards; a TOML file; or a folder that `workload generate` made.",
         ),
     ] = "uniform",
     seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same run.")] = 0,
@@ -82,6 +85,18 @@ def simulate(
     ] = None,
     wildcards: Annotated[
         float | None, typer.Option("--wildcards", help="Share of subscriptions with + or #, 0 to 1.")
+    ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            "--publish",
+            metavar="reports|events",
+            help="Of a workload's folder: reports, which are gathered, or events as they happened.",
+        ),
+    ] = None,
+    speed_up: Annotated[
+        float | None,
+        typer.Option("--speed-up", metavar="X", help="Let a workload's folder pass so many times faster."),
     ] = None,
     delay: Annotated[
         str | None,
@@ -202,8 +217,14 @@ def simulate(
             "on_the_way": on_the_way,
         },
     )
+    replayed = workload_ not in workload.WORKLOADS and Path(workload_).is_dir()
+    if not replayed and (publish is not None or speed_up is not None):
+        option = "--speed-up" if publish is None else "--publish"
+        raise InputError(f"{option} is about a workload from a folder; give --workload DIR too")
     plan = (
-        drawn(seed)
+        _replayed(context, workload_, publish, speed_up, bandwidth)
+        if replayed
+        else drawn(seed)
         if chaos
         else runs.Plan(
             seed=seed,
@@ -224,8 +245,10 @@ def simulate(
     digest = runs.Digest() if trace else None
     start = process_time()
     with _Progress() as progress:
-        run = (
-            gathered_runs.GatheredRun
+        run: type[runs.Run] = (
+            _replay_run(plan.replay)
+            if plan.replay is not None
+            else gathered_runs.GatheredRun
             if plan.reporting is not None
             else device_runs.DeviceRun
             if plan.mqtt
@@ -243,6 +266,73 @@ def simulate(
             typer.echo(str(breach), err=True)
         typer.echo(f"{len(outcome.breaches)} promises broken; replay: {plan.command}", err=True)
         raise typer.Exit(1)
+
+
+REPLAYED = (
+    "workload_", "seed", "subscriptions", "publications", "qos", "publish", "speed_up", "bandwidth",
+    "faults_", "fault_count", "churn", "records", "trace", "json",
+)  # fmt: skip
+"""Options that go with a workload from a folder, which says all else itself."""
+
+
+def _replayed(
+    context: typer.Context, folder: str, publish: str | None, speed_up: float | None, bandwidth: float | None
+) -> Plan:
+    """The plan of a run of a workload from a folder."""
+    from tidings.records.workload_reading import Workload
+    from tidings.sim import replays
+
+    given = context.params
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in REPLAYED and given.get(name) not in (None, parameter.default):
+            raise InputError(
+                f"{parameter.opts[0]} does not go with --workload {folder}, which is a folder and says "
+                "itself what brokers, links, topics and clients there are; leave it out"
+            )
+    qos = 1 if given["qos"] is None else given["qos"]
+    if not 0 <= qos <= 2:
+        raise InputError(f"--qos is {qos}; for a workload from a folder give 0, 1 or 2")
+    if speed_up is not None and not 0 < speed_up < float("inf"):
+        raise InputError(f"--speed-up is {speed_up:g}; give a number above 0, such as 10")
+    for name in ("subscriptions", "publications"):
+        if given[name] is not None and given[name] < 0:
+            raise InputError(f"--{name} is {given[name]}; give a whole number from 0")
+    replay = replays.read(
+        Workload(Path(folder)),
+        publish,
+        subscriptions=given["subscriptions"],
+        publications=given["publications"],
+        speed_up=speed_up or 1.0,
+        qos=qos,
+    )
+    count = len(replay.happenings)
+    topology = replay.topology
+    if bandwidth is not None:
+        topology = _with_bandwidth(topology, bandwidth)
+    return runs.Plan(
+        seed=given["seed"],
+        topology=topology,
+        workload=workload.Workload(
+            topics=max(1, len(replay.topics)),
+            subscriptions=len(replay.followers),
+            publications=count,
+            # So that the run knows how long it takes.
+            rate_per_s=count / replay.lasts_s if count and replay.lasts_s else 1.0,
+            qos=qos,
+        ),
+        faults=faults.read_kinds(given["faults_"]),
+        fault_count=given["fault_count"] if given["faults_"] != "none" else 0,
+        churn=given["churn"],
+        replay=replay,
+        command=shlex.join(["tidings", *_arguments(context)]),
+    )
+
+
+def _replay_run(replay: Replay) -> type[runs.Run]:
+    from tidings.sim import replay_runs
+
+    return replay_runs.ReplayRun if replay.declared is None else replay_runs.GatheredReplayRun
 
 
 CHOICES: dict[str, type[StrEnum]] = {"seat": Strategy, "on_the_way": OnTheWay}
@@ -313,11 +403,13 @@ def _topology(
             raise InputError(f"--delay: {error}, or 'distance'") from None
     elif latencies is not None:
         made = made.with_delays(topologies.matrix_delay(topologies.read_latencies(latencies)))
-    if bandwidth is not None:
-        if not bandwidth > 0:
-            raise InputError(f"--bandwidth is {bandwidth}; give bytes in a second, above 0")
-        made = made.with_bandwidth(bandwidth)
-    return made
+    return made if bandwidth is None else _with_bandwidth(made, bandwidth)
+
+
+def _with_bandwidth(made: topologies.Topology, bandwidth: float) -> topologies.Topology:
+    if not bandwidth > 0:
+        raise InputError(f"--bandwidth is {bandwidth}; give bytes in a second, above 0")
+    return made.with_bandwidth(bandwidth)
 
 
 def _writer(folder: Path | None) -> tuple[Callable[[Record], object] | None, Callable[[], None]]:

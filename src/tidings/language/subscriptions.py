@@ -87,6 +87,13 @@ def canonical_where(text: str) -> Filter:
     return read
 
 
+def remember(made: Filter) -> str:
+    """The text of a filter that was made otherwise than from it, which then need not be parsed."""
+    if made.source not in _READ:
+        _remember(made.source, made)
+    return made.source
+
+
 def _remember(text: str, read: Filter) -> Filter:
     if len(_READ) >= _READ_MAX:
         del _READ[next(iter(_READ))]

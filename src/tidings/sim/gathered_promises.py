@@ -11,18 +11,34 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from tidings.overlay.messages import Told
 from tidings.sim.checkers import BREACHES_MAX, Breach, fields_of, wants
 from tidings.sim.gathered_notes import Notes
-from tidings.sim.gathered_workload import POLICIES, Gathered, Reporting
+from tidings.sim.gathered_workload import Gathered
 from tidings.sim.ledger import Delivery, Ledger, Offer, Wish
 
-Key = tuple[str, str]
+Key = tuple[str, str | int]
 """The declaration's name, and what is reported about."""
 
 WITHDRAWN, MERGED_INTO, SNAPSHOT = "withdrawn", "merged-into", "snapshot"
+
+
+class Rules(Protocol):
+    """What is declared of all topics; `gathered_workload.Reporting` is one."""
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Beside the key."""
+
+    @property
+    def policies(self) -> Mapping[str, str]:
+        """What becomes of two values of a field that differ; "last" where that depends on their order."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether what was opened stays open to the end of the run."""
 
 
 class Heard(NamedTuple):
@@ -88,7 +104,7 @@ class GatheredPromises:
         self,
         ledger: Ledger,
         topics: Sequence[Gathered],
-        reporting: Reporting,
+        rules: Rules,
         settled: Sequence[int],
         notes: Notes,
         *,
@@ -102,7 +118,7 @@ class GatheredPromises:
         `safe_from`: the turn from which never two brokers that may have a seat and its copy are gone at once.
         """
         self._ledger = ledger
-        self._reporting = reporting
+        self._rules = rules
         self._settled = settled
         self._notes = notes
         self._neighbours_keep = neighbours_keep
@@ -137,18 +153,19 @@ class GatheredPromises:
         if topic is None:
             return None
         key = name.split("/")[1] if topic.named else fields.get(topic.key)
-        return (topic.name, key) if isinstance(key, str) else None
+        return (topic.name, key) if isinstance(key, str | int) else None
 
     def _read(self, offer: Offer) -> Said | None:
         fields = fields_of(offer.payload)
         if offer.rejected is not None or fields is None or (key := self._key(offer.topic, fields)) is None:
             return None
-        known = (*self._reporting.fields, self._topics[key[0]].key)
+        known = (*self._rules.fields, self._topics[key[0]].key)
         if any(name not in known for name in fields) or isinstance(fields.get("severity"), str):
             return None
-        filled = {name: _many(name, value) for name, value in fields.items() if value is not None}
+        policies = self._rules.policies
+        filled = {name: _many(policies, name, value) for name, value in fields.items() if value is not None}
         must = offer.qos > 0 and offer.accepted is not None and not self._excused(offer)
-        return Said(offer, key, {name: filled[name] for name in POLICIES if name in filled}, must)
+        return Said(offer, key, {name: filled[name] for name in policies if name in filled}, must)
 
     def _hear(self, delivery: Delivery) -> None:
         publication = delivery.publication
@@ -230,7 +247,7 @@ class GatheredPromises:
                     continue
                 if told.version < 1 or told.state in (WITHDRAWN, MERGED_INTO):
                     continue
-                complete = all(name in heard.fields for name in self._reporting.fields)
+                complete = all(name in heard.fields for name in self._rules.fields)
                 if told.complete is not complete:
                     yield Breach("explained", f"{heard}, said to be {'' if told.complete else 'in'}complete")
                 reported = len(self._by_key.get(self._key(heard.topic, heard.fields) or ("", ""), ()))
@@ -272,7 +289,9 @@ class GatheredPromises:
                         and not (self._divided and before.told.state == heard.told.state == "ended")
                     ):
                         yield Breach("in order", f"{heard} after the end, {before}")
-                    elif not self._divided and (lost := _shrunk(before.fields, heard.fields)):
+                    elif not self._divided and (
+                        lost := _shrunk(self._rules.policies, before.fields, heard.fields)
+                    ):
                         yield Breach("in order", f"{heard} after {before}: {lost} went back")
                 before = heard
 
@@ -338,10 +357,10 @@ class GatheredPromises:
             for version in sorted(event.versions):
                 heard = event.versions[version][0]
                 for name, value in heard.fields.items():
-                    if name not in POLICIES:
+                    if name not in self._rules.policies:
                         continue
                     reported = [one.fields[name] for one in said if name in one.fields]
-                    if POLICIES[name] == "union":
+                    if self._rules.policies[name] == "union":
                         known = {element for one in reported for element in one}
                         wrong = set(value) - known
                     else:
@@ -364,7 +383,7 @@ class GatheredPromises:
 
     def nothing_lost(self) -> Iterator[Breach]:
         """All that an accepted report says is in an event that was told."""
-        since, lasting = self._watched_since(), self._reporting.lasting
+        since, lasting = self._watched_since(), self._rules.lasting
         if since is None:
             return
         by_key: dict[Key, list[Evolved]] = defaultdict(list)
@@ -380,7 +399,7 @@ class GatheredPromises:
                 if not event.into or not lasting
                 for fields in ([event.fields] if lasting else event.contents())
             ]
-            missing = [_missing(said.fields, fields) for fields in told]
+            missing = [_missing(self._rules.policies, said.fields, fields) for fields in told]
             if not told:
                 yield Breach("nothing lost", f"{_offered(said)} is in no event")
             elif all(missing):
@@ -398,7 +417,7 @@ class GatheredPromises:
 
     def one_event(self) -> Iterator[Breach]:
         """What stays open for the whole run is one event for each key; others were merged into it."""
-        if not self._reporting.lasting or self._watched_since() is None:
+        if not self._rules.lasting or self._watched_since() is None:
             return
         alive: dict[Key, list[str]] = defaultdict(list)
         for identity in sorted(self.events):
@@ -488,7 +507,7 @@ class GatheredPromises:
         since = self._in_force(wish)
         if since is None or not wish.subscription.qos:
             return False
-        if self._reporting.lasting and not self._safe_from:
+        if self._rules.lasting and not self._safe_from:
             return True
         turns = self._notes.told.get((identity, event.last))
         if turns is None or since > turns[0]:
@@ -526,19 +545,19 @@ class GatheredPromises:
 # What reports say, taken together: by plain comparison of values.
 
 
-def _many(name: str, value: Any) -> Any:
-    return (value if isinstance(value, list) else [value]) if POLICIES.get(name) == "union" else value
+def _many(policies: Mapping[str, str], name: str, value: Any) -> Any:
+    return (value if isinstance(value, list) else [value]) if policies.get(name) == "union" else value
 
 
-def _missing(said: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+def _missing(policies: Mapping[str, str], said: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
     """What of a report an event does not say."""
-    return {name: value for name, value in said.items() if not _within(name, value, told.get(name))}
+    return {name: value for name, value in said.items() if not _within(policies[name], value, told.get(name))}
 
 
-def _within(name: str, value: Any, told: Any) -> bool:
+def _within(policy: str, value: Any, told: Any) -> bool:
     if told is None:
         return False
-    match POLICIES[name]:
+    match policy:
         case "first":
             return bool(told == value)
         case "max":
@@ -551,11 +570,13 @@ def _within(name: str, value: Any, told: Any) -> bool:
             return True  # which of several values it is depends on their order
 
 
-def _shrunk(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+def _shrunk(
+    policies: Mapping[str, str], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[str, Any]:
     """What an earlier version said and a later one takes back; nothing if one of them says nothing."""
     if not after:
         return {}
-    return _missing({name: value for name, value in before.items() if name in POLICIES}, after)
+    return _missing(policies, {name: value for name, value in before.items() if name in policies}, after)
 
 
 def _offered(said: Said) -> str:

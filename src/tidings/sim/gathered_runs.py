@@ -20,7 +20,7 @@ from tidings.sim import gathered_workload, runs
 from tidings.sim.checkers import Breach
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathered_notes import Notes
-from tidings.sim.gathered_promises import GatheredPromises
+from tidings.sim.gathered_promises import GatheredPromises, Rules
 from tidings.sim.gathered_seats import Seat, check_seats
 from tidings.sim.gathered_workload import EVERY_S, PLAIN, Reporting
 from tidings.sim.hosts import DoorMaker, MachineMaker
@@ -56,6 +56,7 @@ class GatheredRun(Run):
         progress: Progress = lambda _text, _share: None,
     ) -> None:
         self._reporting = plan.reporting or PLAIN
+        self._rules: Rules = self._reporting
         super().__init__(plan, machine=machine, door=door, record=record, trace=trace, progress=progress)
         self.notes = Notes(lambda: self.world.ledger.turn)
         self.topics = gathered_workload.gathered(plan.workload)
@@ -180,7 +181,7 @@ class GatheredRun(Run):
         return GatheredPromises(
             self.world.ledger,
             self.topics,
-            self._reporting,
+            self._rules,
             self._settled,
             self.notes,
             neighbours_keep=plan.settings.acks == "neighbour",
@@ -189,20 +190,21 @@ class GatheredRun(Run):
         ).check() + check_seats(
             self.seats(),
             plan.topology,
-            strategy="" if self._moved() else self._reporting.seat,
+            strategy=self._strategy(),
             deputies=plan.settings.deputies,
         )
 
-    def _moved(self) -> bool:
-        """Whether a seat may be somewhere else than its strategy puts it."""
+    def _strategy(self) -> str:
+        """The strategy of seats; empty if one may be somewhere else than that puts it."""
         reporting, plan = self._reporting, self.plan
-        return bool(
+        moved = (
             self._happened
             or plan.late
             or reporting.seat == "traffic"
             or reporting.seat_scope == "topic"
             or reporting.seats > 1
         )
+        return "" if moved else reporting.seat
 
     def seats(self) -> dict[str, list[Seat]]:
         """By broker, what it says of all seats."""

@@ -104,6 +104,11 @@ class Reporting:
         return self.redundant_for_s >= 3_600.0 and not self.ends
 
     @property
+    def policies(self) -> Mapping[str, str]:
+        """What becomes of two values of a field that differ."""
+        return POLICIES
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """The fields of a topic, beside its key."""
         absent = {*(() if self.disputed else DISPUTED), *(() if self.witnessed else ("witness",))}

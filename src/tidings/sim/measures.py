@@ -260,14 +260,17 @@ def measure(world: World, counts: RecordCounts) -> Measures:
         rejected=sum(offer.rejected is not None for offer in ledger.offers),
         records=dict(sorted(counts.kinds.items())),
     )
-    offered_at = {offer.payload: offer.at for offer in ledger.offers}
+    offered_at: dict[bytes, float] = {}
+    for offer in ledger.offers:
+        offered_at.setdefault(offer.payload, offer.at)
     hops: list[float] = []
     latencies: list[float] = []
     for delivery in ledger.deliveries:
         sessions = len({session for session, _ in delivery.subscriptions})
         found.delivered += sessions
         hops += [delivery.hops] * sessions
-        if (at := offered_at.get(delivery.publication.payload)) is not None:
+        # An event may say by chance what somebody will report later.
+        if (at := offered_at.get(delivery.publication.payload)) is not None and at <= delivery.at:
             latencies += [delivery.at - at] * sessions
     found.hops = Distribution.of(hops)
     found.latency_s = Distribution.of(latencies)

@@ -25,6 +25,7 @@ from tidings.sim.faults import Fault
 from tidings.sim.gathered_workload import Reporting
 from tidings.sim.hosts import DoorMaker, Host, MachineMaker
 from tidings.sim.measures import Measures, RecordCounts, measure
+from tidings.sim.replays import Replay
 from tidings.sim.topologies import Topology
 from tidings.sim.workload import Planned, Workload
 from tidings.sim.world import DEFAULTS, SYNC_S, World
@@ -92,6 +93,9 @@ class Plan:
 
     reporting: Reporting | None = None
     """How topics are gathered, where they are; then `gathered_runs` runs it."""
+
+    replay: Replay | None = None
+    """A workload from tables, where it comes from there; then `replay_runs` runs it."""
 
     apart: bool = True
     """Whether, with gathered topics, brokers fail one at a time: a seat or its deputy always lives."""
