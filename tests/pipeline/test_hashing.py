@@ -40,7 +40,7 @@ def test_spark_draws_the_same(spark: SparkSession) -> None:
     drawn = columns.draw(key, F.col("id"), F.col("id"))
     found = frame.select(
         "id", drawn.alias("drawn"), columns.fraction(drawn).alias("f"), columns.below(drawn, 17).alias("b")
-    ).toPandas()
+    ).toArrow()
     expected = hashing.draw(key, found["id"].to_numpy(), found["id"].to_numpy())
     assert (found["drawn"].to_numpy() == expected).all()
     assert (found["f"].to_numpy() == hashing.fraction(expected)).all()

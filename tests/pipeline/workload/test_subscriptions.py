@@ -24,12 +24,15 @@ from tidings.records import workload as tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EVERYTHING = {
-    "space": {"perturbation": 0.4},
-    "clients": {"subscriptions_each": 3},
-    "subscriptions": {"assume": 0.3, "coming": 0.5, "lifetime_us": 3_600_000_000},
-}
-"""All that can be asked of subscriptions."""
+def full(dimensions: int = 2, subscriptions: int = 500) -> Model:
+    """A model with all that can be asked of subscriptions."""
+    return models.tiny(
+        dimensions,
+        sizes={"subscriptions": subscriptions},
+        space={"perturbation": 0.4},
+        clients={"subscriptions_each": 3},
+        subscriptions={"assume": 0.3, "coming": 0.5, "lifetime_us": 3_600_000_000},
+    )
 
 
 def made(model: Model) -> pa.Table:
@@ -64,7 +67,7 @@ def test_each_interest_gets_what_it_was_allotted() -> None:
 
 
 def test_every_client_of_a_region_has_its_share() -> None:
-    model = models.tiny(2, **EVERYTHING)
+    model = full()
     clients = Counter(made(model)["client"].to_pylist())
     subscribed = model.allocated.reshape(-1, len(model.regions)).sum(axis=0)
     for region, count in enumerate(subscribed.tolist()):
@@ -85,7 +88,7 @@ def test_a_stride_times_a_place_fits_into_64_bits(count: int) -> None:
 
 
 def test_a_filter_says_what_the_rectangle_says() -> None:
-    model = models.tiny(2, **EVERYTHING)
+    model = full()
     for row in made(model).slice(0, 30).to_pylist():
         text = (
             f"subject BETWEEN {row['subject_lo']} AND {row['subject_hi']} "
@@ -96,7 +99,7 @@ def test_a_filter_says_what_the_rectangle_says() -> None:
 
 
 def test_perturbed_rectangles_stay_on_their_topic_and_in_order() -> None:
-    model = models.tiny(2, **EVERYTHING)
+    model = full()
     owned = {row["topic"]: row for row in subscriptions.by_topic(model).to_pylist()}
     straight = {tuple(map(int, ends)) for ends in zip(model.lows[0], model.highs[0], strict=True)}
     found = made(model).to_pylist()
@@ -108,7 +111,7 @@ def test_perturbed_rectangles_stay_on_their_topic_and_in_order() -> None:
 
 
 def test_subscriptions_come_and_go() -> None:
-    model = models.tiny(2, **{**EVERYTHING, "sizes": {"subscriptions": 5_000}})
+    model = full(subscriptions=5_000)
     found = made(model)
     end = model.start_us + model.spec.time.duration_us
     from_at = found["from_at"].to_numpy()
@@ -124,7 +127,7 @@ def test_subscriptions_come_and_go() -> None:
 
 
 def test_another_seed_gives_other_rows() -> None:
-    model = models.tiny(2, **EVERYTHING)
+    model = full()
     other = replace(model, spec=replace(model.spec, seed=model.spec.seed + 1))
     assert not made(model)["subject_lo"].equals(made(other)["subject_lo"])
 
@@ -132,7 +135,7 @@ def test_another_seed_gives_other_rows() -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_spark_makes_the_rows_of_the_twin(spark: SparkSession, dimensions: int) -> None:
-    model = models.tiny(dimensions, **(EVERYTHING if dimensions > 1 else {}))
+    model = full(dimensions) if dimensions > 1 else models.tiny(1)
     expected = made(model)
     for partitions in (1, 3, 16):
         frames = {
