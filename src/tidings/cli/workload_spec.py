@@ -29,7 +29,7 @@ def spec(
 
     Try it:
 
-        tidings workload spec > my-workload.toml
+        tidings workload spec --set removal.top=24
     """
     from tidings.pipeline.workload import explaining, reading
 
