@@ -23,18 +23,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from tidings.client import refusals
+from tidings.client.bare import Bare
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, PeerError
 from tidings.language.filters import Filter
-from tidings.mqtt.codec import Decoder, encode, variable
+from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import (
     Asked,
-    Connack,
-    Connect,
-    Disconnect,
     Properties,
     Puback,
     Pubcomp,
@@ -56,19 +53,9 @@ CHUNK = 64
 TICK_S = 0.001
 """How often publishers with a rate see what is due."""
 
-IN_FLIGHT_MAX = 1000
-"""Publications of QoS 1 and 2 of one publisher under way; less if the broker says so."""
-
-IN_FLIGHT_MAX_V311 = 20
-"""In MQTT 3.1.1 a broker cannot say so. mosquitto 2.0 takes 20 by default, and beyond that loses what it has
-acknowledged of QoS 2: of 200 messages with 100 under way 46 arrived, with 20 all."""
-
 REST_S = 1.0
 REST_WITHIN_S = 10.0
 """A broker rests when it has used no CPU time for so long; one that never does is not waited for longer."""
-
-PACKET_BYTES_MAX = 256 * 1024 * 1024
-KEEP_ALIVE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,9 +251,9 @@ class _Form:
 
     def __init__(self, load: Load) -> None:
         self.load = load
-        run_name = f"{os.getpid() % 1_000_000:06d}{time.time_ns() % 1_000_000:06d}"
-        self.topics = [f"{load.prefix}/{run_name}/{number:06d}" for number in range(load.topics)]
-        self.all_topics = f"{load.prefix}/{run_name}/+"
+        self.run = f"{os.getpid() % 1_000_000:06d}{time.time_ns() % 1_000_000:06d}"
+        self.topics = [f"{load.prefix}/{self.run}/{number:06d}" for number in range(load.topics)]
+        self.all_topics = f"{load.prefix}/{self.run}/+"
         self.topic_size = len(self.topics[0])
         # All topics have one length, so that what follows them has its place too.
         self.no_properties = b"\x00" if load.version is Version.V5 else b""
@@ -318,129 +305,13 @@ class _Form:
         return total
 
 
-class _Client(asyncio.Protocol):
-    """What publishers and subscribers share: connecting, and packets that are not in the fast path."""
-
-    def __init__(self, load: Load, form: _Form, number: int, role: str) -> None:
-        self.load = load
-        self.form = form
-        self.number = number
-        self.address = load.addresses[number % len(load.addresses)]
-        self.client_id = f"{role}-{form.topics[0].split('/')[-2]}-{number}"
-        self.decoder = Decoder(packet_bytes_max=PACKET_BYTES_MAX, version=load.version, client=True)
-        self.writable = asyncio.Event()
-        self.writable.set()
-        self.transport: asyncio.Transport | None = None
-        self.lost: str | None = None
-        self.receive_maximum = IN_FLIGHT_MAX if load.version is Version.V5 else IN_FLIGHT_MAX_V311
-        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._pinging: asyncio.TimerHandle | None = None
-
-    async def connect(self) -> None:
-        loop = asyncio.get_running_loop()
-        address = self.address
-        try:
-            async with asyncio.timeout(self.load.connect_within_s):
-                await loop.create_connection(
-                    lambda: self,
-                    address.host,
-                    address.port,
-                    ssl=self.load.context if address.secure else None,
-                    server_hostname=address.host if address.secure else None,
-                )
-                self.write(
-                    encode(
-                        Connect(
-                            self.load.version,
-                            self.client_id,
-                            True,
-                            KEEP_ALIVE_S,
-                            address.user,
-                            None if address.password is None else address.password.encode(),
-                        ),
-                        self.load.version,
-                    )
-                )
-                await self._ready
-        except TimeoutError:
-            raise NetworkError(f"{address} does not answer within {self.load.connect_within_s:g} s") from None
-        except OSError as error:
-            raise NetworkError(
-                f"{address} is not reached: {error.strerror or error}; is a broker running there?"
-            ) from None
-        self._pinging = loop.call_later(KEEP_ALIVE_S / 2, self._ping)
-
-    def leave(self) -> None:
-        """Say goodbye."""
-        if self._pinging is not None:
-            self._pinging.cancel()
-        if self.transport is not None and self.lost is None:
-            self.lost = "left"
-            self.write(encode(Disconnect(), self.load.version))
-            self.transport.close()
-
-    def check(self) -> None:
-        """Raise what ended the connection."""
-        if self.lost is not None:
-            raise NetworkError(self.lost)
-
-    def write(self, data: bytes) -> None:
-        assert self.transport is not None
-        self.transport.write(data)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end(f"{self.address} closed the connection of {self.client_id}" + (f": {exc}" if exc else ""))
-
-    def pause_writing(self) -> None:
-        self.writable.clear()
-
-    def resume_writing(self) -> None:
-        self.writable.set()
-
-    def data_received(self, data: bytes) -> None:
-        decoder = self.decoder
-        decoder.feed(data)
-        try:
-            while (packet := decoder.next()) is not None:
-                self.on(packet)
-        except PeerError as error:
-            self._end(f"{self.address} sent what is not MQTT: {error}")
-
-    def on(self, packet: object) -> None:
-        if isinstance(packet, Connack):
-            if packet.reason >= FAILURE:
-                error = refusals.connection(str(self.address), packet.reason, packet.properties.reason_string)
-                if not self._ready.done():
-                    self._ready.set_exception(error)
-                return
-            self.receive_maximum = min(
-                self.receive_maximum, packet.properties.receive_maximum or self.receive_maximum
-            )
-            self._ready.set_result(None)
-        elif isinstance(packet, Disconnect):
-            said = packet.properties.reason_string or refusals.reason_text(packet.reason)
-            self._end(f"{self.address} sent {self.client_id} away: {said}")
-
-    def _end(self, reason: str) -> None:
-        if self.lost is None:
-            self.lost = reason
-        if not self._ready.done():
-            self._ready.set_exception(NetworkError(reason))
-        self.writable.set()
-
-    def _ping(self) -> None:
-        self.write(b"\xc0\x00")
-        self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / 2, self._ping)
-
-
-class _Subscriber(_Client):
+class _Subscriber(Bare):
     """Counts what comes, and acknowledges it."""
 
     def __init__(self, load: Load, form: _Form, outcome: Outcome, number: int) -> None:
-        super().__init__(load, form, number, "sub")
+        super().__init__(load, f"sub-{form.run}-{number}", number)
+        self.load = load
+        self.form = form
         self.outcome = outcome
         self.last_at = 0
         self.topic = form.all_topics if load.mixed else form.topics[number % load.topics]
@@ -566,11 +437,13 @@ class _Subscriber(_Client):
             self._granted.exception()
 
 
-class _Publisher(_Client):
+class _Publisher(Bare):
     """Sends its messages, each at its time or as fast as they go."""
 
     def __init__(self, load: Load, form: _Form, number: int) -> None:
-        super().__init__(load, form, number, "pub")
+        super().__init__(load, f"pub-{form.run}-{number}", number)
+        self.load = load
+        self.form = form
         self.sent = 0
         self.done_at = 0
         self._under_way = 0
