@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, cast
 
@@ -14,8 +16,14 @@ from tidings.client import refusals
 from tidings.client.urls import Address
 from tidings.errors import NetworkError, PeerError
 from tidings.mqtt.codec import Decoder, encode
-from tidings.mqtt.packets import Connack, Connect, Disconnect, Version
+from tidings.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Version
 from tidings.mqtt.reasons import FAILURE
+
+CHUNK = 64
+"""Publications that are written at once."""
+
+TICK_S = 0.001
+"""How often publishers with a rate see what is due."""
 
 IN_FLIGHT_MAX = 1000
 """Publications of QoS 1 and 2 of one publisher under way; less if the broker says so."""
@@ -159,3 +167,122 @@ class Bare(asyncio.Protocol):
     def _ping(self) -> None:
         self.write(b"\xc0\x00")
         self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / 2, self._ping)
+
+
+class Sender(Bare):
+    """Sends its messages, each at its time or as fast as they go."""
+
+    def __init__(self, reach: Reach, client_id: str, number: int, total: int, qos: int, timed: bool) -> None:
+        """`timed`: each at its time, else as fast as they go."""
+        super().__init__(reach, client_id, number)
+        self.total = total
+        self.qos = qos
+        self.timed = timed
+        self.sent = 0
+        self.done_at = 0
+        self._under_way = 0
+        self._next_id = 0
+        self._room = asyncio.Event()
+        self._refused: str | None = None
+
+    def due_ns(self, number: int) -> int:
+        """When one of its messages should be sent, after the start; in their order they never go back."""
+        raise NotImplementedError
+
+    def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:
+        """The bytes of one of its messages, which should be sent, or is, at a time."""
+        raise NotImplementedError
+
+    async def send(self, start_ns: int) -> None:
+        if self.timed:
+            await self._send_on_time(start_ns)
+        else:
+            await self._send_all()
+        while self._under_way:
+            self._room.clear()
+            self._check()
+            await self._room.wait()
+        self._check()
+        self.done_at = time.perf_counter_ns()
+
+    async def _send_all(self) -> None:
+        total, message = self.total, self.message
+        while self.sent < total:
+            await self.writable.wait()
+            self._check()
+            count = min(CHUNK, total - self.sent)
+            if self.qos:
+                count = min(count, self.receive_maximum - self._under_way)
+                if count <= 0:
+                    self._room.clear()
+                    await self._room.wait()
+                    continue
+            now = time.perf_counter_ns()
+            first = self.sent
+            self.write(b"".join([message(n, now, self._id()) for n in range(first, first + count)]))
+            self.sent += count
+            # Others have their turn.
+            await asyncio.sleep(0)
+
+    async def _send_on_time(self, start_ns: int) -> None:
+        total = self.total
+        waiting: deque[tuple[int, int]] = deque()
+        made = 0
+        while self.sent < total:
+            self._check()
+            now = time.perf_counter_ns()
+            while made < total and (due := start_ns + self.due_ns(made)) <= now:
+                waiting.append((due, made))
+                made += 1
+            room = len(waiting) if not self.qos else min(len(waiting), self.receive_maximum - self._under_way)
+            if room > 0:
+                going = [waiting.popleft() for _ in range(room)]
+                self.write(b"".join([self.message(n, at, self._id()) for at, n in going]))
+                self.sent += room
+            if made < total:
+                pause_s = (start_ns + self.due_ns(made) - time.perf_counter_ns()) / 1e9
+                await asyncio.sleep(max(TICK_S, pause_s) if not waiting else TICK_S)
+            elif waiting:
+                await asyncio.sleep(TICK_S)
+
+    def _id(self) -> bytes:
+        if not self.qos:
+            return b""
+        self._under_way += 1
+        self._next_id = self._next_id % 65_535 + 1
+        return self._next_id.to_bytes(2, "big")
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, (Puback, Pubcomp)):
+            self._done(packet.reason, packet.properties.reason_string)
+        elif isinstance(packet, Pubrec):
+            if packet.reason >= FAILURE:
+                self._done(packet.reason, packet.properties.reason_string)
+            else:
+                self.write(encode(Pubrel(packet.packet_id), self.reach.version))
+        else:
+            super().on(packet)
+
+    def data_received(self, data: bytes) -> None:
+        """Acknowledgements of the shortest form by their number; the rest by the codec."""
+        count, odd = divmod(len(data), 4)
+        if odd or self.decoder.held() or data[0::4] != b"\x40" * count or data[1::4] != b"\x02" * count:
+            super().data_received(data)
+            return
+        self._under_way -= count
+        self._room.set()
+
+    def _done(self, reason: int, said: str | None) -> None:
+        self._under_way -= 1
+        if reason >= FAILURE and self._refused is None:
+            self._refused = said or refusals.reason_text(reason)
+        self._room.set()
+
+    def _check(self) -> None:
+        self.check()
+        if self._refused is not None:
+            raise NetworkError(f"{self.address} refuses what is published: {self._refused}")
+
+    def _end(self, reason: str) -> None:
+        super()._end(reason)
+        self._room.set()

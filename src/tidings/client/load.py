@@ -19,13 +19,12 @@ import os
 import ssl
 import time
 from array import array
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidings.client import refusals
-from tidings.client.bare import Bare
+from tidings.client.bare import Bare, Sender
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, PeerError
 from tidings.language.filters import Filter
@@ -46,12 +45,6 @@ from tidings.mqtt.reasons import FAILURE
 
 KINDS = 100
 """Values of the field `x`, which goes round: `x < 1` is one message in a hundred."""
-
-CHUNK = 64
-"""Publications that are written at once."""
-
-TICK_S = 0.001
-"""How often publishers with a rate see what is due."""
 
 REST_S = 1.0
 REST_WITHIN_S = 10.0
@@ -437,115 +430,18 @@ class _Subscriber(Bare):
             self._granted.exception()
 
 
-class _Publisher(Bare):
+class _Publisher(Sender):
     """Sends its messages, each at its time or as fast as they go."""
 
     def __init__(self, load: Load, form: _Form, number: int) -> None:
-        super().__init__(load, f"pub-{form.run}-{number}", number)
+        super().__init__(load, f"pub-{form.run}-{number}", number, load.messages, load.qos, load.rate > 0)
         self.load = load
         self.form = form
-        self.sent = 0
-        self.done_at = 0
-        self._under_way = 0
-        self._next_id = 0
-        self._room = asyncio.Event()
-        self._refused: str | None = None
 
-    async def send(self, start_ns: int) -> None:
-        if self.load.rate:
-            await self._send_on_time(start_ns)
-        else:
-            await self._send_all()
-        while self._under_way:
-            self._room.clear()
-            self._check()
-            await self._room.wait()
-        self._check()
-        self.done_at = time.perf_counter_ns()
-
-    async def _send_all(self) -> None:
-        load, form, number = self.load, self.form, self.number
-        while self.sent < load.messages:
-            await self.writable.wait()
-            self._check()
-            count = min(CHUNK, load.messages - self.sent)
-            if load.qos:
-                count = min(count, self.receive_maximum - self._under_way)
-                if count <= 0:
-                    self._room.clear()
-                    await self._room.wait()
-                    continue
-            now = time.perf_counter_ns()
-            first = self.sent
-            self.write(
-                b"".join([form.message(now, number, n, self._id()) for n in range(first, first + count)])
-            )
-            self.sent += count
-            # Others have their turn.
-            await asyncio.sleep(0)
-
-    async def _send_on_time(self, start_ns: int) -> None:
-        load, form, number = self.load, self.form, self.number
-        each_ns = int(load.publishers * 1e9 / load.rate)
+    def due_ns(self, number: int) -> int:
         # Publishers take turns within one period.
-        first_ns = start_ns + each_ns * number // load.publishers
-        waiting: deque[tuple[int, int]] = deque()
-        made = 0
-        while self.sent < load.messages:
-            self._check()
-            now = time.perf_counter_ns()
-            while made < load.messages and (due := first_ns + made * each_ns) <= now:
-                waiting.append((due, made))
-                made += 1
-            room = len(waiting) if not load.qos else min(len(waiting), self.receive_maximum - self._under_way)
-            if room > 0:
-                going = [waiting.popleft() for _ in range(room)]
-                self.write(b"".join([form.message(at, number, n, self._id()) for at, n in going]))
-                self.sent += room
-            if made < load.messages:
-                pause_s = (first_ns + made * each_ns - time.perf_counter_ns()) / 1e9
-                await asyncio.sleep(max(TICK_S, pause_s) if not waiting else TICK_S)
-            elif waiting:
-                await asyncio.sleep(TICK_S)
+        each_ns = int(self.load.publishers * 1e9 / self.load.rate)
+        return each_ns * self.number // self.load.publishers + number * each_ns
 
-    def _id(self) -> bytes:
-        if not self.load.qos:
-            return b""
-        self._under_way += 1
-        self._next_id = self._next_id % 65_535 + 1
-        return self._next_id.to_bytes(2, "big")
-
-    def on(self, packet: object) -> None:
-        if isinstance(packet, (Puback, Pubcomp)):
-            self._done(packet.reason, packet.properties.reason_string)
-        elif isinstance(packet, Pubrec):
-            if packet.reason >= FAILURE:
-                self._done(packet.reason, packet.properties.reason_string)
-            else:
-                self.write(encode(Pubrel(packet.packet_id), self.load.version))
-        else:
-            super().on(packet)
-
-    def data_received(self, data: bytes) -> None:
-        """Acknowledgements of the shortest form by their number; the rest by the codec."""
-        count, odd = divmod(len(data), 4)
-        if odd or self.decoder.held() or data[0::4] != b"\x40" * count or data[1::4] != b"\x02" * count:
-            super().data_received(data)
-            return
-        self._under_way -= count
-        self._room.set()
-
-    def _done(self, reason: int, said: str | None) -> None:
-        self._under_way -= 1
-        if reason >= FAILURE and self._refused is None:
-            self._refused = said or refusals.reason_text(reason)
-        self._room.set()
-
-    def _check(self) -> None:
-        self.check()
-        if self._refused is not None:
-            raise NetworkError(f"{self.address} refuses what is published: {self._refused}")
-
-    def _end(self, reason: str) -> None:
-        super()._end(reason)
-        self._room.set()
+    def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:
+        return self.form.message(at_ns, self.number, number, packet_id)
