@@ -23,7 +23,7 @@ from matplotlib.colors import LogNorm
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 TICKS_MAX = 12
 """Names along an axis."""
@@ -37,8 +37,11 @@ def draw(found: Description, folder: Path) -> list[Path]:
         made.append(save(figure, folder / f"{name}.png"))
 
     if found.interests is not None and found.interests.members.sum():
-        keep("popularity", popularity({"members": found.interests.members}))
-        keep("removal", removal(found.interests.members, found.interests.regions))
+        members = found.interests.members
+        totals = characteristics.popularity(members)
+        keep("popularity", popularity({"members": (np.arange(1, len(totals) + 1), totals)}))
+        steps = removals(len(members))
+        keep("removal", removal(steps, characteristics.left(members, steps), found.interests.regions))
         keep("dimensions", dimensions(found.interests))
         if found.interests.heat is not None:
             keep("interests", heat_maps(found.interests))
@@ -58,13 +61,11 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def popularity(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
-    """Members of interests by rank (figure 3)."""
+def popularity(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
+    """Members of interests by rank (figure 3): ranks from 1 and members, of one curve or more."""
     figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-    for label, one in counts.items():
-        totals = characteristics.popularity(one)
-        totals = totals[totals > 0]
-        ax.loglog(np.arange(1, len(totals) + 1), totals, label=label)
+    for label, (ranks, totals) in curves.items():
+        ax.loglog(ranks, np.ma.masked_equal(totals, 0), label=label)
     ax.axhline(2**18, color="grey", linestyle=":", linewidth=1, label="2^18, the paper's top three")
     ax.set(xlabel="rank of the interest", ylabel="members", title="Popularity of base interests")
     ax.yaxis.set_major_locator(mpl.ticker.LogLocator(base=2, numticks=12))
@@ -73,11 +74,9 @@ def popularity(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     return figure
 
 
-def removal(counts: NDArray[np.int64], regions: Sequence[str]) -> Figure:
-    """Shares of regions as the most popular interests are removed (figure 4)."""
+def removal(steps: Sequence[int], left: NDArray[np.int64], regions: Sequence[str]) -> Figure:
+    """Shares of regions as the most popular interests are removed (figure 4), from what each step leaves."""
     figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-    steps = removals(counts.size // counts.shape[-1])
-    left = characteristics.left(counts, steps)
     shares = 100.0 * left / np.maximum(1, left.sum(axis=1, keepdims=True))
     for at in np.argsort(-shares[0], kind="stable"):
         ax.plot(steps, shares[:, at], marker="o", markersize=3, label=regions[at])

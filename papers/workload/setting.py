@@ -1,0 +1,81 @@
+"""What may be set: `tidings reproduce workload --set NAME=VALUE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+from tidings.errors import InputError
+from tidings.pipeline.workload import given, making
+from tidings.pipeline.workload.model import Given, Model
+from tidings.pipeline.workload.spec import Counts, Network, Sizes, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Of all figures."""
+
+    seed: int = 1
+    """Of the bundled model of counts; `--seed N` makes it N + 1."""
+
+    removed: int = 24
+    """Interests that are removed (§4.1)."""
+
+    p: float = 0.7
+    """Of diffusion (figures 5 and 6)."""
+
+    fraction: float = 0.1
+    """Of generalisation. The paper gives none."""
+
+    brokers: int = 50
+    subscriptions: int = 100_000
+    events: int = 100_000
+
+    latency: str = ""
+    """A matrix of round trips; from distances over the earth if empty."""
+
+    places: str = ""
+    """Where the nodes of the matrix are."""
+
+    counts: str = ""
+    """Members and messages of somebody's own; the bundled model if empty."""
+
+
+def read(seed: int, given_: Mapping[str, str]) -> Setting:
+    """A setting from `--seed` and `--set`."""
+    kinds = {field.name: type(getattr(Setting(), field.name)) for field in fields(Setting)}
+    changes: dict[str, object] = {"seed": seed + 1}
+    for name, value in given_.items():
+        if name not in kinds or name == "seed":
+            known = ", ".join(one for one in kinds if one != "seed")
+            raise InputError(f"--set {name}={value}: there is no {name!r}; there are {known}")
+        try:
+            changes[name] = kinds[name](value)
+        except ValueError:
+            raise InputError(f"--set {name}={value}: give a number") from None
+    return Setting(**changes)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=2)
+def data(setting: Setting) -> Given:
+    """What the spec of a setting names."""
+    return given.read(spec(setting))
+
+
+@lru_cache(maxsize=2)
+def model(setting: Setting) -> Model:
+    """What stages would be given: nothing removed, nothing diffused."""
+    return making.transformed(data(setting))
+
+
+def spec(setting: Setting) -> Spec:
+    """The bundled default, but for what was set."""
+    return Spec(
+        seed=setting.seed,
+        sizes=Sizes(
+            subscriptions=setting.subscriptions, events=setting.events, brokers=setting.brokers, requests=0
+        ),
+        counts=Counts(file=setting.counts),
+        network=Network(latency=setting.latency, places=setting.places),
+    )
