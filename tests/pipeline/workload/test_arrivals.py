@@ -224,11 +224,11 @@ def test_weights_give_each_interest_its_rate() -> None:
 @pytest.mark.parametrize(
     ("sections", "says"),
     [
-        ({"events": {"cell_us": 1}}, r"cells of time .* at most 2,000,000: make events.cell_us longer"),
-        ({"events": {"cell_us": 0}}, r"events.cell_us is 0"),
-        ({"time": {"duration_us": 0}}, r"time.duration_us is 0"),
-        ({"events": {"flashes": 3, "flash_length_us": 0}}, r"events.flash_length_us is 0"),
-        ({"events": {"drift": 1.0, "epoch_us": 0}}, r"events.epoch_us is 0"),
+        ({"events": {"cell_us": 1}}, r"cells of time .* at most 2,000,000: make events.cell longer"),
+        ({"events": {"cell_us": 0}}, r"events.cell is 0"),
+        ({"time": {"duration_us": 0}}, r"time.duration is 0"),
+        ({"events": {"flashes": 3, "flash_length_us": 0}}, r"events.flash_length is 0"),
+        ({"events": {"drift": 1.0, "epoch_us": 0}}, r"events.epoch is 0"),
         (
             {"events": {"flashes": 100_000, "cell_us": 10_000_000}},
             r"12,\d+,\d+ cells of time by region and flash",
@@ -243,7 +243,7 @@ def test_what_cannot_be_drawn_is_said_with_the_way_out(sections: dict[str, Any],
 
 def test_epochs_without_end_are_refused_with_the_way_out() -> None:
     model = models.tiny(2, events={"drift": 1.0, "epoch_us": 1_000_000})
-    with pytest.raises(InputError, match=r"86,400 epochs .* at most 4,000,000: make events.epoch_us longer"):
+    with pytest.raises(InputError, match=r"86,400 epochs .* at most 4,000,000: make events.epoch longer"):
         arrivals.weights(model)
 
 

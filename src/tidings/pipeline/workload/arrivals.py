@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.errors import InputError
+from tidings.language import durations
 from tidings.pipeline import hashing
 from tidings.pipeline.workload import alias
 from tidings.pipeline.workload.model import Model
@@ -154,7 +155,7 @@ def drifted(model: Model) -> NDArray[np.float64]:
     if slots > SLOTS_MAX:
         raise InputError(
             f"{count:,} epochs of {np.count_nonzero(given):,} rates each need {slots:,} weights; at most "
-            f"{SLOTS_MAX:,}: make events.epoch_us longer, time.duration_us shorter, or events.drift 0"
+            f"{SLOTS_MAX:,}: make events.epoch longer, time.duration shorter, or events.drift 0"
         )
     found = np.empty((count, *given.shape))
     total = given.sum(axis=0)
@@ -177,7 +178,7 @@ def epochs(model: Model) -> int:
     if not asked.drift:
         return 1
     if not asked.epoch_us:
-        raise InputError("events.epoch_us is 0, but events.drift is not; give a length of time, such as 6h")
+        raise InputError("events.epoch is 0, but events.drift is not; give a length of time, such as 6h")
     return max(1, -(-model.spec.time.duration_us // asked.epoch_us))
 
 
@@ -186,7 +187,9 @@ def flashes(model: Model) -> Flashes:
     asked = model.spec.events
     numbers = np.arange(asked.flashes if model.spec.sizes.events else 0)
     if len(numbers) and not asked.flash_length_us:
-        raise InputError("events.flash_length_us is 0, but there are flashes; give a time such as 20m")
+        raise InputError(
+            "events.flash_length is 0, but there are flashes; give a length of time, such as 20m"
+        )
     length = min(asked.flash_length_us, model.spec.time.duration_us)
 
     def drawn(column: str) -> NDArray[np.int64]:
@@ -231,7 +234,7 @@ def _cells(model: Model) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     spec = model.spec
     length, cell = spec.time.duration_us, spec.events.cell_us
     if not length or not cell:
-        which = "events.cell_us" if length else "time.duration_us"
+        which = "events.cell" if length else "time.duration"
         raise InputError(f"{which} is 0, but there are to be events; give a length of time, such as 1m")
     count = -(-length // cell)
     _bounded(model, count * len(model.regions))
@@ -243,7 +246,7 @@ def _bounded(model: Model, pieces: int) -> None:
     if pieces > PIECES_MAX:
         raise InputError(
             f"{pieces:,} cells of time by region and flash are too many to draw a count for each; at most "
-            f"{PIECES_MAX:,}: make events.cell_us longer (it is {model.spec.events.cell_us:,} us)"
+            f"{PIECES_MAX:,}: make events.cell longer (it is {durations.text(model.spec.events.cell_us)})"
         )
 
 

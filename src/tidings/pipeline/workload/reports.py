@@ -34,9 +34,6 @@ DELAYS = "delays"
 PUBLISHERS = "publishers"
 """The lookup of regions that have clients."""
 
-MANY = 10
-"""With more reports than this for an event, events are dealt out anew: a task would get too many rows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Range:
@@ -110,9 +107,10 @@ def _make(frames: Frames, model: Model) -> DataFrame:
     def chance(column: str, share: float) -> Column:
         return random.fraction(drawn(column)) < share
 
-    events = frames[tables.EVENTS]
-    if asked.each > MANY:
-        events = events.repartition(chunks.tasks(int(model.spec.sizes.events * asked.each)), "event")
+    # Dealt out anew, since a task that has its share of events would have too many reports.
+    events = frames[tables.EVENTS].repartition(
+        chunks.tasks(int(model.spec.sizes.events * asked.each)), "event"
+    )
     firsts = model.clients_first[model.clients_count > 0].tolist()
     rows = (
         events.withColumn("count_slot", random.below(drawn("count", "event"), quantiles.SLOTS))
