@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from graphlib import CycleError, TopologicalSorter
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -83,12 +82,12 @@ def chosen(names: Sequence[str], stages: Mapping[str, Stage]) -> list[Stage]:
 
 def ordered(stages: Sequence[Stage]) -> list[Stage]:
     """Each after those whose tables it reads; otherwise as they are given."""
-    by_name = {stage.table: stage for stage in stages}
-    below = {name: [read for read in stage.reads if read in by_name] for name, stage in by_name.items()}
-    try:
-        return [by_name[name] for name in TopologicalSorter(below).static_order()]
-    except CycleError as error:
-        raise AssertionError(f"stages read each other's tables in a circle: {error.args[1]}") from error
+    waiting, found = {stage.table: stage for stage in stages}, list[Stage]()
+    while waiting:
+        ready = [name for name, stage in waiting.items() if not set(stage.reads) & set(waiting)]
+        assert ready, f"stages read each other's tables in a circle: {', '.join(waiting)}"
+        found.append(waiting.pop(ready[0]))
+    return found
 
 
 def run(
