@@ -46,6 +46,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/filters.py
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/gathering.py
+	$(BIN)/python benchmarks/workload.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/link.py
 	$(BIN)/python benchmarks/mqtt.py
