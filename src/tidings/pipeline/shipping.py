@@ -101,17 +101,19 @@ def check(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
     # Within a function, so that it travels as code: by name it would need the package that it looks for.
     # Plain, since one in batches would need pyarrow.
     def asked(_: int) -> str:
-        import importlib.util
+        import importlib
         import json
         import platform
         import sys
 
-        missing = [name for name in modules if importlib.util.find_spec(name) is None]
-        version = ""
+        missing = []
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except ImportError:
+                missing.append(name)
         try:
-            import tidings
-
-            version = tidings.__version__
+            version = importlib.import_module("tidings").__version__
         except ImportError as error:
             version = f"not importable ({error})"
         return json.dumps([platform.node(), sys.executable, list(sys.version_info[:2]), missing, version])
