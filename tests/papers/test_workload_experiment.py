@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,9 @@ def test_a_quick_run_starts_no_spark() -> None:
 @pytest.mark.spark
 def test_sparks_tables_are_those_of_one_process() -> None:
     (task,) = experiment.tasks(["spark"], False, 1, 0, {"subscriptions": "5000"})
-    tables, numbers = experiment.conclude(experiment.run(task))
+    # In a process of its own, or it would end the Spark that other tests share.
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        tables, numbers = experiment.conclude(pool.submit(experiment.run, task).result())
     assert numbers == {"spark_rows_differ": 0}
     assert {row["table"]: row["rows"] for row in tables["spark"]}["subscriptions"] == 5_000
 
