@@ -40,6 +40,11 @@ def test_a_pair_without_any_measurement_is_nan(tmp_path: Path) -> None:
     assert np.isnan(read[1, 0])
 
 
+def test_a_row_of_holes_alone_is_a_row(tmp_path: Path) -> None:
+    read = latency.matrix(written(tmp_path, ",,\n5,0,8\n7,8,0\n\n"))
+    assert read.tolist() == [[0, 5, 7], [5, 0, 8], [7, 8, 0]]
+
+
 def test_the_diagonal_does_not_count(tmp_path: Path) -> None:
     read = latency.matrix(written(tmp_path, "nan,10\n10,-5\n"))
     assert np.diag(read).tolist() == [0, 0]
@@ -70,6 +75,11 @@ def test_what_is_no_matrix_is_refused_with_its_place(tmp_path: Path, content: st
     with pytest.raises(InputError) as error:
         latency.matrix(written(tmp_path, content))
     assert says in str(error.value)
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="it is no CSV"):
+        latency.matrix(written(tmp_path, "1" * 200_000))
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08\x00", b"\xff\xfe0,1", gzip.compress(b"0,1\n1,0")[:-9]])

@@ -12,7 +12,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,9 +52,7 @@ class Place:
 
 def matrix(path: str | Path) -> NDArray[np.float64]:
     """Round trips of all pairs, symmetric, with NaN for holes and 0 on the diagonal."""
-    rows = list(csv.reader(_lines(path, "a matrix of round-trip times")))
-    while rows and not any(cell.strip() for cell in rows[-1]):
-        rows.pop()
+    rows = _read(path, "a matrix of round-trip times")
     size = len(rows)
     if not NODES_MIN <= size <= NODES_MAX:
         raise InputError(
@@ -73,8 +71,8 @@ def matrix(path: str | Path) -> NDArray[np.float64]:
 
 def places(path: str | Path, size: int) -> tuple[Place, ...]:
     """The places of a matrix's nodes, in its order."""
-    table = csv.DictReader(_lines(path, "places of nodes"))
-    columns = {name.strip().lower(): name for name in table.fieldnames or ()}
+    heading, *rows = _read(path, "places of nodes") or [[]]
+    columns = {name.strip().lower(): number for number, name in enumerate(heading)}
     name = next((columns[one] for one in ("name", "city", "id") if one in columns), None)
     region = columns.get("region")
     country = next((columns[one] for one in ("iso2", "country") if one in columns), None)
@@ -84,13 +82,13 @@ def places(path: str | Path, size: int) -> tuple[Place, ...]:
             "`iso2` or `country` for the region that it lies in, and may have `id` or `name`, `lat` and `lon`"
         )
     found = []
-    for number, row in enumerate(table, 2):
-        if None in row or None in row.values():
-            raise InputError(f"{path}: row {number} has not as many columns as the heading, {len(columns)}")
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(heading):
+            raise InputError(f"{path}: row {number} has not as many columns as the heading, {len(heading)}")
         place = Place(
-            name=row[name].strip() if name else str(number - 2),
-            region=row[region].strip() if region else "",
-            country=row[country].strip() if country else "",
+            name=row[name].strip() if name is not None else str(number - 2),
+            region=row[region].strip() if region is not None else "",
+            country=row[country].strip() if country is not None else "",
             longitude=_degrees(path, number, row, columns, "lon", 180.0),
         )
         _degrees(path, number, row, columns, "lat", 90.0)
@@ -105,14 +103,18 @@ def places(path: str | Path, size: int) -> tuple[Place, ...]:
     return tuple(found)
 
 
-def _lines(path: str | Path, what: str) -> io.StringIO:
+def _read(path: str | Path, what: str) -> list[list[str]]:
+    """The rows of a file, without blank lines."""
     try:
         content = Path(path).read_bytes()
         if content.startswith(_GZIP):
             content = gzip.decompress(content)
-        return io.StringIO(content.decode("utf-8-sig"), newline="")
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+        return [row for row in csv.reader(lines) if len(row) > 1 or any(map(str.strip, row))]
     except OSError as error:
         raise InputError(f"{path} cannot be read as {what}: {error.strerror or error}") from error
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as {what}: it is no CSV ({error})") from error
     except (EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read as {what}: it is not whole gzip ({error})") from error
     except UnicodeDecodeError as error:
@@ -171,7 +173,7 @@ def _averaged(path: str | Path, measured: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _degrees(
-    path: str | Path, number: int, row: dict[str, str], columns: dict[str, str], kind: str, most: float
+    path: str | Path, number: int, row: Sequence[str], columns: Mapping[str, int], kind: str, most: float
 ) -> float:
     cell = row[columns[kind]].strip() if kind in columns else ""
     try:
