@@ -96,9 +96,10 @@ def test_without_a_paper_all_are_listed_with_their_figures() -> None:
     assert result.exit_code == 0, result.stderr
     assert "agele: Agele" in result.stdout
     assert "--figure 3 " in result.stdout
-    (listed,) = json.loads(run("--json").stdout)
-    assert listed["paper"] == "agele"
-    assert {"3", "4", "5", "6"} <= set(listed["figures"])
+    listed = {one["paper"]: one["figures"] for one in json.loads(run("--json").stdout)}
+    assert list(listed) == ["agele", "workload"]
+    assert {"3", "4", "5", "6"} <= set(listed["agele"])
+    assert {"3", "4", "5", "6", "8", "sampling"} <= set(listed["workload"])
 
 
 def test_the_smallest_experiment_writes_tables_plots_and_verdicts(tmp_path: Path) -> None:
