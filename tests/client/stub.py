@@ -20,6 +20,7 @@ from tidings.language.filters import parse
 from tidings.mqtt import packets as p
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.reasons import Reason
+from tidings.mqtt.subscribing import UNDERSTOOD
 
 PATIENCE_S = 30.0
 
@@ -190,6 +191,7 @@ class _Client(asyncio.Protocol):
             case p.Subscribe():
                 (asked,) = packet.asked
                 wheres = tuple(value for name, value in packet.properties.user if name == "where")
+                wheres = wheres if self.stub.ours else ()
                 try:
                     for where in wheres:
                         parse(where)
@@ -203,7 +205,8 @@ class _Client(asyncio.Protocol):
                     wheres,
                     packet.properties.subscription_identifiers,
                 )
-                self.send(p.Suback(packet.packet_id, (min(asked.qos, 1),)))
+                understood = p.Properties(user=UNDERSTOOD if wheres and self.stub.ours else ())
+                self.send(p.Suback(packet.packet_id, (min(asked.qos, 1),), understood))
             case p.Unsubscribe():
                 (topic_filter,) = packet.topic_filters
                 self.session.asked.pop(topic_filter, None)

@@ -156,4 +156,4 @@ def test_what_a_broker_puts_off_is_counted_too(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(loads, "cpu_seconds", cpu_seconds)
     monkeypatch.setattr(loads, "REST_S", 0.3)
-    assert asyncio.run(loads._at_rest([7])) == 2.0
+    assert asyncio.run(loads.at_rest([7])) == 2.0

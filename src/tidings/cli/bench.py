@@ -6,7 +6,11 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +20,10 @@ from tidings.errors import InputError
 from tidings.language import durations
 
 if TYPE_CHECKING:
+    import ssl
+
     from tidings.client.load import Load, Outcome
+    from tidings.client.urls import Address
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
@@ -36,8 +43,17 @@ class Protocol(StrEnum):
 
 
 def bench(
+    context: typer.Context,
     publishers: Annotated[int, typer.Option("--publishers", min=1, max=100_000, help="How many.")] = 1,
-    subscribers: Annotated[int, typer.Option("--subscribers", min=0, max=100_000, help="How many.")] = 1,
+    subscribers: Annotated[
+        int | None,
+        typer.Option(
+            "--subscribers",
+            min=0,
+            max=100_000,
+            help="How many; 1 by default, for a workload as many as its filters need.",
+        ),
+    ] = None,
     topics: Annotated[
         int,
         typer.Option(
@@ -68,6 +84,34 @@ def bench(
         str | None,
         typer.Option("--where", metavar="FILTER", help="Of the subscribers, over x (0 to 99) and p."),
     ] = None,
+    workload: Annotated[
+        Path | None,
+        typer.Option(
+            "--workload", metavar="DIR", help="Replay a workload that `tidings workload generate` made."
+        ),
+    ] = None,
+    publish: Annotated[
+        str | None,
+        typer.Option(
+            "--publish", metavar="events|reports", help="Of a workload: its events (default), or its reports."
+        ),
+    ] = None,
+    subscriptions: Annotated[
+        int | None,
+        typer.Option("--subscriptions", min=0, metavar="N", help="Of a workload: the first by number."),
+    ] = None,
+    publications: Annotated[
+        int | None,
+        typer.Option("--publications", min=1, metavar="N", help="Of a workload: the first by time."),
+    ] = None,
+    speed_up: Annotated[
+        float | None,
+        typer.Option(
+            "--speed-up",
+            metavar="X",
+            help="Of a workload: times faster than it happened; as fast as it goes if left out.",
+        ),
+    ] = None,
     protocol: Annotated[Protocol, typer.Option("--protocol", help="The version of MQTT.")] = Protocol.V5,
     broker_pid: Annotated[
         list[int] | None,
@@ -85,12 +129,38 @@ def bench(
     a message should have been sent, so that no stall is hidden; without it the broker is kept busy, and only
     what passes through is measured. The exit code is 1 if something was lost.
 
+    With `--workload` the subscriptions and events of a workload are put on the broker instead: its clients
+    share the connections, its rectangles are content filters if the broker is one of ours. `--speed-up`
+    says how much faster than it happened, and is what latencies need.
+
     Try it:
 
         tidings bench --subscribers 10 --rate 2000 --for 10s
     """
-    load = _load(publishers, subscribers, topics, mixed, messages, rate, duration, size, qos, where, protocol)
-    outcome = _run(load, url, user, authority, broker_pid or [])
+    to = Target(url, user, authority, tuple(broker_pid or ()))
+    if workload is not None:
+        from tidings.cli import bench_workload
+
+        _refuse(context, bench_workload.OPTIONS, "does not go with --workload, which says it itself")
+        raise typer.Exit(
+            bench_workload.bench(
+                workload,
+                to,
+                publish=publish,
+                publishers=publishers,
+                subscribers=subscribers,
+                subscriptions=subscriptions,
+                publications=publications,
+                speed_up=speed_up,
+                qos=qos,
+                v5=protocol is Protocol.V5,
+                as_json=as_json,
+            )
+        )
+    _refuse(context, ("publish", "subscriptions", "publications", "speed_up"), "needs --workload")
+    count = 1 if subscribers is None else subscribers
+    load = _load(publishers, count, topics, mixed, messages, rate, duration, size, qos, where, protocol)
+    outcome = _run(load, to)
     if outcome is None:
         raise typer.Exit(1)
     if as_json:
@@ -98,6 +168,24 @@ def bench(
     else:
         _show(load, outcome)
     raise typer.Exit(1 if outcome.lost else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The broker, as the command line names it."""
+
+    url: str | None
+    user: str | None
+    authority: str | None
+    pids: tuple[int, ...]
+
+
+def _refuse(context: typer.Context, options: Iterable[str], reason: str) -> None:
+    """Refuse options that were given."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in options and context.params.get(name) not in (None, parameter.default):
+            raise typer.BadParameter(f"{parameter.opts[0]} {reason}")
 
 
 def _load(
@@ -144,26 +232,38 @@ def _load(
     )
 
 
-def _run(
-    load: Load, url: str | None, user: str | None, authority: str | None, pids: list[int]
-) -> Outcome | None:
-    import ssl
-    from dataclasses import replace
-
+def _run(load: Load, to: Target) -> Outcome | None:
     import uvloop
+
+    from tidings.client import load as loads
+
+    addresses, secure = reached(to)
+    load = replace(load, addresses=addresses, context=secure)
+    with watched(load.publishers * load.messages, _expected(load)) as watch:
+        return connecting.run(loads.run(load, to.pids, watch), uvloop.new_event_loop)
+
+
+def reached(to: Target) -> tuple[Sequence[Address], ssl.SSLContext | None]:
+    """Where the broker is, and what a secure connection to it is checked by."""
+    import ssl
+
+    from tidings.client.urls import read_all
+
+    addresses = read_all(connecting.where(to.url), to.user, None, os.environ)
+    if not addresses[0].secure:
+        return addresses, None
+    try:
+        return addresses, ssl.create_default_context(cafile=to.authority)
+    except OSError as error:
+        raise InputError(f"{to.authority} cannot be used: {error.strerror or error}") from None
+
+
+@contextmanager
+def watched(total: int, expected: int | None) -> Iterator[Callable[[int, int], None]]:
+    """Bars for what was sent and received, where somebody looks."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    from tidings.client import load as loads
-    from tidings.client.urls import read_all
-
-    addresses = read_all(connecting.where(url), user, None, os.environ)
-    load = replace(load, addresses=addresses)
-    if addresses[0].secure:
-        try:
-            load = replace(load, context=ssl.create_default_context(cafile=authority))
-        except OSError as error:
-            raise InputError(f"{authority} cannot be used: {error.strerror or error}") from None
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -174,14 +274,14 @@ def _run(
         disable=not sys.stderr.isatty(),
     )
     with bar:
-        sent = bar.add_task("sent", total=load.publishers * load.messages)
+        sent = bar.add_task("sent", total=total)
         received = bar.add_task("received", total=None)
 
         def watch(count: int, arrived: int) -> None:
             bar.update(sent, completed=count)
-            bar.update(received, completed=arrived, total=_expected(load))
+            bar.update(received, completed=arrived, total=expected)
 
-        return connecting.run(loads.run(load, pids, watch), uvloop.new_event_loop)
+        yield watch
 
 
 def _expected(load: Load) -> int | None:
@@ -202,6 +302,14 @@ def value(load: Load, outcome: Outcome) -> dict[str, object]:
         "size_max": load.size_max,
         "qos": load.qos,
         "where": None if load.where is None else load.where.source,
+        **counted(outcome),
+    }
+    return told
+
+
+def counted(outcome: Outcome) -> dict[str, object]:
+    """What became of any load."""
+    told: dict[str, object] = {
         "sent": outcome.sent,
         "expected": outcome.expected,
         "received": outcome.received,
@@ -224,7 +332,6 @@ def value(load: Load, outcome: Outcome) -> dict[str, object]:
 
 
 def _show(load: Load, outcome: Outcome) -> None:
-    told = value(load, outcome)
     sizes = f"{load.size}" if load.size == load.size_max else f"{load.size} to {load.size_max}"
     each = f"QoS {load.qos}, {sizes} bytes each"
     topics = f"{load.topics} mixed topics" if load.mixed else f"{load.topics} topics"
@@ -232,6 +339,12 @@ def _show(load: Load, outcome: Outcome) -> None:
         f"{load.publishers} publishers, {load.subscribers} subscribers, {topics}, {each}"
         + (f", {load.rate:g} a second" if load.rate else "")
     )
+    show(outcome, bool(load.rate) or not load.subscribers, "--rate")
+
+
+def show(outcome: Outcome, timed: bool, way_out: str) -> None:
+    """What became of any load; `way_out` is the option without which there are no latencies."""
+    told = counted(outcome)
     typer.echo(f"sent      {outcome.sent:>12,}  {told['sent_per_second']:>12,} a second")
     typer.echo(f"received  {outcome.received:>12,}  {told['received_per_second']:>12,} a second")
     typer.echo(f"lost      {outcome.lost:>12,}  repeated {outcome.repeated:,}")
@@ -247,9 +360,9 @@ def _show(load: Load, outcome: Outcome) -> None:
         typer.echo("latency   " + "  ".join(f"{name} {_time(at)}" for name, at in _quantiles(outcome)))
         for line in histogram(list(outcome.latencies_ns)):
             typer.echo(line)
-    elif not load.rate and load.subscribers:
+    elif not timed:
         typer.echo(
-            "latency   give --rate: of a broker that is kept busy it would tell how long its queues are"
+            f"latency   give {way_out}: of a broker that is kept busy it would tell how long its queues are"
         )
 
 

@@ -161,14 +161,14 @@ async def run(
         outcome.sending_seconds = (sent_at - start) / 1e9
         outcome.own_cpu_seconds = time.process_time() - own
         if before:
-            outcome.broker_cpu_seconds = await _at_rest(broker_pids) - sum(before)
+            outcome.broker_cpu_seconds = await at_rest(broker_pids) - sum(before)
     finally:
         for client in [*subscribers, *publishers]:
             client.leave()
     return outcome
 
 
-async def _at_rest(pids: Sequence[int]) -> float:
+async def at_rest(pids: Sequence[int]) -> float:
     """CPU time of processes once they rest: what a broker puts off, such as writing logs, is a cost too."""
     used, since = sum(map(cpu_seconds, pids)), time.perf_counter()
     began = since

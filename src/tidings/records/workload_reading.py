@@ -11,7 +11,7 @@ A subscription is its rectangle. Its `where` text is looked at only where there 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,6 +120,21 @@ class Subscriptions:
             _, code = np.unique(code * len(different) + place, return_inverse=True)
         _, first, place = np.unique(code, return_index=True, return_inverse=True)
         return first.astype(np.int64), place.astype(np.int64)
+
+    def some(self, which: npt.NDArray[np.bool_]) -> Subscriptions:
+        """Some of the rows alone."""
+        return replace(
+            self,
+            number=self.number[which],
+            client=self.client[which],
+            topic=self.topic[which],
+            low=self.low[which],
+            high=self.high[which],
+            text=self.text[which],
+            assume=self.assume[which],
+            from_at=self.from_at[which],
+            until_at=self.until_at[which],
+        )
 
     def standing(self, places: Whole, at: int) -> Whole:
         """The rows of those that ask for some of the distinct things, and are there at a time; sorted."""

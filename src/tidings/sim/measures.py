@@ -5,6 +5,7 @@ Records are looked at as they come and forgotten, so that a long run needs no mo
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -260,18 +261,19 @@ def measure(world: World, counts: RecordCounts) -> Measures:
         rejected=sum(offer.rejected is not None for offer in ledger.offers),
         records=dict(sorted(counts.kinds.items())),
     )
-    offered_at: dict[bytes, float] = {}
+    offered_at: dict[bytes, list[float]] = defaultdict(list)
     for offer in ledger.offers:
-        offered_at.setdefault(offer.payload, offer.at)
+        offered_at[offer.payload].append(offer.at)
     hops: list[float] = []
     latencies: list[float] = []
     for delivery in ledger.deliveries:
         sessions = len({session for session, _ in delivery.subscriptions})
         found.delivered += sessions
         hops += [delivery.hops] * sessions
-        # An event may say by chance what somebody will report later.
-        if (at := offered_at.get(delivery.publication.payload)) is not None and at <= delivery.at:
-            latencies += [delivery.at - at] * sessions
+        # Several may have said what an event says, some of them later than it was told.
+        offers = offered_at.get(delivery.publication.payload, [])
+        if before := bisect_right(offers, delivery.at):
+            latencies += [delivery.at - offers[before - 1]] * sessions
     found.hops = Distribution.of(hops)
     found.latency_s = Distribution.of(latencies)
     totals: Counter[str] = Counter()
