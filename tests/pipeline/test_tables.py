@@ -296,8 +296,10 @@ def test_a_folder_that_must_not_be_written_is_said(tmp_path: Path) -> None:
         pytest.fail("it is refused")
 
 
-@pytest.mark.parametrize("address", ["hdfs://host/data", "s3a://bucket/data", "file:///data"])
-def test_addresses_are_refused_with_the_way_out(address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["hdfs://host/data", "s3a://bucket/data", "file:///data", Path("s3a://bucket")]
+)
+def test_addresses_are_refused_with_the_way_out(address: str | Path) -> None:
     with pytest.raises(InputError, match=r"is an address; give a path .* shared mount"):
         Store(address)
 

@@ -113,7 +113,8 @@ class Store:
 
     def __init__(self, folder: Path | str) -> None:
         text = str(folder)
-        if re.match(r"[a-zA-Z][\w+.-]+://", text):
+        # A `Path` has lost one of its slashes.
+        if re.match(r"[a-zA-Z][\w+.-]+:/", text):
             raise InputError(
                 f"tables live in a folder, and {text!r} is an address; give a path that this machine and all "
                 f"workers see under the same name, such as a shared mount. Object stores and HDFS have no "
