@@ -24,16 +24,19 @@ def spec(
 ) -> None:
     """Print the spec of a workload as TOML, with what each key means.
 
-    A spec that is given is checked, and printed with all that it leaves out. What is wrong with it is
-    reported at once; the exit code is then 2.
+    A spec that is given is checked, with the files that it names, and printed with all that it leaves out.
+    What is wrong with it is reported at once; the exit code is then 2.
 
     Try it:
 
         tidings workload spec --set removal.top=24
     """
-    from tidings.pipeline.workload import explaining, reading
+    from tidings.pipeline.workload import explaining, making, reading
 
     read = reading.read(path, changed(changes or []))
+    if path is not None:
+        # Hierarchies, counts and a matrix may be wrong as well, or not fit each other.
+        making.make(read)
     if as_json:
         typer.echo(json.dumps(tomllib.loads(reading.written(read)), ensure_ascii=False))
     else:

@@ -164,7 +164,7 @@ def test_a_topology_of_as_many_nodes_is_that_topology() -> None:
 )
 def test_a_topology_that_cannot_be_is_refused(asked: dict[str, str], says: str) -> None:
     with pytest.raises(InputError) as error:
-        links.table(made("topohub", 12, **asked))
+        links.check(made("topohub", 12, **asked).spec)
     assert says in str(error.value)
 
 

@@ -1,7 +1,7 @@
 """The table of clients: where each is, and the broker that is nearest.
 
 Numbers and positions are native expressions over the client's number. The nearest of many brokers is not:
-rows go through Python in Arrow batches, where a k-d tree knows it (docs/design/0019 has what was measured).
+rows go through Python in Arrow batches, where a k-d tree knows it (docs/design/0021 has what was measured).
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.workload import brokers
 from tidings.pipeline.workload.embedding import distances
 from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload.spec import Spec
 from tidings.records import workload as tables
 
 if TYPE_CHECKING:
@@ -46,6 +47,18 @@ def table(model: Model) -> pa.Table:
     delays = np.maximum(distances(points[pairs[:, 0]], points[pairs[:, 1]]) / 2, DELAY_MIN_MS)
     names = [pa.array([brokers.name(number) for number in ends], pa.string()) for ends in pairs.T]
     return pa.table([*names, pa.array(delays)], schema=tables.schemas((), ())[tables.LINKS])
+
+
+def check(spec: Spec) -> None:
+    """Refuse a topology that is not there or too small, before anything is made."""
+    if OVERLAYS[spec.links.overlay] is not topohub:
+        return
+    nodes, _ = _topology(spec.links.topology)
+    if spec.sizes.brokers > len(nodes):
+        raise InputError(
+            f"links.topology {spec.links.topology!r} has {len(nodes)} nodes and the workload "
+            f"{spec.sizes.brokers} brokers; ask for at most {len(nodes)} brokers, or take a larger topology"
+        )
 
 
 def joined(model: Model, points: NDArray[np.float64]) -> set[Pair]:
@@ -132,19 +145,13 @@ def power_law(model: Model, points: NDArray[np.float64]) -> set[Pair]:
 
 
 def topohub(model: Model, points: NDArray[np.float64]) -> set[Pair]:
-    """A topology that was drawn from a real network, or as much of it as there are brokers.
+    """A topology that was drawn from a real network, or as much of it as there are brokers (see `check`).
 
     Its nodes are taken breadth first from the one with the most links, and brokers in the order of their
     distance from the most central one, so that neighbours there tend to be near each other here.
     """
-    name = model.spec.links.topology
-    nodes, edges = _topology(name)
+    nodes, edges = _topology(model.spec.links.topology)
     count = len(points)
-    if count > len(nodes):
-        raise InputError(
-            f"links.topology {name!r} has {len(nodes)} nodes and the workload {count} brokers; ask for at "
-            f"most {len(nodes)} brokers, or take a larger topology"
-        )
     neighbours: dict[int, set[int]] = {node: set() for node in nodes}
     for a, b in edges:
         neighbours[a].add(b)

@@ -11,7 +11,16 @@ from datetime import UTC, datetime
 import numpy as np
 
 from tidings.errors import InputError
-from tidings.pipeline.workload import diffusion, generalisation, given, intervals, removal, sampling, topics
+from tidings.pipeline.workload import (
+    diffusion,
+    generalisation,
+    given,
+    intervals,
+    links,
+    removal,
+    sampling,
+    topics,
+)
 from tidings.pipeline.workload.model import Given, Model
 from tidings.pipeline.workload.spec import Spec
 
@@ -21,6 +30,7 @@ SUBSCRIPTIONS_MAX = 2**32
 
 def make(spec: Spec) -> Model:
     """All that stages need, from a spec and the files that it names."""
+    links.check(spec)
     return transformed(given.read(spec))
 
 

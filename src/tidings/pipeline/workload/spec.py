@@ -237,7 +237,7 @@ class Reports:
     """The largest of those numbers."""
 
     local: float = share(0.8)
-    """The share of reports that come from the event's own region."""
+    """The share of reports that surely come from the event's own region; the others come from anyone."""
 
 
 @dataclass(frozen=True, slots=True)
