@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV ?= uv
 UPGRADE ?=
+PARALLEL ?= -n 2 --dist loadgroup
 
 # The Python that makes the environment: the first of these that is new enough, or the one you name
 # (make PYTHON=/path/to/python3.12). When none is, python3 is left to say so itself.
@@ -26,10 +27,10 @@ prepare:
 	@"$(PYTHON)" tools/prepare.py $(SAY)
 
 test: lint types ## check everything that takes minutes: ruff, mypy, pytest
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: lint types ## the same, with the slow tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: prepare
 	$(BIN)/ruff check .

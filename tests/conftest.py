@@ -17,6 +17,17 @@ settings.register_profile("tidings", deadline=None)
 settings.load_profile("tidings")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Deal tests out to processes by file, but all of Spark to one, which begins with them.
+
+    A file's fixtures are then made once, and so is the Spark session, which costs more than any test.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    for item in items:
+        spark = item.get_closest_marker("spark") is not None
+        item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The folder of the checkout."""
