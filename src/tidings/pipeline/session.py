@@ -117,8 +117,8 @@ def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, st
                 session.conf.set(name, value)
     except PySparkException as error:
         raise SetupError(
-            f"no session at {master}: {error}. Is a Connect server there? docs/pipeline.md shows how to "
-            f"start one"
+            f"no session at {master}: {first_line(error)}. Is a Connect server there? docs/pipeline.md "
+            f"shows how to start one"
         ) from error
     for name, value in given.items():
         try:
@@ -126,10 +126,15 @@ def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, st
         except PySparkException as error:
             session.stop()
             raise InputError(
-                f"{name} = {value!r} is not taken by the server at {master}: {error}. What concerns the "
-                f"server is set where it is started"
+                f"{name} = {value!r} is not taken by the server at {master}: {first_line(error)}. What "
+                f"concerns the server is set where it is started"
             ) from error
     return session
+
+
+def first_line(error: Exception) -> str:
+    """What an error of a server says, without the pages of Java behind it."""
+    return str(error).partition("\n")[0].strip().rstrip(".")
 
 
 def check_answers(master: str) -> None:
