@@ -48,6 +48,17 @@ def test_a_link_to_a_version_is_a_table(tmp_path: Path) -> None:
     assert Workload(tmp_path).subscriptions().number.tolist() == [0, 1, 2, 3, 4]
 
 
+def test_tables_of_two_workloads_are_not_one(tmp_path: Path) -> None:
+    made.write(tmp_path, brokers=[made.broker("b0")], clients=[made.client(1, "b0")])
+    for table, seed in (("brokers", 1), ("clients", 2)):
+        Workload(tmp_path)  # what one table says of itself is no contradiction
+        (tmp_path / table / "_made.json").write_text(f'{{"spec": {{"seed": {seed}}}}}', encoding="utf-8")
+    with pytest.raises(
+        InputError, match="tables of two workloads: clients was made by another spec than brokers"
+    ):
+        Workload(tmp_path)
+
+
 def test_a_rectangle_is_a_filter_and_its_text_is_not_looked_at(tmp_path: Path) -> None:
     made.write(
         tmp_path, subscriptions=[made.subscription(7, subject=(5, 9), language=(3, 3), where="no filter (")]

@@ -6,6 +6,7 @@ What rows mean is known to `workload_reading`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,9 @@ from tidings.records import workload as tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+MADE = "_made.json"
+"""What made a table, with its `spec`; see `pipeline.tables`."""
 
 BATCH_ROWS = 65_536
 """Rows that are looked at at once."""
@@ -118,6 +122,26 @@ def files_of(folder: Path) -> tuple[Path, ...]:
             if file.suffix == ".parquet" and not file.name.startswith(("_", ".")) and file.is_file()
         )
     )
+
+
+def refuse_mixture(folder: Path) -> None:
+    """Refuse tables that were made by different specs: a run that died may have replaced some of them.
+
+    What made a table is written beside its rows; tables of other makers need not have it.
+    """
+    specs: dict[str, Any] = {}
+    for name in tables.TABLES:
+        try:
+            specs[name] = json.loads((folder / name / MADE).read_text(encoding="utf-8"))["spec"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    first = next(iter(specs), "")
+    for name, spec in specs.items():
+        if spec != specs[first]:
+            raise InputError(
+                f"{folder} has tables of two workloads: {name} was made by another spec than {first}; make it "
+                f"anew: tidings workload generate --overwrite --out {folder}"
+            )
 
 
 def refuse_columns(where: Path, file: str, wanted: pa.Schema, found: pa.Schema, null: frozenset[str]) -> None:

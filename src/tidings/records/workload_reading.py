@@ -29,7 +29,14 @@ from tidings.language.rectangles import rectangle
 from tidings.language.regions import Unknown
 from tidings.language.topics import Topic
 from tidings.records import workload as tables
-from tidings.records.workload_files import BATCH_ROWS, KEYS_OF, Table, files_of, refuse_columns
+from tidings.records.workload_files import (
+    BATCH_ROWS,
+    KEYS_OF,
+    Table,
+    files_of,
+    refuse_columns,
+    refuse_mixture,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -225,6 +232,7 @@ class Workload:
                 f"{folder} has no table of a workload ({', '.join(tables.TABLES)}); give the folder that "
                 "`tidings workload generate --out` named"
             )
+        refuse_mixture(self.folder)
         self._tables: dict[str, Table] = {}
 
     # Tables.
