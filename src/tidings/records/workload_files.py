@@ -139,8 +139,8 @@ def refuse_mixture(folder: Path) -> None:
     for name, spec in specs.items():
         if spec != specs[first]:
             raise InputError(
-                f"{folder} has tables of two workloads: {name} was made by another spec than {first}; make it "
-                f"anew: tidings workload generate --overwrite --out {folder}"
+                f"{folder} has tables of two workloads: {name} was made by another spec than {first}; make "
+                f"them anew: tidings workload generate --overwrite --out {folder}"
             )
 
 
