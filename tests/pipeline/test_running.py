@@ -126,6 +126,18 @@ def test_nothing_is_done_if_one_of_the_tables_is_there(spark: SparkSession, tmp_
 
 
 @pytest.mark.spark
+def test_what_a_later_stage_refuses_of_the_plain_values_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def refuse(_: small.Model) -> dict[str, pa.Table]:
+        raise InputError("a topology that is not there")
+
+    with pytest.raises(InputError, match="not there"):
+        run(spark, Store(tmp_path), small.NUMBERS_STAGE, replace(small.DIGITS_STAGE, lookups=refuse))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.spark
 def test_stages_finished_before_one_that_fails_stay(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(tmp_path)
     failing = replace(

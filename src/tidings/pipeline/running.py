@@ -113,6 +113,8 @@ def run(
     # As it will be read back: lists, not tuples.
     spec = json.loads(json.dumps(asdict(model.spec)))
     made: list[Made] = []
+    # All of them first: what they refuse is refused before anything is written.
+    lookups = {stage.table: stage.lookups(model) for stage in stages}
     with store.writing([stage.table for stage in stages], overwrite):
         check_read(stages, spec, store)
         shipping.send(spark, master, [file for stage in stages for file in stage.files])
@@ -121,7 +123,7 @@ def run(
             start = time.monotonic()
             reads = {name: store.version(name) or 0 for name in stage.reads}
             frames = {name: store.read(spark, name, schemas[name]) for name in stage.reads}
-            for name, lookup in stage.lookups(model).items():
+            for name, lookup in lookups[stage.table].items():
                 assert name not in frames, f"stage {stage.table} has two tables named {name!r}"
                 frames[name] = spark.createDataFrame(lookup)
 
