@@ -252,7 +252,9 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
         await until(lambda: front.told(m.ClientConnected))
         front.express = lambda *_: int(name in ("lane", "take"))  # type: ignore[method-assign]
         setattr(front, name, broken)
-        node._clients.by_number[1].lane = LANE if name == "repeat" else None
+        if name == "repeat":
+            client = node._clients.by_number[1]
+            client.lane, client.repeat = LANE, broken
         writer.write(b"x")
         assert "a bug" in await node.stopped()
 

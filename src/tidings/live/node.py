@@ -284,7 +284,8 @@ class Node:
         self._compiling = False
         self._by_connection: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._clock_offset = time.time() - time.monotonic()
+        self.clock_offset = time.time() - time.monotonic()
+        """What `now` is beyond `time.monotonic`, always."""
         self._carry: dict[type, Callable[[Any], None]] = {
             e.Send: self._send,
             e.Dial: self._dial,
@@ -495,7 +496,7 @@ class Node:
 
     def now(self) -> float:
         """Seconds since 1970; never goes back."""
-        return time.monotonic() + self._clock_offset
+        return time.monotonic() + self.clock_offset
 
     def tell(self, event: Event) -> None:
         """Tell the broker what happened, and do what it wants."""

@@ -48,7 +48,6 @@ class Lane:
         "head",
         "length",
         "noted",
-        "passed",
         "plans",
         "publisher",
         "size",
@@ -69,8 +68,6 @@ class Lane:
         """Of that packet, and of its payload."""
         self.alone = 0
         """When that was, as `stamp`."""
-        self.passed = 0
-        """Packets like it since, that are not counted yet."""
 
     @property
     def connections(self) -> tuple[int, ...]:

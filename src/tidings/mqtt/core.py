@@ -89,8 +89,9 @@ class Core:
         """Of publications that wait for all sessions."""
         self.slow: dict[Client, None] = {}
         """Clients that must go, for they do not keep up."""
-        self.passing: dict[Lane, None] = {}
-        """Those with packets that are not counted yet."""
+        self.repeats: list[Lane] = []
+        self.repeated_at: list[float] = []
+        """Packets that were passed on and not yet counted, numbered and written down: how, and when."""
         self.plans = 0
         """Counts whatever changes how publications go to clients: connections, congestion, queues."""
 

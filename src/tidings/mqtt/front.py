@@ -110,6 +110,10 @@ DEAR_REQUEST = 4
 """A request to the broker itself, which may ask for all that is declared."""
 
 
+REPEATS_MAX = 256
+"""Packets that are passed on before they are counted and written down."""
+
+
 class Due(Enum):
     """What a front waits for."""
 
@@ -197,7 +201,6 @@ class Front:
         publishing = self._publishing = Publishing(
             core, broker, self.sessions, self.retained, subscribing, requests.on_request
         )
-        self._note_one = broker.note_one
         self._sys = SysTopics(self)
         subscribing.sys = self._sys.messages
         self._set_access(access)
@@ -281,8 +284,8 @@ class Front:
         core.stamp += 1
         core.dear = 0
         core.out = inner.out  # type: ignore[assignment]
-        if core.passing:
-            self._publishing.count()
+        if core.repeats:
+            self._publishing.settle()
         handlers = self._events
         for event in events:
             if type(event) is not BytesReceived:
@@ -308,6 +311,8 @@ class Front:
         core, inner = self._core, self.broker.core
         if now > inner.now:
             core.now = inner.now = now
+        if core.repeats:
+            self._publishing.settle()
         passed = self._publishing.skim(client, data, 0)
         if passed:
             client.heard_at = now
@@ -334,11 +339,10 @@ class Front:
             or core.dirty  # what waits for `take` must not be overtaken
         ):
             return False
-        lane.publisher.heard_at = now
-        if not lane.passed:
-            core.passing[lane] = None
-        lane.passed += 1
-        self._note_one(lane.noted, lane.size, int(now * 1_000_000))
+        core.repeats.append(lane)
+        core.repeated_at.append(now)
+        if len(core.repeats) >= REPEATS_MAX:
+            self._publishing.settle()
         return True
 
     def take(self) -> list[Transmit]:
@@ -1043,7 +1047,7 @@ class Front:
         """What can be seen of clients and sessions."""
         del now
         core = self._core
-        self._publishing.count()
+        self._publishing.settle()
         sessions = self.sessions.values()
         return FrontStatus(
             sum(client.state is State.OPEN for client in self.clients.values()),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import groupby
 
 import msgspec
 
@@ -321,8 +322,6 @@ class Publishing:
             delivered += len(receivers)
             delivered_bytes += payload * len(receivers)
             if end - at == size:
-                if lane.passed:
-                    self._count(lane)
                 lane.head, lane.length, lane.size, lane.alone = data[: end - payload], size, payload, stamp
                 client.recent = lane
             at = end
@@ -344,24 +343,33 @@ class Publishing:
             receiver.out.append(data)
             dirty[receiver] = None
 
-    def count(self) -> None:
-        """Count what `Front.repeat` has passed on."""
-        for lane in list(self._core.passing):
-            self._count(lane)
-
-    def _count(self, lane: Lane) -> None:
-        core, passed = self._core, lane.passed
-        lane.passed = 0
-        del core.passing[lane]
-        counters, delivered = core.counters, passed * len(lane.clients)
-        counters.packets_in += passed
-        counters.bytes_in += passed * lane.length
-        counters.published += passed
-        counters.published_bytes += passed * lane.size
-        counters.packets_out += delivered
-        counters.bytes_out += delivered * lane.length
-        counters.delivered += delivered
-        counters.delivered_bytes += delivered * lane.size
+    def settle(self) -> None:
+        """Count, number and write down what `Front.repeat` has passed on, in its order."""
+        core = self._core
+        lanes, times = core.repeats, core.repeated_at
+        core.repeats, core.repeated_at = [], []
+        note_repeats = self._broker.note_repeats
+        packets_out = bytes_in = bytes_out = published_bytes = delivered_bytes = end = 0
+        for lane, some in groupby(lanes):
+            begin, end = end, end + len(list(some))
+            count = end - begin
+            delivered = count * len(lane.clients)
+            bytes_in += count * lane.length
+            published_bytes += count * lane.size
+            packets_out += delivered
+            bytes_out += delivered * lane.length
+            delivered_bytes += delivered * lane.size
+            lane.publisher.heard_at = times[end - 1]
+            note_repeats(lane.noted, lane.size, [int(at * 1_000_000) for at in times[begin:end]])
+        counters = core.counters
+        counters.packets_in += end
+        counters.bytes_in += bytes_in
+        counters.published += end
+        counters.published_bytes += published_bytes
+        counters.packets_out += packets_out
+        counters.bytes_out += bytes_out
+        counters.delivered += packets_out
+        counters.delivered_bytes += delivered_bytes
 
     def _pass_acknowledged(self, session: Session, identifiers: bytes, burst: Burst) -> bool:
         """At QoS 1, if there is room for all of it."""

@@ -148,7 +148,7 @@ class Broker:
         self.straight = publications.straight
         self.note = publications.note
         self.note_all = publications.note_all
-        self.note_one = publications.note_one
+        self.note_repeats = publications.note_repeats
         self.match_each = routing.local.match_each
         self.contents = known.contents
         self._events: dict[type, Callable[[Any], None]] = {

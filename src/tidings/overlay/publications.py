@@ -392,22 +392,29 @@ class Publications:
             if len(numbers) >= LANE_MAX:
                 self._write_lane(lane)
 
-    def note_one(self, lane: Lane, size: int, at_us: int) -> None:
-        """The same for one, after at least one other of its lane."""
+    def note_repeats(self, lane: Lane, size: int, at_us: Sequence[int]) -> None:
+        """The same for some of one size in a row, after at least one other of their lane."""
         known, stream, numbers = self._numbers, lane.stream, lane.numbers
-        number = known[stream] = known[stream] + 1
+        first, count = known[stream] + 1, len(at_us)
+        known[stream] += count
         if not numbers:
             self._lanes[lane] = None
-        numbers.append(number)
-        lane.at_us.append(at_us)
-        lane.sizes.append(size)
+        numbers += range(first, first + count)
+        lane.at_us += at_us
+        lane.sizes += [size] * count
         if len(numbers) >= LANE_MAX:
             self._write_lane(lane)
 
     def _write_lane(self, lane: Lane) -> None:
-        numbers, at_us, sizes = lane.numbers, lane.at_us, lane.sizes
+        numbers: Sequence[int] = lane.numbers
+        at_us, sizes = lane.at_us, lane.sizes
         lane.numbers, lane.at_us, lane.sizes = [], [], []
         del self._lanes[lane]
+        # What is the same for all, or counts up by one, costs less to keep and to write.
+        if numbers[-1] - numbers[0] == len(numbers) - 1:
+            numbers = range(numbers[0], numbers[-1] + 1)
+        if sizes.count(sizes[0]) == len(sizes):
+            del sizes[1:]
         self._write_down(lane.route, lane.session, at_us, numbers, sizes, (lane.receivers,))
 
     def write_lanes(self) -> None:
