@@ -245,7 +245,7 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
         node, front = await echo_node()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
 
-        def broken(*_: object) -> int:
+        def broken(*_: object) -> bool:
             raise KeyError("a bug")
 
         _, writer = await connect(node)
@@ -311,7 +311,7 @@ def test_it_waits_for_its_turn_behind_what_waits_already() -> None:
         await until(lambda: front.told(m.ClientConnected))
         said = _RepeatingFront(front, (1,))
         client = node._clients.by_number[1]
-        client.lane = front.lane(1)
+        client.lane, client.repeat = front.lane(1), front.repeat
         client.data_received(b"before")
         client.silence(clients.QUIET)
         client.data_received(b"while")
@@ -320,6 +320,34 @@ def test_it_waits_for_its_turn_behind_what_waits_already() -> None:
         client.data_received(b"behind")
         assert said.repeated == [b"before"]
         assert await reader.readexactly(11) == b"whilebehind"
+        writer.close()
+        await node.stop()
+
+    run(story)
+
+
+@pytest.mark.skipif(clients.QUICKACK is None, reason="the system knows no slow acknowledgements")
+def test_what_comes_alone_is_acknowledged_with_what_comes_next() -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        _, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        _RepeatingFront(front, (1,))
+        client = node._clients.by_number[1]
+        beneath = cast("socket.socket", client.transport.get_extra_info("socket"))
+        quick = (socket.IPPROTO_TCP, clients.QUICKACK or 0)
+        client.data_received(b"x")
+        assert not beneath.getsockopt(*quick)
+        # The system has returned to quick ones, as after a pause: that is left so for a while, then longer.
+        now, wait = node.now(), 2 * clients.EASE_S
+        for _ in range(3):
+            beneath.setsockopt(*quick, 1)
+            client.ease(now + 0.9 * wait)
+            assert beneath.getsockopt(*quick)
+            now += wait + 0.01
+            client.ease(now)
+            assert not beneath.getsockopt(*quick)
+            wait *= 2
         writer.close()
         await node.stop()
 
