@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from typing import IO
 
-import pyarrow.parquet as pq
 import pytest
 
 from tests.records.samples import row
@@ -33,13 +33,13 @@ def test_segments_are_written_elsewhere_than_on_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    real = pq.write_table
+    real = segments.write_table
 
-    def write(*arguments: object, **options: object) -> None:
+    def write(table: object, file: IO[bytes]) -> None:
         threads.append(threading.current_thread())
-        real(*arguments, **options)
+        real(table, file)
 
-    monkeypatch.setattr(pq, "write_table", write)
+    monkeypatch.setattr(segments, "write_table", write)
     made = recorder(tmp_path)
     made.add(row(1))
     made.tick(0.0)
@@ -55,7 +55,7 @@ def test_a_disk_that_fails_is_logged_with_what_is_lost(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(segments, "write_table", full)
     monkeypatch.setattr(recording.LOG, "propagate", True)
     made = recorder(tmp_path)
     with caplog.at_level(logging.ERROR, recording.LOG.name):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import pyarrow.parquet as pq
@@ -134,14 +135,14 @@ def test_a_crash_loses_at_most_the_open_segment(
 def test_half_a_file_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is read while a segment is written is what was closed before."""
     seen: list[list[int]] = []
-    real = pq.write_table
+    real = segments.write_table
 
-    def write(table: object, file: object, **options: object) -> None:
-        real(table, file, **options)
+    def write(table: object, file: IO[bytes]) -> None:
+        real(table, file)
         seen.append([one.n for one in read_records(tmp_path)])
         assert any(name.startswith(".") for name in files(tmp_path))
 
-    monkeypatch.setattr(pq, "write_table", write)
+    monkeypatch.setattr(segments, "write_table", write)
     writer = SegmentWriter(tmp_path, "b1", 1, rows_max=1)
     for n in range(3):
         writer.add(row(n))
@@ -269,7 +270,7 @@ def test_a_disk_that_fails_is_told_and_counted(tmp_path: Path, monkeypatch: pyte
         tmp_path, "b1", 1, rows_max=2, on_fault=lambda error, rows: told.append((str(error.strerror), rows))
     )
     with monkeypatch.context() as patch:
-        patch.setattr(pq, "write_table", full)
+        patch.setattr(segments, "write_table", full)
         writer.add(row(1))
         writer.add(row(2))
     assert told == [("No space left on device", 2)]
@@ -285,7 +286,7 @@ def test_a_disk_that_fails_stops_a_writer_that_tells_nobody(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(pq, "write_table", full)
+    monkeypatch.setattr(segments, "write_table", full)
     writer = SegmentWriter(tmp_path, "b1", 1, rows_max=1)
     with pytest.raises(OSError, match="No space"):
         writer.add(row(1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 from tests.records.samples import WHOLE, row, run
 from tidings.records.reading import read_table
 from tidings.records.record import Kind, Record, Run
-from tidings.records.segments import SegmentWriter
+from tidings.records.schema import arrow_schema
+from tidings.records.segments import SegmentWriter, write_table
 from tidings.records.tables import Columns, table_of
 
 INTEGERS = st.integers(-(2**40), 2**40)
@@ -63,6 +66,17 @@ def test_a_table_of_runs_and_records_is_that_of_the_records_they_stand_for(rows:
     table = table_of(rows)
     table.validate(full=True)
     assert table.equals(table_of(one_by_one(rows)), check_metadata=True)
+
+
+@given(st.lists(runs(), max_size=6))
+def test_what_is_packed_for_writing_says_the_same(rows: list[Run]) -> None:
+    columns = Columns()
+    columns.add(rows)
+    file = BytesIO()
+    write_table(columns.packed(), file)
+    read = pq.read_table(BytesIO(file.getvalue()))
+    assert read.equals(table_of(rows))
+    assert read.schema.equals(arrow_schema(), check_metadata=True)
 
 
 def test_many_turns_between_runs_and_records_do_not_change_their_order() -> None:

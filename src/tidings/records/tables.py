@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
+WORDS = ("broker", "kind", "topic", "publisher", "client")
+"""Columns in which the same strings come again and again."""
+
 STRETCHES_MAX = 64
 """Up to so many turns between records and runs, each stretch is a piece of the table."""
 
@@ -69,11 +72,11 @@ class Columns:
         import pyarrow as pa
 
         if not self._single:
-            return self._runs.table()
+            return self._runs.table(words=False)
         single = _table_of_lines(b"".join(self._lines))
         if self._single == sum(map(len, self._is_run)):
             return single
-        runs = self._runs.table()
+        runs = self._runs.table(words=False)
         is_run = np.concatenate(self._is_run).astype(bool)
         lengths = np.ones(len(is_run), np.int64)
         lengths[is_run] = np.concatenate(self._runs.lengths)
@@ -89,6 +92,10 @@ class Columns:
             return pa.concat_tables(parts)
         order = self._order(is_run, lengths)
         return pa.concat_tables([single, runs]).combine_chunks().take(_column(order))
+
+    def packed(self) -> pa.Table:
+        """The same rows as is quickest to write: where all are of runs, words are numbers in a dictionary."""
+        return self.table() if self._single else self._runs.table(words=True)
 
     def _order(self, is_run: np.ndarray[tuple[int], np.dtype[np.bool_]], lengths: Integers) -> Integers:
         """Where the rows are, if those that came one by one stand before those of runs."""
@@ -143,7 +150,8 @@ class _Runs:
         receivers = [run.receivers for run in runs]
         self._receivers.add(receivers, self._lists.add(list(chain.from_iterable(receivers))))
 
-    def table(self) -> pa.Table:
+    def table(self, *, words: bool) -> pa.Table:
+        """All rows; `words` is whether strings that come again and again are given once, in dictionaries."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -158,10 +166,12 @@ class _Runs:
         )
         heads = _table_of_lines(lines).combine_chunks()
         head = _column(np.repeat(np.concatenate(self._head), lengths))
-        columns = {
-            name: heads[name].combine_chunks().take(head)
-            for name in ("broker", "boot", "kind", "topic", "message", "publisher", "client", "hops")
-        }
+        columns: dict[str, pa.Array] = {}
+        for name in ("broker", "boot", "kind", "topic", "message", "publisher", "client", "hops"):
+            each = heads[name].combine_chunks()
+            if words and name in WORDS:
+                each = each.dictionary_encode()
+            columns[name] = each.take(head)
         numbers = _column(np.concatenate(self._numbers)).cast(pa.string())
         nothing = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
         columns |= {
@@ -173,14 +183,19 @@ class _Runs:
                 np.repeat(np.concatenate(self._latency_us), lengths),
                 np.repeat(np.concatenate(self._has_latency), lengths),
             ),
-            "receivers": self._lists.array().take(_column(self._receivers.spread(lengths, steps))),
+            "receivers": self._lists.array(words).take(_column(self._receivers.spread(lengths, steps))),
         }
+        schema = arrow_schema()
+        if words:
+            for at, field in enumerate(schema):
+                if field.name in columns:
+                    schema = schema.set(at, field.with_type(columns[field.name].type))
         return pa.Table.from_arrays(
             [
                 columns[field.name] if field.name in columns else pa.nulls(len(steps), field.type)
-                for field in arrow_schema()
+                for field in schema
             ],
-            schema=arrow_schema(),
+            schema=schema,
         )
 
 
@@ -231,8 +246,8 @@ class _Lists:
         self._counts.append(_integers(map(len, new), len(new)))
         return numbers
 
-    def array(self) -> pa.Array:
-        """All of them, in the order of their numbers."""
+    def array(self, words: bool) -> pa.Array:
+        """All of them, in the order of their numbers; with `words`, each string once, in a dictionary."""
         import numpy as np
         import pyarrow as pa
 
@@ -240,6 +255,9 @@ class _Lists:
         data = pa.py_buffer(b"".join(self._strings))
         strings = pa.Array.from_buffers(pa.string(), len(sizes), [None, _offsets(sizes), data])
         kind = arrow_schema().field("receivers").type
+        if words:
+            strings = strings.dictionary_encode()
+            kind = pa.list_(kind.value_field.with_type(strings.type))
         return pa.Array.from_buffers(kind, len(counts), [None, _offsets(counts)], children=[strings])
 
 
