@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 
 import msgspec
 
@@ -61,7 +61,7 @@ LANES_MAX = 256
 LANE_FROM = 4
 """Packets in a burst below which the next are looked at one by one."""
 
-BATCH = 64
+BATCH = 256
 """Payloads that are matched together."""
 
 NOBODY: tuple[Client, ...] = ()
@@ -110,7 +110,7 @@ class Plan:
         self.receivers: tuple[str, ...] = ()
         self.foreign = False
         """Whether someone who is not a client of ours gets it."""
-        self.entries: dict[Entry[tuple[str, str]], dict[Client, None] | None] = {}
+        self.entries: dict[Entry[tuple[str, str]], tuple[Client, ...] | None] = {}
         """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
 
 
@@ -418,9 +418,7 @@ class Publishing:
                     except KeyError:
                         found = [self._entry(plan, entry, v5) for entry in entries]
                     if None not in found:
-                        clients = dict.fromkeys(everyone)
-                        for some in found:
-                            clients |= some  # type: ignore[arg-type]
+                        clients = dict.fromkeys(chain(everyone, *found))  # type: ignore[arg-type]
                 clients_of.append(clients)
                 if clients is not None:
                     receivers.append(tuple([receiver.id for receiver in clients]))
@@ -451,20 +449,19 @@ class Publishing:
         core.counters.delivered_bytes += delivered_bytes
         core.counters.packets_out += delivered
 
-    def _entry(self, plan: Plan, entry: Entry[tuple[str, str]], v5: bool) -> dict[Client, None] | None:
+    def _entry(self, plan: Plan, entry: Entry[tuple[str, str]], v5: bool) -> tuple[Client, ...] | None:
         """Who gets what one content filter matches, if that can be handed on as it is."""
-        found: dict[Client, None] | None = {}
+        found: list[Client] = []
         for session_id, name in entry.targets:
             session = self._sessions[session_id]
             asked = session.subscriptions[name]
             client = session.client
             if not _simple(session, [asked]) or client is None or client.v5 is not v5 or asked.identifier:
-                found = None
-                break
-            assert found is not None, "it is given up at the first that is not simple"
-            found[client] = None
-        plan.entries[entry] = found
-        return found
+                plan.entries[entry] = None
+                return None
+            found.append(client)
+        plan.entries[entry] = tuple(found)
+        return plan.entries[entry]
 
     def _publications(self, client: Client, burst: Burst, route: Route, first: int) -> Sequence[Publication]:
         core = self._broker.core
