@@ -125,7 +125,9 @@ def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Br
     try:
         _await_listener(process, port, folder / "log")
         _await_listener(process, tls_port, folder / "log")
-        yield Broker(name, process, port, tls_port, link_port)
+        broker = Broker(name, process, port, tls_port, link_port)
+        _await_calm(broker)
+        yield broker
     finally:
         end(process)
 
@@ -193,6 +195,16 @@ def _await_listener(process: subprocess.Popen[bytes], port: int, log: Path) -> N
         time.sleep(0.05)
     told = log.read_text(encoding="utf-8", errors="replace")[-2000:]
     raise RuntimeError(f"{process.args!r} does not listen on port {port}; it said:\n{told}")
+
+
+def _await_calm(broker: Broker) -> None:
+    """Wait until a broker has done what it does at its start: it may listen while it still loads things."""
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        before = broker.usage().cpu_s
+        time.sleep(0.3)
+        if broker.usage().cpu_s - before <= TICK_S:
+            return
 
 
 def _children(parent: int) -> list[int]:
