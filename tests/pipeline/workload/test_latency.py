@@ -67,6 +67,10 @@ def test_gzip_is_seen_by_its_content(tmp_path: Path) -> None:
         ("a,b\n0,1\n", "row 1, column 1 is 'a'"),
         ("0,1\n-2,0\n", "row 2, column 1 is '-2'"),
         ("0,inf\n1,0\n", "row 1, column 2 is 'inf'"),
+        (
+            "0,1e300\n1,0\n",
+            "row 1, column 2 is '1e300'; give a round trip in milliseconds, more than 0 and at most",
+        ),
         ("0,,3\n,0,\n3,,0\n", "row and column 2 have no round trip"),
         ("0,1,,\n1,0,,\n,,0,1\n,,1,0\n", "67% of all pairs have no round trip"),
     ],
@@ -75,6 +79,14 @@ def test_what_is_no_matrix_is_refused_with_its_place(tmp_path: Path, content: st
     with pytest.raises(InputError) as error:
         latency.matrix(written(tmp_path, content))
     assert says in str(error.value)
+
+
+def test_groups_without_a_measurement_between_them_are_refused(tmp_path: Path) -> None:
+    # Eight nodes, and two more: a third of the pairs is missing.
+    groups = [0] * 8 + [1] * 2
+    rows = [",".join("10" if one == other else "" for other in groups) for one in groups]
+    with pytest.raises(InputError, match="no measured round trips lead from row 1 to row 9"):
+        latency.matrix(written(tmp_path, "\n".join(rows)))
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ NODES_MAX = 5_000
 
 NODES_MIN = 2
 
+ROUND_TRIP_MS_MAX = 1e7
+"""Some three hours. Beyond is a slip of the pen, and squares of it would not stay numbers."""
+
 HOLES_MAX = 0.5
 """The share of pairs without a measurement beyond which positions would be guesses."""
 
@@ -133,7 +136,7 @@ def _numbers(path: str | Path, number: int, row: Sequence[str]) -> NDArray[np.fl
             except ValueError:
                 raise _wrong(path, number, column, cell) from None
         raise
-    wrong = np.flatnonzero(((read < 0) & (read != -1)) | np.isinf(read))
+    wrong = np.flatnonzero(((read < 0) & (read != -1)) | (read > ROUND_TRIP_MS_MAX))
     wrong = wrong[wrong != number]
     if wrong.size:
         raise _wrong(path, number, int(wrong[0]), row[int(wrong[0])])
@@ -144,7 +147,8 @@ def _numbers(path: str | Path, number: int, row: Sequence[str]) -> NDArray[np.fl
 def _wrong(path: str | Path, number: int, column: int, cell: str) -> InputError:
     return InputError(
         f"{path}: row {number + 1}, column {column + 1} is {cell.strip()!r}; give a round trip in "
-        "milliseconds, more than 0, or leave it empty where nothing was measured"
+        f"milliseconds, more than 0 and at most {ROUND_TRIP_MS_MAX:,.0f}, or leave it empty where nothing was "
+        "measured"
     )
 
 
@@ -168,8 +172,24 @@ def _averaged(path: str | Path, measured: NDArray[np.float64]) -> NDArray[np.flo
             f"{path}: {holes:.0%} of all pairs have no round trip; at most {HOLES_MAX:.0%} may be missing, "
             "take out the nodes that have the fewest"
         )
+    if (apart := _apart(there | there.T)) is not None:
+        raise InputError(
+            f"{path}: no measured round trips lead from row 1 to row {apart + 1}, not even by way of other "
+            "nodes; measure between the two groups, or take one out"
+        )
     np.fill_diagonal(averaged, 0.0)
     return averaged
+
+
+def _apart(measured: NDArray[np.bool_]) -> int | None:
+    """A node that pairs which were measured do not join to the first; None if they join all."""
+    reached = np.zeros(len(measured), bool)
+    fresh = reached.copy()
+    fresh[0] = True
+    while fresh.any():
+        reached |= fresh
+        fresh = measured[fresh].any(axis=0) & ~reached
+    return None if reached.all() else int(np.flatnonzero(~reached)[0])
 
 
 def _degrees(
