@@ -24,6 +24,7 @@ from tidings.records import workload as tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
 def full(dimensions: int = 2, subscriptions: int = 500) -> Model:
     """A model with all that can be asked of subscriptions."""
     return models.tiny(

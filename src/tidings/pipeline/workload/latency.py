@@ -147,7 +147,7 @@ def _numbers(path: str | Path, number: int, row: Sequence[str]) -> NDArray[np.fl
 def _wrong(path: str | Path, number: int, column: int, cell: str) -> InputError:
     return InputError(
         f"{path}: row {number + 1}, column {column + 1} is {cell.strip()!r}; give a round trip in "
-        f"milliseconds, more than 0 and at most {ROUND_TRIP_MS_MAX:,.0f}, or leave it empty where nothing was "
+        f"milliseconds, more than 0 and at most {ROUND_TRIP_MS_MAX:,.0f}, or leave it empty where none was "
         "measured"
     )
 
