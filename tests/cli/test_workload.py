@@ -45,6 +45,7 @@ def never(*_: object, **__: object) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["--master", "local[x]"], r"master 'local\[x\]' is unknown"),
         (["--subscriptions", "-1"], r"sizes.subscriptions is -1; give a whole number from 0"),
         (["--set", "diffusion.p=1.5"], r"diffusion.p is 1.5; give a number from 0 to 1"),
         (["--set", "diffusion.q=1"], r"diffusion.q"),

@@ -125,3 +125,30 @@ def test_results_do_not_depend_on_the_machine(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("spark")
 def test_starting_again_gives_the_same_session(spark: SparkSession) -> None:
     assert session.start(master="local[2]").sparkContext is spark.sparkContext
+
+
+def test_an_error_of_the_jvm_is_one_line() -> None:
+    said = "An error occurred while calling None.X.\n: org.apache.spark.SparkException: no scheduler.\n\tat a.b(c)\n"
+    assert session.java_line(RuntimeError(said)) == "no scheduler"
+    assert session.java_line(RuntimeError("all went wrong.\nand more")) == "all went wrong"
+    assert session.java_line(RuntimeError()) == "RuntimeError"
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://127.0.0.1:1", "spark://127.0.0.1:1,127.0.0.1:2", "sc://127.0.0.1:1"]
+)
+def test_a_master_that_does_not_answer_is_named(master: str) -> None:
+    with pytest.raises(SetupError, match=f"nobody answers at {master}"):
+        session.check_answers(master, 7077, "a master of Spark")
+
+
+def test_one_master_of_several_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        session.check_answers(f"spark://127.0.0.1:1,127.0.0.1:{port}", 7077, "a master of Spark")
+
+
+@pytest.mark.parametrize("master", ["local[x]", "local[0]", "local[]", "local[2", "bogus", ""])
+def test_what_spark_would_not_take_is_refused(master: str) -> None:
+    with pytest.raises(InputError, match="is unknown"):
+        session.check_master(master)

@@ -101,7 +101,6 @@ def generate(
     asked = reading.read(spec, changes)
     _check_folder(out, overwrite)
     model = making.make(asked)
-    (out / SPEC_FILE).unlink(missing_ok=True)
     made = stages.run(model, out, master=master, settings=settings, overwrite=overwrite)
     _finish(model, out)
     if json:
@@ -140,4 +139,6 @@ def _finish(model: Model, out: Path) -> None:
         (draft / name).write_text(text, encoding="utf-8")
     shutil.rmtree(folder, ignore_errors=True)
     draft.replace(folder)
-    (out / SPEC_FILE).write_text(reading.written(model.spec), encoding="utf-8")
+    fresh = out / f".{SPEC_FILE}"
+    fresh.write_text(reading.written(model.spec), encoding="utf-8")
+    fresh.replace(out / SPEC_FILE)

@@ -41,6 +41,9 @@ ALWAYS = {
     "spark.ui.showConsoleProgress": "false",
 }
 
+MASTER_PORT = 7077
+"""Where the master of a standalone cluster listens unless told otherwise."""
+
 CONNECT_PORT = 15002
 """Where a server of Spark Connect listens unless told otherwise."""
 
@@ -101,14 +104,29 @@ def start(
         # A Connect client sets what the server was started with once more, and warns of all that a session
         # cannot change.
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)
+        return started(builder, master)
+
+
+def started(builder: SparkSession.Builder, master: str) -> SparkSession:
+    """A session with a JVM of its own."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    if master.startswith("spark://"):
+        check_answers(master, MASTER_PORT, "a master of Spark")
+    try:
         return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise SetupError(
+            f"Spark does not start on {master}: {java_line(error)}. docs/pipeline.md says what a master needs"
+        ) from error
 
 
 def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, str]) -> SparkSession:
     """A session on a server of Spark Connect, which has its own Java, memory and logs."""
     from pyspark.errors import PySparkException
 
-    check_answers(master)
+    check_answers(master, CONNECT_PORT, "a server of Spark Connect")
     try:
         session = builder.getOrCreate()
         # The rest is the server's own: it has its page or none.
@@ -137,20 +155,36 @@ def first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].strip().rstrip(".")
 
 
-def check_answers(master: str) -> None:
-    """See that somebody listens: the client of Connect would try for ten minutes before it says anything."""
-    address = urlsplit(master.partition("/;")[0])
-    try:
-        host, port = address.hostname or "", address.port or CONNECT_PORT
-        socket.create_connection((host, port), timeout=ANSWER_S_MAX).close()
-    except (OSError, ValueError) as error:
-        raise SetupError(
-            f"nobody answers at {master}: {error}. Start a server of Spark Connect there (docs/pipeline.md), "
-            f"or name another"
-        ) from error
+def java_line(error: Exception) -> str:
+    """What an error of the JVM says, without where it was."""
+    lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
+    told = [line.partition(": ")[2] for line in lines if line.startswith(("org.apache.spark", "java."))]
+    return (told or lines or [type(error).__name__])[0].rstrip(".")
 
 
-MASTERS = re.compile(r"local(\[.*\])?|local-cluster\[.*\]|yarn|spark://.+|k8s://.+|sc://.+")
+def check_answers(master: str, port: int, what: str) -> None:
+    """See that somebody listens: Spark itself would try for minutes before it says anything."""
+    # A standalone cluster may have several masters, of which one leads: spark://one:7077,two:7077.
+    scheme, _, rest = master.partition("/;")[0].partition("://")
+    for number, place in enumerate(places := rest.split(","), 1):
+        try:
+            address = urlsplit(f"{scheme}://{place}")
+            where = address.hostname or "", address.port or port
+            socket.create_connection(where, timeout=ANSWER_S_MAX).close()
+        except (OSError, ValueError) as error:
+            if number == len(places):
+                raise SetupError(
+                    f"nobody answers at {master}: {error}. Start {what} there (docs/pipeline.md), or name "
+                    f"another"
+                ) from error
+        else:
+            return
+
+
+MASTERS = re.compile(
+    r"local(\[\s*(\*|[1-9][0-9]*)\s*(,\s*[0-9]+\s*)?\])?|local-cluster\[[0-9, ]+\]|yarn"
+    r"|(spark|k8s|sc)://.+"
+)
 
 
 def check_master(master: str) -> None:
