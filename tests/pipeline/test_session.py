@@ -128,7 +128,7 @@ def test_starting_again_gives_the_same_session(spark: SparkSession) -> None:
 
 
 def test_an_error_of_the_jvm_is_one_line() -> None:
-    said = "An error occurred while calling None.X.\n: org.apache.spark.SparkException: no scheduler.\n\tat a.b(c)\n"
+    said = "Error while calling None.X.\n: org.apache.spark.SparkException: no scheduler.\n\tat a.b(c)\n"
     assert session.java_line(RuntimeError(said)) == "no scheduler"
     assert session.java_line(RuntimeError("all went wrong.\nand more")) == "all went wrong"
     assert session.java_line(RuntimeError()) == "RuntimeError"
