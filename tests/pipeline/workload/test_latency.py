@@ -94,7 +94,9 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
         latency.matrix(written(tmp_path, "1" * 200_000))
 
 
-@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\x00", b"\xff\xfe0,1", gzip.compress(b"0,1\n1,0", mtime=0)[:-9]])
+@pytest.mark.parametrize(
+    "content", [b"\x1f\x8b\x08\x00", b"\xff\xfe0,1", gzip.compress(b"0,1\n1,0", mtime=0)[:-9]]
+)
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "rtt.csv"
     path.write_bytes(content)
