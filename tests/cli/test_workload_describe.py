@@ -34,6 +34,17 @@ def test_people_see_tables(folder: Path) -> None:
     assert not (folder / "plots").exists()
 
 
+def test_a_workload_that_is_not_whole_says_so(folder: Path) -> None:
+    (folder / "events").rename(folder / "elsewhere")
+    # The sample has no interests and no requests either.
+    assert "not whole: it has no interests, events, requests." in run(folder, "--no-plots").stdout
+    assert json.loads(run(folder, "--json", "--no-plots").stdout)["missing"] == [
+        "interests",
+        "events",
+        "requests",
+    ]
+
+
 def test_programs_get_one_object(folder: Path) -> None:
     told = json.loads(run(folder, "--json", "--no-plots").stdout)
     assert told["workload"] == str(folder)

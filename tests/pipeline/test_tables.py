@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         pytest.fail("it is refused")
     below = Store(tmp_path / "file" / "below")
     with (
-        pytest.raises(SetupError, match=r"tables cannot be written to .*--data"),
+        pytest.raises(SetupError, match=r"tables cannot be written to .*name a folder that can be"),
         below.writing(["a"], False),
     ):
         pytest.fail("it is refused")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.cli.workload_spec import changed
+from tidings.language import durations
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,9 @@ DATA = Path("data")
 
 WIDTH = 160
 """Of tables where nobody looks: what is piped has no window that it must fit into."""
+
+MICROSECONDS = "_us"
+"""How names of lengths of time end, inside."""
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder in which tables live.")]
 
@@ -234,8 +238,12 @@ def _settings(made: Made) -> Any:
     default = json.loads(json.dumps(asdict(reading.read(None))))
     for line in difference(default, made.spec):
         key, _, values = line.partition(" was ")
+        value = values.rpartition(", is ")[2]
+        if key.endswith(MICROSECONDS):
+            # A spec has lengths of time as people write them.
+            key, value = key.removesuffix(MICROSECONDS), durations.text(int(value))
         if key != "seed":
-            table.add_row(key, values.rpartition(", is ")[2][:WIDTH])
+            table.add_row(key, value[:WIDTH])
     table.add_row("from", ", ".join(f"{name} {number}" for name, number in made.reads.items()) or "no table")
     table.add_row("master", made.master)
     for key, value in made.settings.items():

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.errors import InputError, SetupError
+from tidings.records.workload import TABLES
+from tidings.records.workload_files import files_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,14 +74,24 @@ def describe(
     with _Bars() as bars:
         found = describing.describe(folder, bars.tell)
     drawn = _drawn(found, out or folder / PLOTS) if plots else []
+    missing = [name for name in TABLES if not files_of(folder / name)]
     if json:
-        told = {"workload": str(folder), **found.tables, "plots": [str(file) for file in drawn]}
+        told = {
+            "workload": str(folder),
+            "missing": missing,
+            **found.tables,
+            "plots": [str(file) for file in drawn],
+        }
         typer.echo(msgspec.json.encode(told).decode())
         return
     from rich.console import Console
 
     # What is piped has no window that it must fit into.
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    if missing:
+        console.print(
+            f"This workload is not whole: it has no {', '.join(missing)}.\n", highlight=False, soft_wrap=True
+        )
     for name, title in TITLES.items():
         if name in found.tables:
             _show(console, title, found.tables[name])

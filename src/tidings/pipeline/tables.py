@@ -193,7 +193,7 @@ class Store:
             except OSError as error:
                 raise SetupError(
                     f"tables cannot be written to {self.folder}: {error.strerror}; "
-                    f"name a folder that can be, with --data"
+                    f"name a folder that can be"
                 ) from error
             # Another may have written one before the lock was ours.
             self.check(names, overwrite)
@@ -229,7 +229,7 @@ class Store:
             if (reason := disk_trouble(error)) is not None:
                 raise SetupError(
                     f"the table {table.name!r} cannot be written to {self.folder}: {reason}; the table is as "
-                    f"it was before. Free some space or name another folder with --data"
+                    f"it was before. Free some space or name another folder"
                 ) from error
             raise
         self._tidy(table.name)
@@ -262,7 +262,7 @@ class Store:
     def check(self, names: Sequence[str], overwrite: bool) -> None:
         """Raises `InputError` if one of these is there and may not be replaced."""
         if self.folder.exists() and not self.folder.is_dir():
-            raise InputError(f"{self.folder} is a file; name a folder for tables, with --data")
+            raise InputError(f"{self.folder} is a file; name a folder for tables")
         for name in names:
             self._check_replaceable(name, overwrite)
 
