@@ -45,6 +45,11 @@ def test_columns_may_be_in_any_order_with_others_between(tmp_path: Path) -> None
     assert read(tmp_path, text).members[2, 1].tolist() == [7]
 
 
+def test_the_first_dimension_may_be_called_topic_as_in_the_paper(tmp_path: Path) -> None:
+    text = "topic,language,region,members,messages\ntea,Korean,Asia,7,2\n"
+    assert read(tmp_path, text).members[2, 1].tolist() == [7]
+
+
 def test_the_order_of_rows_changes_nothing(tmp_path: Path) -> None:
     rows = ["tea,Korean,Zealandia,7,1", "tea,English,Asia,3,0", "soccer,English,Atlantis,1,0"]
     one, other = (read(tmp_path, HEADER + "\n".join(some)) for some in (rows, rows[::-1]))
@@ -99,6 +104,8 @@ def test_rows_of_parquet_are_named_by_their_number(tmp_path: Path) -> None:
         ("tea,Korean,Asia,,1", "line 2: members is missing"),
         ("tea,Korean,Asia,7,", "line 2: messages is missing"),
         ("tea,Korean,Asia,many,1", "line 2: members is 'many'"),
+        ("tea,Korean,Asia,1_000,1", "line 2: members is '1_000'"),
+        ("tea,Korean,Asia,٣,1", "line 2: members is '٣'"),
         ("tea,Korean,Asia,7,inf", "line 2: messages is 'inf'"),
         ("tea,Korean,Asia,1e999,1", "line 2: members is '1e999'"),
         ("tea,Korean,Asia,99999999999999999,1", "line 2: members is '99999999999999999'"),

@@ -19,12 +19,15 @@ def test_a_node_has_the_topic_of_its_first_level() -> None:
 
 
 def test_names_that_a_topic_cannot_have_are_told_apart() -> None:
-    hierarchy = from_nested("subject", "all", {"Arts & Crafts": [], "arts/crafts": [], "+": [], "#": []})
+    hierarchy = from_nested(
+        "subject", "all", {"Arts & Crafts": [], "arts/crafts": [], "+": [], "#": [], "日本": []}
+    )
     assert topics.names(hierarchy)[1:] == (
         "subject/arts-crafts",
         "subject/arts-crafts-2",
         "subject/other",
         "subject/other-4",
+        "subject/日本",
     )
 
 

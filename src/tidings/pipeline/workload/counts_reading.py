@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -37,6 +38,12 @@ PROBLEMS_MAX = 20
 
 Row = tuple[int, Sequence[Any]]
 """The number of a line or row, and its values in the order of the columns asked for."""
+
+
+TOPIC = "topic"
+"""What the paper calls the first dimension."""
+
+WHOLE = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +190,9 @@ class _Check:
 def _whole(value: Any) -> int:
     if isinstance(value, float) and not value.is_integer():
         raise ValueError
+    # Python also reads `1_000` and digits of other scripts, which no other program would.
+    if isinstance(value, str) and not WHOLE.fullmatch(value.strip()):
+        raise ValueError
     return int(value)
 
 
@@ -218,11 +228,11 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
     try:
         with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            _places(path, names, columns)
+            header = file.schema_arrow.names
+            names = [header[place] for place in _places(path, header, columns)]
             line = 0
-            for batch in file.iter_batches(columns=list(columns)):
-                for values in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+            for batch in file.iter_batches(columns=names):
+                for values in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                     line += 1
                     yield line, values
     except (OSError, pa.ArrowException) as error:
@@ -230,6 +240,9 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _places(path: Path, header: Sequence[str], columns: Sequence[str]) -> list[int]:
+    """Where each column is. The first dimension may go by the paper's name for it."""
+    if columns[0] not in header and TOPIC in header:
+        columns = [TOPIC, *columns[1:]]
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
         raise InputError(

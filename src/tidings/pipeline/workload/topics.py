@@ -23,7 +23,7 @@ def names(hierarchy: Hierarchy) -> tuple[str, ...]:
     named: dict[int, str] = {0: f"{hierarchy.name}/+"}
     used: set[str] = set()
     for top in hierarchy.children[0]:
-        word = re.sub(r"[^a-z0-9]+", "-", hierarchy.nodes[top].lower()).strip("-") or "other"
+        word = re.sub(r"[^\w]+|_+", "-", hierarchy.nodes[top].lower()).strip("-") or "other"
         # Two subjects may differ only by what a topic's name does not have.
         while word in used:
             word += f"-{top}"
