@@ -409,6 +409,17 @@ def test_reports_of_one_broker_about_one_thing_go_as_one() -> None:
     assert [json.loads(payload) for payload in bench.got("e", "s")] == [told]
 
 
+def test_a_report_that_was_merged_on_the_way_is_written_down_with_the_one_that_carries_it() -> None:
+    bench = merging()
+    mark = bench.mark()
+    report(bench, "a", lanes=2)
+    report(bench, "a", note="fire")
+    bench.advance(1)
+    merged = [it for it in bench.of(Record, "a", mark) if it.reason == "merged on the way"]
+    (opened,) = [it for it in bench.of(Record, "c", mark) if it.kind is Kind.OPENED]
+    assert [it.report for it in merged] == [opened.report]
+
+
 def test_reports_that_disagree_do_not_go_as_one() -> None:
     bench = merging()
     mark = bench.mark()

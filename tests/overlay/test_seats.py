@@ -183,13 +183,27 @@ def test_every_decision_is_written_down_with_event_report_and_version() -> None:
     found = [(who, it.kind, it.event, it.report, it.version, it.reason) for who, it in records(bench, *kinds)]
     assert found == [
         ("c", Kind.SEATED, None, None, None, "first"),
-        ("c", Kind.OPENED, "a:1:1", "a:1:1", None, None),
+        ("c", Kind.OPENED, "a:1:1", "a:1:1", 1, None),
         ("c", Kind.SEATED, None, None, None, "deputy"),
-        ("c", Kind.MERGED, "a:1:1", "a:1:2", None, None),
+        ("c", Kind.MERGED, "a:1:1", "a:1:2", 1, None),
         ("c", Kind.SUPPRESSED, "a:1:1", "a:1:3", None, "redundant"),
         ("c", Kind.TOLD, "a:1:1", None, 1, "told"),
         ("c", Kind.CLOSED, "a:1:1", None, None, "redundant_for"),
     ]
+
+
+@pytest.mark.parametrize(("tell_first", "versions"), [("merge_after", [1, 1, 2]), ("now", [1, 2, 3])])
+def test_a_report_is_written_down_with_the_version_that_tells_it_first(
+    tell_first: str, versions: list[int]
+) -> None:
+    bench = network(topic=roads(tell_first=tell_first))
+    report(bench, "a", lanes=2)
+    report(bench, "a", note="fire")
+    bench.advance(2)
+    report(bench, "a", severity=3)
+    bench.advance(2)
+    assert [it.version for _, it in records(bench, Kind.OPENED, Kind.MERGED)] == versions
+    assert [it.version for _, it in records(bench, Kind.TOLD)] == sorted(set(versions))
 
 
 def test_a_told_event_has_the_highest_qos_of_its_reports_and_no_properties() -> None:

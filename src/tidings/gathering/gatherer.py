@@ -524,6 +524,11 @@ class Gatherer:
             if not entry.closed and entry.hashes is None and entry.told is not None and wanted(entry.told)
         ]
 
+    def is_untold(self, event: str) -> bool:
+        """Whether an event has something that no version has told yet."""
+        entry = self._events.get(event)
+        return entry is not None and entry.untold
+
     def holds(self, event: str) -> bool:
         """Whether anything is held of an event: it is open, or its last version is not confirmed."""
         return event in self._events

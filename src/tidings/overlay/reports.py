@@ -263,7 +263,7 @@ class Reports:
             len(one.payload),
             publisher=one.publisher,
             reason="merged on the way",
-            report=report_id(one),
+            report=report_id(kept.publication),
         )
         kept.says = kept.report = replace(kept.says, fields=fields)
         kept.publication = msgspec.structs.replace(

@@ -241,9 +241,12 @@ class Seat:
         if self.drops and origin[0] != core.id and decision.event and not decision.conflicts:
             self._absorbed.setdefault(origin, []).append((publication.number, decision.event))
         kind = FATES.get(decision.fate, Kind.SUPPRESSED)
-        reason = None
+        reason, version = None, decision.version
         if kind is Kind.SUPPRESSED:
             reason = "redundant" if decision.fate is Fate.REDUNDANT else f"refused: {decision.reason}"
+        else:
+            # Not the version told last but the one that tells this: so it is known whose reports are in it.
+            version += self.gatherer.is_untold(decision.event)
         core.record(
             kind,
             publication.topic,
@@ -254,7 +257,7 @@ class Seat:
             latency_us=core.at_us - publication.at_us,
             reason=reason,
             event=decision.event or None,
-            version=decision.version or None,
+            version=version or None,
             report=named.id,
         )
 

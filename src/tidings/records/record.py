@@ -28,10 +28,10 @@ class Kind(StrEnum):
     """Not taken further; `reason` says why: a repeat, a stale epoch, a full queue, a gatherer's verdict."""
 
     OPENED = "opened"
-    """A report that opened an event."""
+    """A report that opened an event; `version` is the one that tells it first."""
 
     MERGED = "merged"
-    """A report that changed an event."""
+    """A report that changed an event; `version` is the one that tells it first."""
 
     TOLD = "told"
     """A version of an event that left its seat; `reason` is its state."""
