@@ -17,15 +17,17 @@ settings.register_profile("tidings", deadline=None)
 settings.load_profile("tidings")
 
 
+# First, since what deals tests out reads the groups in the same hook.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Deal tests out to processes by file, but all of Spark to one, which begins with them.
 
     A file's fixtures are then made once, and so is the Spark session, which costs more than any test.
     """
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    on_spark = {item: item.get_closest_marker("spark") is not None for item in items}
+    items.sort(key=lambda item: not on_spark[item])
     for item in items:
-        spark = item.get_closest_marker("spark") is not None
-        item.add_marker(pytest.mark.xdist_group("spark" if spark else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group("spark" if on_spark[item] else str(item.path)))
 
 
 @pytest.fixture(scope="session")
