@@ -12,6 +12,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   ├── SubscriptionError   one that is already there, or is not, or that a broker refuses
     │   └── AccessError         a name, a password or a right that a broker does not accept
     ├── NetworkError            the network's: no broker answers, not in time, or one cannot take more
+    │   └── DataLost            entries of a log that were asked for are kept no more
     ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
     │   └── Malformed           bytes that are not MQTT (`mqtt.codec`); carries the reason code that is told
     └── SetupError              the machine's: Java, a package or a folder is not as we need it
@@ -119,6 +120,15 @@ class AccessError(InputError):
 
 class NetworkError(TidingsError):
     """No broker can be reached, one does not answer in time, or it cannot take what was sent."""
+
+
+class DataLost(NetworkError):
+    """Entries of a log that were asked for are kept no more; asking again does not help."""
+
+    def __init__(self, message: str, first: int | None = None) -> None:
+        super().__init__(message)
+        self.first = first
+        """The oldest entry that is still kept, where it is known."""
 
 
 class PeerError(TidingsError):
