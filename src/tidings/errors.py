@@ -9,6 +9,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     │   ├── DeclarationError    a topic declaration; carries every problem at once, with its line
     │   ├── ConfigurationError  a broker's settings, from file, variables and flags; every problem at once
     │   ├── PayloadError        a report or an event that is not what its topic declares
+    │   ├── NoLongerKept        entries of a log that retention has removed (`history.log`)
     │   ├── SubscriptionError   one that is already there, or is not, or that a broker refuses
     │   └── AccessError         a name, a password or a right that a broker does not accept
     ├── NetworkError            the network's: no broker answers, not in time, or one cannot take more
@@ -16,6 +17,7 @@ The type says whose fault it is; the message gives the value, the rule and the w
     ├── PeerError               the peer's: bytes that are not the protocol; costs it its connection
     │   └── Malformed           bytes that are not MQTT (`mqtt.codec`); carries the reason code that is told
     └── SetupError              the machine's: Java, a package or a folder is not as we need it
+        ├── Damaged             a file of the log that is not what was written (`history.segments`)
         └── ForeignPackage      an unrelated package has put a module `tidings` in our place
 
 Anything else that escapes is a bug of ours.

@@ -1,0 +1,209 @@
+"""All logs of one broker: its own, and copies of those of seats for which it is the deputy.
+
+Everything is found again from the files alone. When what was appended becomes durable is a policy; who calls
+`commit`, `sync` and `retain`, and when, is the owner's business: there is no clock here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+from tidings.errors import InputError, SetupError
+from tidings.history.entries import EVENTS, KINDS, Entry
+from tidings.history.files import HIDDEN, Files
+from tidings.history.log import SEGMENT_BYTES, Log
+from tidings.history.segments import INDEX_SUFFIX, Damaged, first_of, index_path
+
+ROLL_SHARE = 4
+"""A segment is closed when it has grown for this part of the time that entries are kept, so that they stay
+for at most a quarter longer."""
+
+
+class Syncing(StrEnum):
+    """When an entry becomes durable, and so is shown."""
+
+    ALWAYS = "always"
+    """With every commit: what is acknowledged is in the log, whatever happens to process and machine."""
+
+    INTERVAL = "interval"
+    """Every so often: acknowledgements do not wait for it. What a crash takes had not been shown."""
+
+    NEVER = "never"
+    """When the system sees fit: entries are shown once they are written. They survive the process; after a
+    loss of power a number that was shown may be given again."""
+
+
+class Logs:
+    """What a broker has in its folder of logs. One thread appends and retains; any may read."""
+
+    def __init__(
+        self,
+        files: Files,
+        broker: str,
+        *,
+        salt: int = 0,
+        syncing: Syncing = Syncing.ALWAYS,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """Opens all there are, and recovers them. Damaged or SetupError says which file is not as it should
+        be. `salt` is a number that nobody outside knows.
+        """
+        self.broker = broker
+        self.syncing = syncing
+        self.entries = 0
+        """Appended since it was opened."""
+        self._files = files
+        self._salt = salt & 0xFFFFFFFF
+        self._segment_bytes = segment_bytes
+        self._logs: dict[tuple[str, str, str], Log] = {}
+        """By name, what and holder."""
+        self._dirty: dict[Log, None] = {}
+        try:
+            for folder in files.folders():
+                self._open_folder(folder)
+        except OSError as error:
+            raise SetupError(
+                f"the log cannot be opened: {error}; give the broker rights to its folder"
+            ) from error
+
+    def _open_folder(self, folder: str) -> None:
+        segments: dict[str, list[str]] = {}
+        indexes = set()
+        for name in self._files.names(folder):
+            path = f"{folder}/{name}"
+            if name.startswith(HIDDEN):
+                self._files.remove(path)
+            elif name.endswith(INDEX_SUFFIX):
+                indexes.add(path)
+            elif first_of(name) is None:
+                raise Damaged(
+                    f"{self._files.where(path)} is not a file of a log; move it out of the broker's folder"
+                )
+            else:
+                segments.setdefault(name.rpartition("+")[0], []).append(path)
+        for paths in segments.values():
+            log = Log(self._files, paths, self._salt, self._segment_bytes)
+            self._logs[log.name, log.what, log.holder] = log
+            indexes -= {index_path(path) for path in paths}
+        for left in sorted(indexes):
+            self._files.remove(left)
+
+    # Reading.
+
+    def names(self) -> list[tuple[str, str]]:
+        """(topic's name, what) of all logs, sorted."""
+        return sorted({(name, what) for name, what, _ in list(self._logs)})
+
+    def holders(self, name: str, what: str = EVENTS) -> list[tuple[str, int, int]]:
+        """(holder, first number kept, number behind the last shown) of each log of a topic, sorted."""
+        return [(log.holder, log.first, log.shown) for log in self._of(name, what)]
+
+    def read(self, name: str, what: str, holder: str, start: int, stop: int | None = None) -> Iterator[Entry]:
+        """Entries of a log from a number to before another; see `Log.read`."""
+        log = self._logs.get((name, what, holder))
+        if log is None:
+            raise InputError(
+                f"there are no {what} of {name!r} of {holder!r} here; ask `holders` for those there are"
+            )
+        return log.read(start, stop)
+
+    def at(self, name: str, what: str, at_us: int) -> dict[str, int]:
+        """By holder: the number of the first entry at or after a time."""
+        return {log.holder: log.at(at_us) for log in self._of(name, what)}
+
+    def next_numbers(self) -> dict[tuple[str, str], int]:
+        """By name and what: the number that the broker gives to the next entry of its own."""
+        return {
+            (name, what): log.next for (name, what, _), log in self._logs.items() if log.holder == self.broker
+        }
+
+    def sizes(self) -> dict[tuple[str, str, str], int]:
+        """By name, what and holder: bytes on disk."""
+        return {key: log.bytes for key, log in sorted(self._logs.items())}
+
+    def _of(self, name: str, what: str) -> list[Log]:
+        logs = list(self._logs.items())
+        return [log for key, log in sorted(logs, key=lambda pair: pair[0]) if key[:2] == (name, what)]
+
+    # Writing.
+
+    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+        """Take an entry: of this broker the next number, of another whatever number it has.
+
+        A copy that does not go on where the one here ends takes its place: a log has no gaps. What is here
+        already is passed over.
+        """
+        assert what in KINDS, "events or reports"
+        key = (name, what, holder)
+        log = self._logs.get(key)
+        if log is not None and holder != self.broker:
+            if entry.number < log.next:
+                return
+            if entry.number > log.next:
+                log.remove()
+                del self._logs[key]
+                self._dirty.pop(log, None)
+                log = None
+        if log is None:
+            log = self._logs[key] = Log.create(
+                self._files, name, what, holder, self._salt, entry.number, self._segment_bytes
+            )
+        log.append(entry)
+        self._dirty[log] = None
+        self.entries += 1
+
+    def commit(self) -> None:
+        """Bring what was appended as far as the policy says. SetupError if the disk does not take it; then
+        nothing that waited for this may go on.
+        """
+        match self.syncing:
+            case Syncing.ALWAYS:
+                self.sync()
+            case Syncing.INTERVAL:
+                for log in self._dirty:
+                    log.write()
+            case Syncing.NEVER:
+                for log in self._dirty:
+                    log.show()
+                self._dirty.clear()
+
+    def sync(self) -> None:
+        """Make all that was appended durable, and show it."""
+        for log in self._dirty:
+            log.sync()
+        self._dirty.clear()
+
+    @property
+    def pending(self) -> bool:
+        """Whether some entries are not shown yet."""
+        return bool(self._dirty)
+
+    def retain(
+        self, now_us: int, keep_us: Mapping[tuple[str, str], float], bytes_max: float = math.inf
+    ) -> None:
+        """Drop what is older than its topic says, then the oldest there is beyond a size.
+
+        By name and what, for how long to keep; logs not named there are kept. It goes by whole segments: an
+        entry stays for up to a quarter longer than asked, and the segments that grow stay in any case.
+        """
+        for (name, what, _), log in self._logs.items():
+            kept_us = keep_us.get((name, what), math.inf)
+            if kept_us < math.inf:
+                log.roll_older(now_us - int(kept_us) // ROLL_SHARE)
+                log.drop_older(now_us - int(kept_us))
+        total = sum(log.bytes for log in self._logs.values())
+        while total > bytes_max:
+            ages = [(log.oldest_us, key) for key, log in self._logs.items() if log.oldest_us is not None]
+            if not ages:
+                break
+            log = self._logs[min(ages)[1]]
+            total -= log.bytes
+            log.drop_oldest()
+            total += log.bytes
+
+    def close(self) -> None:
+        """Make the rest durable and let the files go."""
+        self.sync()
+        self._files.close()
