@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidings.cli.workload_spec import changed
-from tidings.errors import InputError
+from tidings.errors import InputError, SetupError
+from tidings.records.workload import DECLARATIONS
 
 if TYPE_CHECKING:
     from tidings.pipeline.workload.model import Model
@@ -81,6 +85,7 @@ def generate(
         tidings workload generate --subscriptions 20000 --events 2000 --brokers 12 --out my-workload
     """
     from tidings.cli import stages
+    from tidings.pipeline.session import check_master
     from tidings.pipeline.workload import making, reading
 
     given = changed(set_ or [])
@@ -98,11 +103,13 @@ def generate(
     for name, file in {"counts.file": counts, "network.latency": latency, "network.places": places}.items():
         if file is not None:
             changes[name] = str(file)
+    check_master(master)
     asked = reading.read(spec, changes)
     _check_folder(out, overwrite)
     model = making.make(asked)
-    made = stages.run(model, out, master=master, settings=settings, overwrite=overwrite)
-    _finish(model, out)
+    with _drafted(model, out) as draft:
+        made = stages.run(model, out, master=master, settings=settings, overwrite=overwrite)
+        _finish(draft, out)
     if json:
         import msgspec
 
@@ -127,18 +134,39 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         )
 
 
-def _finish(model: Model, out: Path) -> None:
-    """Write the declarations of the topics, and last the spec."""
+@contextmanager
+def _drafted(model: Model, out: Path) -> Iterator[Path]:
+    """A folder with the declarations of the topics and the spec, written while there is nothing to lose."""
     from tidings.pipeline.workload import declarations, reading
-    from tidings.records.workload import DECLARATIONS
 
-    folder, draft = out / DECLARATIONS, out / f".{DECLARATIONS}"
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
-    for name, text in declarations.texts(model).items():
-        (draft / name).write_text(text, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    draft.replace(folder)
-    fresh = out / f".{SPEC_FILE}"
-    fresh.write_text(reading.written(model.spec), encoding="utf-8")
-    fresh.replace(out / SPEC_FILE)
+    fresh = not out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
+    except OSError as error:
+        raise InputError(
+            f"--out {out} cannot be written to: {error.strerror}; name another folder"
+        ) from error
+    try:
+        (draft / DECLARATIONS).mkdir()
+        for name, text in declarations.texts(model).items():
+            (draft / DECLARATIONS / name).write_text(text, encoding="utf-8")
+        (draft / SPEC_FILE).write_text(reading.written(model.spec), encoding="utf-8")
+        yield draft
+    except OSError as error:
+        raise SetupError(
+            f"the workload cannot be written to {out}: {error.strerror}; free some space, or name another "
+            f"folder"
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+        if fresh and not any(out.iterdir()):
+            out.rmdir()
+
+
+def _finish(draft: Path, out: Path) -> None:
+    """Put the declarations and, last, the spec in their places: two renames."""
+    if (out / DECLARATIONS).exists():
+        (out / DECLARATIONS).replace(draft / "before")
+    (draft / DECLARATIONS).replace(out / DECLARATIONS)
+    (draft / SPEC_FILE).replace(out / SPEC_FILE)

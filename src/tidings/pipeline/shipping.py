@@ -29,7 +29,7 @@ from tidings.pipeline.session import is_local
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEEDED = ("numpy", "pyarrow")
+NEEDED = ("numpy", "pyarrow", "scipy")
 """What Python on workers imports beside this package."""
 
 ASKED = 32
