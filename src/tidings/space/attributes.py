@@ -1,0 +1,219 @@
+"""One attribute of an event space: a declared field, laid out on an axis that can be halved.
+
+Whole numbers, points in time, booleans and listed strings are counted from the lowest on, and the count is
+widened to the next power of two: so an attribute is used up after the same number of bits everywhere. Floats
+are never used up. What lies outside the domain lies in the cell at its edge, and a string that is not listed
+in the last one; a missing value lies in the lowest. An event space refuses nothing.
+
+A region of values becomes cuts on the axis: never less than the region, and more only where a value outside
+the domain, or a missing one, must be met.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from tidings.language.cuts import EVERYTHING, NOTHING, STRINGS, Cuts
+from tidings.language.fields import Field, Path, Type
+from tidings.language.regions import TYPES, Region
+from tidings.language.timestamps import micros
+
+
+class Cell(NamedTuple):
+    """A part of an axis: `[low, end)`."""
+
+    low: Any
+    high: Any
+    """What is halved: the middle is that of `low` and `high`."""
+
+    end: Any
+    """Behind the last value: `high`, or behind it where the axis ends."""
+
+    def within(self, cuts: Cuts) -> bool | None:
+        """Whether all of the cell lies in a set: yes, no, or (None) only a part of it."""
+        if self.low >= self.end:
+            return False
+        at = bisect_right(cuts.points, self.low)
+        if at < len(cuts.points) and cuts.points[at] < self.end:
+            return None
+        return cuts.inside ^ (at & 1 == 1)
+
+
+class Met(NamedTuple):
+    """Where the values of a region lie."""
+
+    cuts: Cuts
+    exact: bool
+    """Whether these are, among the values of the domain, just those of the region."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Values that are counted: whole numbers, points in time, booleans, listed strings."""
+
+    path: Path
+    type: Type
+    low: int
+    """The lowest value; strings and booleans are counted from 0."""
+
+    count: int
+    """How many values there are."""
+
+    bits: int
+    """How often the axis can be halved: there is room for 2**bits values."""
+
+    listed: tuple[str, ...] = ()
+
+    @property
+    def root(self) -> Cell:
+        return Cell(0, 1 << self.bits, 1 << self.bits)
+
+    def halves(self, cell: Cell) -> tuple[Cell, Cell]:
+        middle = (cell.low + cell.high) // 2
+        return Cell(cell.low, middle, middle), Cell(middle, cell.high, cell.high)
+
+    def place(self, value: object) -> int:
+        """Where a value lies; a missing one, and one of another kind, in the lowest place."""
+        if self.listed:
+            if not isinstance(value, str):
+                return 0
+            return self.listed.index(value) if value in self.listed else self.count - 1
+        if isinstance(value, datetime):
+            at = micros(value)
+        elif isinstance(value, (bool, int)) and (self.type is Type.BOOL) == isinstance(value, bool):
+            at = int(value)
+        elif isinstance(value, float) and self.type is Type.INT:
+            at = math.floor(value)
+        else:
+            return 0
+        return min(max(at - self.low, 0), self.count - 1)
+
+    def met(self, region: Region) -> Met:
+        values = region.of(TYPES[self.type])
+        if self.listed:
+            inside = [at for at, text in enumerate(self.listed) if text in values]
+            there = _some(inside)
+            # Strings that are not listed lie in the last place.
+            others = values.cuts & ~STRINGS.some(self.listed)
+            cuts = there if others.empty else there | Cuts(False, (self.count - 1, self.count))
+        else:
+            cuts, there = NOTHING, NOTHING
+            for low, high in values.cuts.intervals():
+                begin = -math.inf if low is None else math.ceil(low) - self.low
+                end = math.inf if high is None else math.ceil(high) - self.low
+                if begin >= end:
+                    continue
+                met = min(max(begin, 0), self.count - 1), min(max(end, 1), self.count)
+                cuts |= Cuts(False, met)
+                if begin < self.count and end > 0:
+                    there |= Cuts(False, met)
+        exact = cuts == there
+        if cuts.points and cuts.points[-1] == self.count:
+            # What reaches the end of the domain reaches the widened end.
+            cuts = Cuts(False, (*cuts.points[:-1], 1 << self.bits))
+        if cuts.empty and region.null:
+            return Met(Cuts(False, (0, 1)), False)
+        return Met(cuts, exact)
+
+    @property
+    def lowest(self) -> Cuts:
+        """Where a missing value lies."""
+        return Cuts(False, (0, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """Floats between two ends, which belong to the domain."""
+
+    path: Path
+    low: float
+    high: float
+    bits: None = None
+
+    @property
+    def root(self) -> Cell:
+        return Cell(self.low, self.high, math.inf)
+
+    def halves(self, cell: Cell) -> tuple[Cell, Cell]:
+        middle = middle_of(cell.low, cell.high)
+        return Cell(cell.low, middle, middle), Cell(middle, cell.high, cell.end)
+
+    def place(self, value: object) -> float:
+        """Where a value lies; a missing one, and one of another kind, in the lowest place."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return self.low
+        return min(max(value, self.low), self.high)
+
+    def met(self, region: Region) -> Met:
+        values = region.of(TYPES[Type.FLOAT])
+        if values.cuts.full:
+            return Met(EVERYTHING, True)
+        cuts, exact = NOTHING, True
+        for low, high in values.cuts.intervals():
+            begin = self.low if low is None else min(max(low, self.low), self.high)
+            end = math.inf if high is None or high > self.high else high
+            if end <= self.low:
+                # All of it lies before the domain: in the lowest place.
+                end = math.nextafter(self.low, math.inf)
+                exact = False
+            elif low is not None and low > self.high:
+                exact = False
+            cuts |= Cuts(False, (begin, end))
+        if cuts.empty and region.null:
+            return Met(self.lowest, False)
+        return Met(cuts, exact)
+
+    @property
+    def lowest(self) -> Cuts:
+        """Where a missing value lies."""
+        if self.low == self.high:
+            return Cuts(False, (self.low, math.inf))
+        return Cuts(False, (self.low, math.nextafter(self.low, math.inf)))
+
+
+Attribute = Whole | Real
+
+
+def attribute_of(field: Field) -> Attribute | None:
+    """A field as an attribute; None for one without a domain, and for one that has many values at once."""
+    if field.many or (field.domain is None and field.type is not Type.BOOL):
+        return None
+    domain: tuple[Any, ...] = field.domain or ()
+    if field.type is Type.FLOAT:
+        return Real(field.path, float(domain[0]), float(domain[1]))
+    if field.type is Type.STRING:
+        return whole(field.path, field.type, 0, len(domain), domain)
+    if field.type is Type.BOOL:
+        return whole(field.path, field.type, 0, 2)
+    low, high = (micros(one) if isinstance(one, datetime) else int(one) for one in domain)
+    return whole(field.path, field.type, low, high - low + 1)
+
+
+def whole(path: Path, kind: Type, low: int, count: int, listed: tuple[str, ...] = ()) -> Whole:
+    """So many values from the lowest on.
+
+    >>> whole(("severity",), Type.INT, 0, 6).bits
+    3
+    """
+    return Whole(path, kind, low, count, (count - 1).bit_length(), listed)
+
+
+def middle_of(low: float, high: float) -> float:
+    """The middle of two floats, which may be as large as floats can be."""
+    middle = (low + high) / 2
+    return middle if math.isfinite(middle) else low / 2 + high / 2
+
+
+def _some(places: list[int]) -> Cuts:
+    """Some places of an axis, given in increasing order."""
+    points: list[int] = []
+    for at in places:
+        if points and points[-1] == at:
+            points[-1] = at + 1
+        else:
+            points += (at, at + 1)
+    return Cuts(False, tuple(points))

@@ -1,0 +1,256 @@
+"""Boxes and points to expressions, judged by trying every event of small spaces."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tidings.language.fields import Conflict, Field, Path, Type
+from tidings.language.filters import parse
+from tidings.language.regions import Unknown
+from tidings.space import Space, expressions
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+FIELDS: dict[Path, Field] = {
+    ("x",): Field(("x",), Type.INT, (-2, 3)),
+    ("fire",): Field(("fire",), Type.BOOL),
+    ("sea", "state"): Field(("sea", "state"), Type.STRING, ("rough", "calm", "storm")),
+    ("note",): Field(("note",), Type.STRING),
+    ("f",): Field(("f",), Type.FLOAT, (0.0, 8.0)),
+    ("t",): Field(("t",), Type.TIMESTAMP, (START, START + 3 * MICROSECOND)),
+    ("all",): Field(("all",), Type.INT, (0, 1), Conflict.UNION),
+}
+SPACE = Space.of(FIELDS)
+DEPTH = 12
+
+VALUES: dict[str, list[Any]] = {
+    "x": [-2, -1, 0, 1, 2, 3],
+    "fire": [False, True],
+    "state": ["rough", "calm", "storm"],
+    "f": [0.0, 0.5, 1.0, 2.0, 3.75, 4.0, 7.9, 8.0],
+    "t": [START + at * MICROSECOND for at in range(4)],
+}
+OUTSIDE: dict[str, list[Any]] = {
+    "x": [-(2**63), -3, 4, 2**63 - 1],
+    "fire": [],
+    "state": ["", "calmer", "zephyr"],
+    "f": [-1.0, -5e-324, 8.000001, 1e300],
+    "t": [START - MICROSECOND, START + 9 * MICROSECOND],
+}
+
+
+def event(x: Any, fire: Any, state: Any, f: Any, t: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"x": x, "fire": fire, "sea": {"state": state}, "f": f, "t": t}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def inside() -> Iterator[dict[str, Any]]:
+    """Every event with values of the domains, as far as floats can be all."""
+    for values in product(*VALUES.values()):
+        yield event(*values)
+
+
+def anything(rng: random.Random) -> dict[str, Any]:
+    """An event with values outside, and without some."""
+    return event(
+        *(
+            rng.choice(
+                [*VALUES[name], *VALUES[name], *OUTSIDE[name], *([None] if rng.random() < 0.5 else [])]
+            )
+            for name in VALUES
+        )
+    )
+
+
+def some_text(rng: random.Random) -> str:
+    def literal(name: str) -> str:
+        value = rng.choice([*VALUES[name], *OUTSIDE[name]])
+        if isinstance(value, datetime):
+            return f"TIMESTAMP '{value.isoformat()}'"
+        return f"'{value}'" if isinstance(value, str) else str(value).lower()
+
+    def term() -> str:
+        name = rng.choice(list(VALUES))
+        field = "sea.state" if name == "state" else name
+        roll = rng.random()
+        if roll < 0.08:
+            return f"{field} IS {rng.choice(['', 'NOT '])}NULL"
+        if roll < 0.12:
+            return "note = 'x'"
+        if name == "fire":
+            return rng.choice(["fire", "NOT fire", "fire = true"])
+        if name == "state" and roll < 0.3:
+            return f"{field} LIKE '{rng.choice(['c%', '%o%', 'zeph%'])}'"
+        if roll < 0.5:
+            return f"{field} IN ({literal(name)}, {literal(name)})"
+        return f"{field} {rng.choice(['<', '<=', '>', '>=', '=', '<>'])} {literal(name)}"
+
+    conjunctions = [" AND ".join(term() for _ in range(rng.randint(1, 3))) for _ in range(rng.randint(1, 2))]
+    return " OR ".join(f"({one})" for one in conjunctions)
+
+
+def holds(dz: expressions.Set, cell: str) -> bool:
+    return any(cell.startswith(one) for one in dz)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_event_is_lost(seed: int) -> None:
+    rng = random.Random(seed)
+    asked = parse(some_text(rng), FIELDS)
+    depth, most = rng.choice([3, DEPTH]), rng.choice([None, None, 1, 4])
+    found = SPACE.dz(asked, depth=depth, most=most)
+    assert most is None or len(found.dz) <= most
+    for one in [*(anything(rng) for _ in range(300)), *rng.sample(list(inside()), 100)]:
+        if asked.matches(one):
+            assert holds(found.dz, SPACE.point(one, DEPTH)), one
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_what_is_exact_holds_no_other_event_of_the_domains(seed: int) -> None:
+    rng = random.Random(seed)
+    asked = parse(some_text(rng), FIELDS)
+    found = SPACE.dz(asked, depth=DEPTH)
+    for one in rng.sample(list(inside()), 400):
+        if found.exact:
+            assert asked.matches(one) == holds(found.dz, SPACE.point(one, 60)), one
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_subscription_that_assumes_meets_what_an_event_may_become(seed: int) -> None:
+    rng = random.Random(seed)
+    asked = parse(some_text(rng), FIELDS)
+    found = SPACE.dz(asked, Unknown.ASSUME, depth=DEPTH, most=rng.choice([None, 8]))
+    for _ in range(24):
+        one = anything(rng)
+        if asked.matches(one, Unknown.ASSUME):
+            assert expressions.overlaps(found.dz, SPACE.reach(one, DEPTH, 64)), one
+
+
+@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("unknown", list(Unknown))
+def test_with_the_place_of_missing_values_every_event_is_met_at_its_point(
+    seed: int, unknown: Unknown
+) -> None:
+    rng = random.Random(seed)
+    asked = parse(some_text(rng), FIELDS)
+    boxes, _ = SPACE.boxes(asked.boxes(unknown), missing=True)
+    found = SPACE.decompose(boxes, 9)
+    for _ in range(300):
+        one = anything(rng)
+        if asked.matches(one, unknown):
+            assert holds(found.dz, SPACE.point(one, 9)), one
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_event_with_all_fields_reaches_its_point_alone(seed: int) -> None:
+    rng = random.Random(seed)
+    one = event(*(rng.choice([*VALUES[name], *OUTSIDE[name]]) for name in VALUES))
+    assert SPACE.reach(one, DEPTH) == (SPACE.point(one, DEPTH),)
+
+
+def dz(
+    text: str, fields: Mapping[Path, Field], depth: int = 40, **given: Any
+) -> tuple[list[str], bool, float]:
+    found = Space.of(fields).dz(parse(text, fields), depth=depth, **given)
+    return list(found.dz), found.exact, found.volume
+
+
+def field(name: str, kind: Type, *domain: Any) -> dict[Path, Field]:
+    return {(name,): Field((name,), kind, domain or None)}
+
+
+def test_attributes_take_turns_in_the_order_declared_and_pass_when_used_up() -> None:
+    fields = field("x", Type.INT, 0, 7) | field("fire", Type.BOOL) | field("one", Type.INT, 4, 4)
+    assert Space.of(fields).turns(99) == [0, 1, 0, 0]
+    assert Space.of(fields).point({"x": 5, "fire": True}, 99) == "1101"
+
+
+def test_whole_numbers_are_widened_to_a_power_of_two_and_the_end_reaches_the_widened_end() -> None:
+    fields = field("x", Type.INT, 1, 5)
+    assert dz("x >= 5", fields) == (["1"], True, 0.5)
+    assert dz("x BETWEEN 2 AND 3", fields) == (["001", "010"], True, 0.25)
+    assert dz("x <= 4", fields) == (["0"], True, 0.5)
+
+
+def test_what_lies_outside_a_domain_lies_at_its_edge() -> None:
+    fields = field("x", Type.INT, 0, 5)
+    assert dz("x > 100", fields) == (["101", "11"], False, 0.375)
+    assert dz("x < -100", fields) == (["000"], False, 0.125)
+    space = Space.of(fields)
+    assert [space.point({"x": value}, 9) for value in (-9, 0, 5, 9)] == ["000", "000", "101", "101"]
+
+
+def test_a_missing_value_lies_in_the_lowest_cell_and_so_does_is_null() -> None:
+    fields = field("x", Type.INT, 0, 3)
+    assert Space.of(fields).point({}, 9) == "00"
+    assert dz("x IS NULL", fields) == (["00"], False, 0.25)
+    assert Space.of(fields).reach({}, 9) == ("",)
+
+
+def test_the_upper_half_of_floats_has_the_middle_and_the_end() -> None:
+    fields = field("f", Type.FLOAT, 0.0, 8.0)
+    space = Space.of(fields)
+    assert [space.point({"f": value}, 2) for value in (0.0, 1.9, 2.0, 4.0, 8.0, 99.0)] == [
+        "00", "00", "01", "10", "11", "11",
+    ]  # fmt: skip
+    assert dz("f >= 4", fields) == (["1"], True, 0.5)
+    assert dz("f < 2", fields) == (["00"], True, 0.25)
+    assert dz("f <= 2", fields, depth=3) == (["00", "010"], False, 0.375)
+    assert dz("f > 9", fields, depth=3) == (["111"], False, 0.125)
+
+
+def test_listed_strings_are_in_the_order_of_the_list_and_others_in_the_last_place() -> None:
+    fields = field("s", Type.STRING, "storm", "calm", "rough")
+    assert dz("s = 'calm'", fields) == (["01"], True, 0.25)
+    assert dz("s IN ('storm', 'calm')", fields) == (["0"], True, 0.5)
+    assert dz("s = 'rough'", fields) == (["1"], True, 0.5)
+    assert dz("s = 'wild'", fields) == (["1"], False, 0.5)
+    assert Space.of(fields).point({"s": "wild"}, 9) == "10"
+
+
+def test_points_in_time_are_whole_microseconds() -> None:
+    fields = field("t", Type.TIMESTAMP, START, START + 7 * MICROSECOND)
+    assert dz("t >= TIMESTAMP '2026-11-01T00:00:00.000004Z'", fields) == (["1"], True, 0.5)
+
+
+def test_fields_without_a_domain_are_left_out() -> None:
+    fields = field("x", Type.INT) | field("y", Type.INT, 0, 1)
+    assert dz("x = 1 AND y = 1", fields) == (["1"], False, 0.5)
+    assert [one.path for one in Space.of(FIELDS).attributes] == [
+        ("x",), ("fire",), ("sea", "state"), ("f",), ("t",),
+    ]  # fmt: skip
+
+
+def test_parts_that_cover_a_cell_together_are_exact() -> None:
+    fields = field("f", Type.FLOAT, 0.0, 8.0)
+    assert dz("f < 1.1 OR f >= 1.1", fields, depth=3) == ([""], True, 1.0)
+    both = field("x", Type.INT, 0, 7) | field("y", Type.INT, 0, 7)
+    text = "(x < 3 AND y < 4) OR (x BETWEEN 3 AND 7 AND y < 4)"
+    assert dz(text, both, depth=2) == (["00", "10"], True, 0.5)
+
+
+def test_beyond_the_depth_a_box_is_enclosed() -> None:
+    fields = field("x", Type.INT, 0, 7)
+    assert dz("x = 5", fields, depth=2) == (["10"], False, 0.25)
+    assert dz("x = 5", fields, depth=0) == ([""], False, 1.0)
+
+
+def test_a_filter_that_nothing_satisfies_has_no_expressions() -> None:
+    assert dz("x > 3 AND x < 2", field("x", Type.INT, 0, 7)) == ([], True, 0.0)
+
+
+def test_a_box_that_needs_too_many_cells_is_enclosed() -> None:
+    fields: dict[Path, Field] = {(f"a{at}",): Field((f"a{at}",), Type.INT, (1, 128)) for at in range(10)}
+    text = "a0 BETWEEN 3 AND 99 AND a4 BETWEEN 5 AND 77 AND a9 BETWEEN 7 AND 90"
+    found = Space.of(fields).dz(parse(text, fields), depth=70, most=16)
+    assert 0 < len(found.dz) <= 16
+    assert not found.exact
+    inside_it = {f"a{at}": 60 for at in range(10)}
+    assert holds(found.dz, Space.of(fields).point(inside_it, 70))
