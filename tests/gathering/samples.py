@@ -168,12 +168,12 @@ class Run:
     every_us: int | None
 
 
-def _group(table: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def group(table: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Payloads with some of the declared fields; null and empty lists among them."""
     optional: dict[str, st.SearchStrategy[Any]] = {}
     for name, traits in table.items():
         if not isinstance(traits.get("type"), str):
-            optional[name] = _group(traits)
+            optional[name] = group(traits)
             continue
         value = VALUES[traits["type"]]
         some = (
@@ -191,7 +191,7 @@ def runs(draw: st.DrawFn, *, tolerances: bool = True, simple: bool = False, repo
     mapping = draw(declarations(tolerances=tolerances, simple=simple))
     topic = Topic.from_mapping(mapping)
     shape = Shape(topic)
-    payloads = _group(mapping["fields"])
+    payloads = group(mapping["fields"])
     keyed = st.sampled_from(["p", "q"])
     steps = st.sampled_from([0, 0, 500_000, SECOND, SECOND, 2 * SECOND, 5 * SECOND])
     at_us, reports = 0, []
