@@ -515,6 +515,26 @@ class Store:
         free = 4 * (len(self._free_boxes) + sum(map(len, self._free_constraints.values())))
         return free + sum(int(rows) * memory.row_bytes for memory, rows in used)
 
+    def image(self) -> dict[str, Array]:
+        """Copies of the arrays that a match reads, by their names in `State`, as long as they are used."""
+        head = self._head.array
+        used: dict[str, tuple[Memory, Any]] = {
+            "memory": (self._memory, head[H_BUMP]),
+            "tiles": (self._tiles, head[H_TILES]),
+            "nodes": (self._nodes, head[H_NODES]),
+            "attributes": (self._attributes, len(self._attributes.array)),
+            "boxes": (self._boxes, self._box_count),
+            "constraint_attribute": (self._constraint_attribute, self._constraint_count),
+            "constraint_least": (self._constraint_least, self._constraint_count),
+            "constraint_greatest": (self._constraint_greatest, self._constraint_count),
+            "tables": (self._tables, head[H_TABLES]),
+            "queue": (self._queue, head[H_QUEUE_END]),
+            "head": (self._head, len(head)),
+            "doubtful": (self.doubtful, (int(head[H_BITS]) >> 6) + 1),
+        }
+        # One row at least: an empty array has no address.
+        return {name: memory.array[: max(1, int(rows))].copy() for name, (memory, rows) in used.items()}
+
     def rehearse(self, kernels: ModuleType) -> None:
         """Call every kernel once, which compiles or loads it."""
         self.attributes_are(2)
