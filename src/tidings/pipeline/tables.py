@@ -192,8 +192,7 @@ class Store:
                     held.enter_context(self._lock(name))
             except OSError as error:
                 raise SetupError(
-                    f"tables cannot be written to {self.folder}: {error.strerror}; "
-                    f"name a folder that can be"
+                    f"tables cannot be written to {self.folder}: {error.strerror}; name a folder that can be"
                 ) from error
             # Another may have written one before the lock was ours.
             self.check(names, overwrite)
