@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class Model:
     """The plain values."""
 
     spec: Spec = field(default_factory=Spec)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 def schema(*columns: tuple[str, pa.DataType]) -> pa.Schema:

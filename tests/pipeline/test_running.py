@@ -117,6 +117,19 @@ def test_tables_of_two_specs_are_not_mixed(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.spark
+def test_two_contents_of_one_file_are_two_specs(spark: SparkSession, tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def made(digest: str, *stages: Stage) -> None:
+        model = small.Model(files={"counts.file": digest})
+        running.run(spark, stages, model, store, tables=small.TABLES, overwrite=True)
+
+    made("one", *small.STAGES)
+    with pytest.raises(InputError, match=r"made by another spec: files.counts.file was 'one', is 'two'"):
+        made("two", small.DIGITS_STAGE)
+
+
+@pytest.mark.spark
 def test_nothing_is_done_if_one_of_the_tables_is_there(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(tmp_path)
     run(spark, store, small.NUMBERS_STAGE)

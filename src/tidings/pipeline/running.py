@@ -104,14 +104,16 @@ def run(
 ) -> list[Made]:
     """Run stages and write their tables; tells what each has made.
 
-    `model` has the plain values, and in its `spec` all that was asked for, with a seed; tables keep both.
+    `model` has the plain values, in its `spec` all that was asked for, with a seed, and in `files` digests of
+    the files that the spec names; tables keep these.
     What stages read and none of them makes must be in the store, made by the same spec. A stage that fails
     leaves its table as it was; those that were finished before it stay.
     """
     stages = ordered(stages)
     schemas = {name: table.schema(model) for name, table in tables.items()}
     # As it will be read back: lists, not tuples.
-    spec = json.loads(json.dumps(asdict(model.spec)))
+    # Two files of one name are two specs.
+    spec = json.loads(json.dumps({**asdict(model.spec), "files": dict(model.files)}))
     made: list[Made] = []
     # All of them first: what they refuse is refused before anything is written.
     lookups = {stage.table: stage.lookups(model) for stage in stages}

@@ -113,3 +113,14 @@ def test_an_array_that_is_too_large_is_refused() -> None:
     many = Dimension("a", nodes=hierarchies.from_nested("a", "all", [f"n{one}" for one in range(3000)]))
     with pytest.raises(InputError, match="72,000,000 combinations; at most 50,000,000"):
         given.read(replace(SMALL, dimensions=(many, replace(many, name="b"))))
+
+
+def test_what_is_in_a_named_file_is_part_of_the_spec(tmp_path: Path) -> None:
+    file = tmp_path / "counts.csv"
+    file.write_text("subject,language,region,members,messages\n", encoding="utf-8")
+    spec = reading.read(None, {"counts.file": str(file)})
+    before = given.digests(spec)
+    assert list(before) == ["counts.file"]
+    file.write_text("subject,language,region,members,messages\n\n", encoding="utf-8")
+    assert given.digests(spec) != before
+    assert given.digests(reading.read(None)) == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
@@ -28,6 +29,17 @@ def read(spec: Spec) -> Given:
         members, messages = counts.model(spec.counts, spec.seed, dimensions, regions)
     nodes = places.nodes(spec.network, regions)
     return Given(spec, dimensions, regions, members, messages, nodes)
+
+
+def digests(spec: Spec) -> dict[str, str]:
+    """A digest of each file that the spec names, by its key."""
+    named = {
+        "counts.file": spec.counts.file,
+        "network.latency": spec.network.latency,
+        "network.places": spec.network.places,
+        **{f"dimensions.{one.name}.file": one.file for one in spec.dimensions},
+    }
+    return {key: hashlib.sha256(Path(file).read_bytes()).hexdigest() for key, file in named.items() if file}
 
 
 def hierarchy(dimension: Dimension) -> Hierarchy:

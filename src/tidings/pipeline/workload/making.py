@@ -6,6 +6,7 @@ be left out by the spec.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -31,7 +32,7 @@ SUBSCRIPTIONS_MAX = 2**32
 def make(spec: Spec) -> Model:
     """All that stages need, from a spec and the files that it names."""
     links.check(spec)
-    return transformed(given.read(spec))
+    return replace(transformed(given.read(spec)), files=given.digests(spec))
 
 
 def transformed(data: Given) -> Model:

@@ -6,7 +6,8 @@ for every leaf, in the order of `Hierarchy.leaves`; a full one for every node.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.pipeline.workload.hierarchies import Hierarchy
@@ -89,3 +90,6 @@ class Model:
 
     start_us: int
     """When the workload begins."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """A digest of each file that the spec names, by its key: what was in it is part of what was asked for."""
