@@ -17,7 +17,7 @@ import base64
 import http.client
 import ssl
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -176,15 +176,17 @@ class LogReader:
 
         return self._patient(ask)
 
-    def whole(self, topic: str, what: str = EVENTS) -> About:
-        """As `about`, but with no broker away: waits for it while there is patience, then NetworkError."""
+    def whole(self, topic: str, what: str = EVENTS, of: Container[str] | None = None) -> About:
+        """As `about`, but with none of these brokers away, or with none at all: waits for them while there is
+        patience, then NetworkError.
+        """
 
         def ask() -> About:
             found = _about(self._ask("/log", {"topic": topic, "what": what}, _Told))
-            if found.away:
+            missed = [broker for broker in found.away if of is None or broker in of]
+            if missed:
                 raise NetworkError(
-                    f"{_listed(found.away)} may hold a part of {topic!r} and cannot be asked now; "
-                    "is it running?"
+                    f"{_listed(missed)} may hold a part of {topic!r} and cannot be asked now; is it running?"
                 )
             return found
 

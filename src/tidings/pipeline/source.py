@@ -1,0 +1,279 @@
+"""The format `tidings` for Spark: a topic's log as a table, or as a stream; and rows back into the network.
+
+    spark.read.format("tidings").option("url", "http://broker:9883").load("traffic/athens")
+
+It reads the log over HTTP, in ranges of numbers of one broker each, so that a range can be read again and is
+the same. Rows travel as Arrow batches from the broker to Spark's own columns. An offset is {broker: next
+number}. A broker that is away makes a query wait, and then fail; it is never passed over. Nothing here knows
+how a broker keeps its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from tidings.client.log import About, Holder
+from tidings.errors import DataLost, InputError
+from tidings.pipeline import pushing
+from tidings.pipeline.connecting import Reading, read_options, write_options
+from tidings.pipeline.offsets import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    Offsets,
+    admitted,
+    check_kept,
+    forgiven,
+    ordered,
+    ranges,
+    resolved,
+)
+from tidings.pipeline.sink import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceWriter, Filter
+
+NAME = "tidings"
+
+
+class TidingsSource(DataSource):
+    """What Spark makes for `format("tidings")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        """The declared fields of the topic, and our columns behind them."""
+        # Whether a stream asks or a batch is not known yet; the options of either will be checked then.
+        options = {name: value for name, value in self.options.items() if name.lower() not in _OF_ONE_MODE}
+        return spark_schema(_about(read_options(options, streaming=False)).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(self.options, streaming=False)
+        about = _about(options)
+        columns = _columns(about, schema)
+        return PushingReader(options, columns, about) if options.pushdown else BatchReader(options, columns)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        options = read_options(self.options, streaming=True)
+        return StreamReader(options, _columns(_about(options), schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(write_options(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        return StreamWriter(write_options(self.options), schema, overwrite)
+
+
+_OF_ONE_MODE = ("startingoffsets", "endingoffsets", "maxrowsperbatch")
+
+
+class Range(InputPartition):
+    """Entries of one broker, read by one task."""
+
+    def __init__(self, broker: str, start: int, stop: int) -> None:
+        super().__init__(None)
+        self.broker = broker
+        self.start = start
+        self.stop = stop
+
+
+class BatchReader(DataSourceReader):
+    """A read of what there is between two offsets."""
+
+    def __init__(self, options: Reading, columns: pa.Schema) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self.options
+        about = options.access.reader().whole(options.topic, options.what)
+        start = _resolved(options, "startingOffsets", options.start, about.holders)
+        stop = _resolved(options, "endingOffsets", options.stop, about.holders, LATEST)
+        if options.fail_on_data_loss:
+            check_kept(start, about.holders)
+        else:
+            start = forgiven(start, about.holders)
+        return [Range(*one) for one in ranges(start, stop, options.rows_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(self.options, self.columns, partition)
+
+
+class PushingReader(BatchReader):
+    """The same, for sessions in which Spark hands filters down (`spark.sql.python.filterPushdown.enabled`).
+
+    It is a class of its own: in other sessions Spark refuses every reader that has `pushFilters`.
+    """
+
+    def __init__(self, options: Reading, columns: pa.Schema, about: About) -> None:
+        super().__init__(options, columns)
+        self._fields = about.form.fields
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        taken, left = pushing.split(filters, self._fields)
+        self.options = pushing.narrowed(self.options, taken)
+        yield from left
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream of what comes into the log."""
+
+    def __init__(self, options: Reading, columns: pa.Schema) -> None:
+        self.options = options
+        self.columns = columns
+        self._target: tuple[Holder, ...] | None = None
+        """Where the log ended when a run of availableNow began."""
+        self._latest: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802
+        options = self.options
+        # From the earliest on, one that is away now enters later, at its first entry.
+        about = self._about(() if options.start == EARLIEST else None)
+        return _resolved(options, "startingOffsets", options.start, about.holders)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """How far the next micro-batch goes. Waits for brokers that are away, and then fails."""
+        holders = self._about(start).holders
+        self._latest = ordered({one.broker: one.next for one in holders})
+        if self._target is not None:
+            holders = self._target
+        if self.options.fail_on_data_loss:
+            check_kept(start, holders)
+        rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return admitted(start, holders, rows_max)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        rows = self.options.rows_per_batch
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        return self._latest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self._about(None).holders
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        if not self.options.fail_on_data_loss:
+            start = forgiven(start, self._about(start).holders)
+        return [Range(*one) for one in ranges(start, end, self.options.rows_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _rows(self.options, self.columns, partition)
+
+    def _about(self, needed: Container[str] | None) -> About:
+        """What there is, with none of these brokers away, or with none at all."""
+        return self.options.access.reader().whole(self.options.topic, self.options.what, needed)
+
+
+def spark_schema(columns: pa.Schema) -> StructType:
+    """The columns of a log as Spark names their types."""
+    return StructType([StructField(column.name, _spark_type(column.type)) for column in columns])
+
+
+def _spark_type(kind: pa.DataType) -> DataType:
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return StructType([StructField(inner.name, _spark_type(inner.type)) for inner in kind])
+    if pa.types.is_list(kind):
+        return ArrayType(_spark_type(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return TimestampType()
+    return {
+        pa.string(): StringType(),
+        pa.int64(): LongType(),
+        pa.float64(): DoubleType(),
+        pa.bool_(): BooleanType(),
+        pa.binary(): BinaryType(),
+    }[kind]
+
+
+def _about(options: Reading) -> About:
+    return options.access.reader().about(options.topic, options.what)
+
+
+def _columns(about: About, schema: StructType) -> pa.Schema:
+    """The columns that Spark asks for, in its order; all of them, unless the user gave a schema."""
+    import pyarrow as pa
+
+    there = about.schema
+    types = {field.name: field.dataType for field in spark_schema(there)}
+    for field in schema:
+        if field.name not in types:
+            raise InputError(
+                f"the topic {about.topic!r} has no column {field.name!r}; it has {', '.join(types)}"
+            )
+        if field.dataType != types[field.name]:
+            raise InputError(
+                f"the column {field.name!r} is {types[field.name].simpleString()}, not "
+                f"{field.dataType.simpleString()}; leave the schema out, and cast after reading"
+            )
+    return pa.schema([there.field(field.name) for field in schema])
+
+
+def _resolved(
+    options: Reading, option: str, bound: Bound, holders: Sequence[Holder], missing: str = EARLIEST
+) -> Offsets:
+    at = None
+    if isinstance(bound, int):
+        at = options.access.reader().at(options.topic, options.what, bound)
+    return resolved(option, bound, holders, at, missing)
+
+
+def _rows(options: Reading, columns: pa.Schema, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, whole or with an error."""
+    if not isinstance(partition, Range):
+        return  # Spark's own, where there is nothing to read
+    start = partition.start
+    while start < partition.stop:
+        try:
+            for batch in options.access.reader().read(
+                options.topic, options.what, partition.broker, start, partition.stop, options.where
+            ):
+                yield _conformed(batch, columns)
+            return
+        except DataLost as error:
+            if options.fail_on_data_loss or error.first is None or error.first <= start:
+                raise
+            # It was dropped between planning and reading, and the user takes what there is.
+            start = error.first
+
+
+def _conformed(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """A batch with exactly these columns. One that was declared since is left out; one that is declared no
+    more is null.
+    """
+    import pyarrow as pa
+
+    if batch.schema.equals(columns):
+        return batch
+    found: list[Any] = []
+    for column in columns:
+        at = batch.schema.get_field_index(column.name)
+        fits = at >= 0 and batch.schema.field(at).type == column.type
+        found.append(batch.column(at) if fits else pa.nulls(batch.num_rows, column.type))
+    return pa.RecordBatch.from_arrays(found, schema=columns)

@@ -1,0 +1,113 @@
+"""Offsets: what a text means, how far a micro-batch goes, and what is refused rather than skipped."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.client.log import Holder
+from tidings.errors import DataLost, InputError
+from tidings.pipeline.offsets import admitted, check_kept, forgiven, ranges, read_bound, resolved
+
+HOLDERS = (Holder("b1", 5, 20), Holder("b2", 0, 8))
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("earliest", {"b1": 5, "b2": 0}),
+        ("Latest", {"b1": 20, "b2": 8}),
+        ("1970-01-01T00:00:00.000007Z", {"b1": 11, "b2": 8}),
+        ('{"b2": 3}', {"b1": 5, "b2": 3}),
+        ('{"b2": 3, "b1": 6}', {"b1": 6, "b2": 3}),
+    ],
+)
+def test_a_text_means_a_number_at_each_broker(text: str, meaning: dict[str, int]) -> None:
+    bound = read_bound("startingOffsets", text)
+    found = resolved("startingOffsets", bound, HOLDERS, {"b1": 11, "b2": 9})
+    assert json.dumps(found) == json.dumps(meaning)
+
+
+@pytest.mark.parametrize("text", ["soon", "{", '{"b1": "3"}', '{"b1": -1}', "2026-13-01"])
+def test_a_text_that_means_nothing_is_refused_by_the_name_of_its_option(text: str) -> None:
+    with pytest.raises(InputError, match="startingOffsets"):
+        read_bound("startingOffsets", text)
+
+
+def test_an_offset_of_a_broker_that_holds_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="'b3' holds nothing of the topic; who does: 'b1', 'b2'"):
+        resolved("startingOffsets", {"b3": 1}, HOLDERS)
+
+
+def test_an_offset_beyond_the_end_is_refused() -> None:
+    with pytest.raises(InputError, match="'b2' has not got as far as 9"):
+        resolved("startingOffsets", {"b2": 9}, HOLDERS)
+
+
+def test_a_broker_that_appears_later_enters_at_its_first_entry() -> None:
+    assert admitted({"b2": 2}, HOLDERS) == {"b1": 5, "b2": 8}
+
+
+def test_a_broker_that_nobody_speaks_of_stays_where_it_is() -> None:
+    assert admitted({"b0": 3, "b1": 20, "b2": 8}, HOLDERS) == {"b0": 3, "b1": 20, "b2": 8}
+
+
+def test_the_keys_of_an_offset_are_sorted_whatever_the_order_of_the_start() -> None:
+    assert list(admitted({"b2": 2, "a": 1, "b10": 0}, (*HOLDERS, Holder("a0", 0, 1)))) == [
+        "a", "a0", "b1", "b10", "b2",
+    ]  # fmt: skip
+
+
+@given(
+    st.dictionaries(st.text(max_size=3), st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=6),
+    st.integers(1, 60),
+)
+def test_batches_of_limited_rows_reach_the_end_in_as_few_as_can_be(
+    logs: dict[str, tuple[int, int]], rows_max: int
+) -> None:
+    holders = [Holder(broker, 0, done + left) for broker, (done, left) in logs.items()]
+    offset = {broker: done for broker, (done, _) in logs.items()}
+    total = sum(left for _, left in logs.values())
+    batches = 0
+    while (end := admitted(offset, holders, rows_max)) != offset:
+        taken = sum(end[broker] - offset[broker] for broker in end)
+        assert 0 < taken <= rows_max
+        assert all(end[broker] >= offset[broker] for broker in end)
+        offset, batches = end, batches + 1
+    assert offset == {one.broker: one.next for one in holders}
+    assert batches == -(-total // rows_max)
+
+
+@given(st.integers(0, 1000), st.integers(0, 1000), st.integers(1, 400))
+def test_ranges_cover_everything_once_and_none_is_too_large(start: int, count: int, rows_max: int) -> None:
+    found = [(one[1], one[2]) for one in ranges({"b": start}, {"b": start + count}, rows_max)]
+    assert all(0 < stop - begin <= rows_max for begin, stop in found)
+    assert all(one[1] == other[0] for one, other in pairwise(found))
+    assert sum(stop - begin for begin, stop in found) == count
+    assert not found or (found[0][0], found[-1][1]) == (start, start + count)
+
+
+@pytest.mark.parametrize(
+    ("start", "reason"),
+    [
+        ({"b1": 4}, "'b1' keeps entries from 5 on, and 4 would be next"),
+        ({"b2": 9}, "'b2' was read up to 9, and its next entry is 8: it has lost its disk"),
+        ({"b3": 0}, "'b3', read up to 0, is in the network no more"),
+    ],
+)
+def test_lost_entries_are_refused_with_the_way_out(start: dict[str, int], reason: str) -> None:
+    with pytest.raises(DataLost, match=reason) as caught:
+        check_kept(start, HOLDERS)
+    assert "failOnDataLoss to false" in str(caught.value)
+
+
+def test_nothing_is_lost_where_all_is_kept() -> None:
+    check_kept({"b1": 5, "b2": 8}, HOLDERS)
+
+
+def test_who_takes_what_there_is_goes_on_with_the_first_that_is_kept() -> None:
+    assert forgiven({"b1": 4, "b2": 9, "b3": 7}, HOLDERS) == {"b1": 5, "b2": 0, "b3": 7}
