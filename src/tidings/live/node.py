@@ -299,6 +299,7 @@ class Node:
             e.Resume: self._resume,
             e.Write: self._write,
             e.Erase: self._erase,
+            e.Append: _nothing,
             e.Sync: self._sync,
             e.SetTimer: self._set_timer,
             e.Log: self._log,

@@ -43,6 +43,7 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
+from tidings.overlay.keeping import Keeping, Logged
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import (
     Advertise,
@@ -111,7 +112,9 @@ class Broker:
         topics: Sequence[Topic] = (),
         views: Sequence[View] = (),
         saved: Mapping[str, bytes] | None = None,
+        logged: Logged | None = None,
     ) -> None:
+        """`saved` is what was written before, `logged` where the numbers of its logs go on."""
         assert boot >= incarnation, "an incarnation begins with a boot"
         self.id = id
         core = self.core = Core(id, boot, incarnation, settings, random)
@@ -123,10 +126,13 @@ class Broker:
         trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
         absences = self._absences = Absences(core, links)
         known = self._topics = Topics(core, trees)
+        keeping = Keeping(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
-        publications = self._publications = Publications(core, links, trees, known, routing, absences)
-        seats = self._seats = Seats(core, links, trees, known, routing, publications)
+        publications = self._publications = Publications(
+            core, links, trees, known, routing, absences, keeping
+        )
+        seats = self._seats = Seats(core, links, trees, known, routing, publications, keeping)
         self.gathered = seats.status
         seats.synchronised = lambda: catalogue.synchronised
         seats.missing = lambda: bool(absences)

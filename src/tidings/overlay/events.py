@@ -2,7 +2,8 @@
 
 Things that happened are past participles, things to be done imperatives. All are plain values: tests compare
 them. A driver carries effects out in their order. `Write`, `Erase` and `Deliver` (to durable sessions) before
-a `Sync` become durable together, all or none, and then the driver tells `WritesSynced`.
+a `Sync` become durable together, all or none, and then the driver tells `WritesSynced`. What was to `Append`
+before it is durable by then as well, on its own.
 """
 
 from __future__ import annotations
@@ -290,6 +291,38 @@ class Erase(Wanted, frozen=True):
     key: str
 
 
+class Append(Wanted, frozen=True):
+    """Put an entry at the end of a log. Nobody may read it before it is durable."""
+
+    name: str
+    """Of the topic, as declared."""
+
+    what: str
+    """"events" (on a plain topic: what was published) or "reports"."""
+
+    holder: str
+    """The broker that has given the number: this one, or the seat whose deputy it is."""
+
+    number: int
+    """Counts up by one, for each name, what and holder; of a copy the first ones may be missing."""
+
+    at_us: int
+    topic: str
+    payload: bytes
+    content_type: str = ""
+
+    event: str | None = None
+    """Of a version that a seat told, like all that follow."""
+
+    version: int | None = None
+    reports: int | None = None
+    complete: bool | None = None
+    state: str | None = None
+
+    report: str | None = None
+    """Of a report: its id."""
+
+
 class Sync(Wanted, frozen=True):
     token: int
 
@@ -333,6 +366,7 @@ Effect = (
     | Resume
     | Write
     | Erase
+    | Append
     | Sync
     | SetTimer
     | Log

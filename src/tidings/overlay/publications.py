@@ -38,6 +38,7 @@ from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Re
 from tidings.overlay.flow import Channel, Flow, Passage
 from tidings.overlay.following import Following
 from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
+from tidings.overlay.keeping import Keeping
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
 from tidings.overlay.routing import Routing
@@ -138,6 +139,7 @@ class Publications:
         topics: Topics,
         routing: Routing,
         absences: Absences,
+        keeping: Keeping,
     ) -> None:
         self._core = core
         self._links = links
@@ -145,6 +147,7 @@ class Publications:
         self._topics = topics
         self._routing = routing
         self._absences = absences
+        self._keeping = keeping
         self.holding = Holding(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
         self.following = Following(core, topics, routing)
@@ -241,6 +244,8 @@ class Publications:
             client=offered.session,
             publisher=offered.session,
         )
+        if topic is not None:
+            self._keeping.publication(topic, offered)
         held = self.holding.wrap(publication)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)

@@ -26,6 +26,7 @@ from tidings.language.reports import Report
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
 from tidings.overlay.holding import QOS_ONCE, encode, quoted
+from tidings.overlay.keeping import Keeping
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
 from tidings.overlay.relaying import Relaying, joined
@@ -71,6 +72,7 @@ class Kept:
         "also",
         "dropped",
         "due",
+        "logged",
         "publication",
         "report",
         "says",
@@ -99,6 +101,8 @@ class Kept:
         """Until when it is held, in case others can be merged with it."""
         self.also: list[tuple[str, int]] = []
         """Sessions and tokens of merged ones that are accepted when it is safe at the seat."""
+        self.logged = 0
+        """The sync with which merged ones are in the log, if they are kept there."""
         self.synced = not publication.qos
         self.accepted = not publication.qos
         self.taken = False
@@ -129,12 +133,15 @@ class Outbox:
 class Reports:
     """All reports that entered here, and those on their way through."""
 
-    def __init__(self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying) -> None:
+    def __init__(
+        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying, keeping: Keeping
+    ) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._seats = seats
         self._relaying = relaying
+        self._keeping = keeping
         self._count = 0
         """Numbers that were given."""
         self._tallies = 0
@@ -210,6 +217,7 @@ class Reports:
             core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
             return
         self._record_published(publication)
+        self._keeping.report(publication, report_id(publication))
         self.entered[place] = self.entered.get(place, 0) + 1
         self.waiting_bytes += kept.size
         outbox = self._outbox(place)
@@ -228,6 +236,7 @@ class Reports:
         core = self._core
         publication = self._numbered(offered, place)
         self._record_published(publication)
+        logged = self._keeping.report(publication, report_id(publication))
         core.record(
             Kind.SUPPRESSED,
             publication.topic,
@@ -241,7 +250,11 @@ class Reports:
         self._relaying.dropped += 1
         self._count_dropped(place)
         if offered.qos:
-            core.out.append(Accept(offered.session, offered.token))
+            accept = Accept(offered.session, offered.token)
+            if logged:
+                core.after_sync(lambda: core.out.append(accept))
+            else:
+                core.out.append(accept)
 
     def merge(self, offered: PublicationOffered, place: str, report: Report) -> bool:
         """Put a report into one that waits here and is about the same; False if there is none."""
@@ -256,6 +269,7 @@ class Reports:
             return False
         one = self._numbered(offered, place)
         self._record_published(one)
+        logged = self._keeping.report(one, report_id(one))
         core.record(
             Kind.SUPPRESSED,
             one.topic,
@@ -281,6 +295,8 @@ class Reports:
                 core.after_sync(lambda: core.out.append(Accept(session, token)))
             else:
                 kept.also.append((session, token))
+                if logged:
+                    kept.logged = core.ask_sync()
         return True
 
     def _count_dropped(self, place: str) -> None:
@@ -345,6 +361,14 @@ class Reports:
         kept.accepted = True
         del self._unaccepted[kept.publication.stream, kept.publication.number]
         self._core.out.append(Accept(kept.session, kept.token))
+
+    def _accept_merged(self, kept: Kept) -> None:
+        """Tell the clients of what was merged into a report that is safe now."""
+        core, also = self._core, [Accept(session, token) for session, token in kept.also]
+        if kept.logged > core.synced:
+            core.after_sync(lambda: core.out.extend(also))
+        else:
+            core.out += also
 
     def pump(self, place: str) -> None:
         """Send what waits, as far as there is room and a seat is known."""
@@ -502,7 +526,7 @@ class Reports:
                     outbox.sent_bytes -= kept.size
                 self.waiting_bytes -= kept.size
                 kept.taken = True
-                self._core.out += [Accept(session, token) for session, token in kept.also]
+                self._accept_merged(kept)
                 if kept.publication.qos:
                     self._core.out.append(Erase(_key(kept.publication)))
                     self._erased = True
@@ -561,7 +585,7 @@ class Reports:
             self.waiting_bytes -= kept.size
             if kept.publication.payload:
                 self._core.suppress(kept.publication, None, 0, reason)
-            self._core.out += [Accept(session, token) for session, token in kept.also]
+            self._accept_merged(kept)
             if kept.publication.qos:
                 self._core.out.append(Erase(_key(kept.publication)))
                 kept.taken = True

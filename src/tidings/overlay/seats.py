@@ -33,6 +33,7 @@ from tidings.overlay.events import Erase, PublicationOffered, Write
 from tidings.overlay.handing import Handing
 from tidings.overlay.holding import encode
 from tidings.overlay.images import NOBODY, Images
+from tidings.overlay.keeping import Keeping
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import (
     Epoch,
@@ -98,15 +99,17 @@ class Seats(Places):
         topics: Topics,
         routing: Routing,
         publications: Publications,
+        keeping: Keeping,
     ) -> None:
         self._core = core
         super().__init__(trees, topics)
         self._links = links
         self._routing = routing
         self._publications = publications
+        self._keeping = keeping
         self._holders: dict[str, Holder] = {}
         self.relaying = Relaying(core, topics, self._holders.get)
-        self.reports = Reports(core, links, trees, self, self.relaying)
+        self.reports = Reports(core, links, trees, self, self.relaying, keeping)
         self.counts = Counts()
         self._began = 0.0
         self.missing: Callable[[], bool] = lambda: False
@@ -539,6 +542,7 @@ class Seats(Places):
             event=event.opened_by,
             version=event.version,
         )
+        self._keeping.told(seat.topic, telling.name, payload, content_type, told)
         self._publications.tell(telling.name, payload, telling.qos, content_type, told)
 
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:

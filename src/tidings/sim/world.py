@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.language.topics import Topic
 from tidings.overlay.events import (
     Accept,
+    Append,
     CatalogueChanged,
     ConnectionLost,
     ConnectionMade,
@@ -162,6 +163,7 @@ class World:
             Resume: self._resume,
             Write: self._write,
             Erase: self._erase,
+            Append: self._nothing,
             Sync: self._sync,
             SetTimer: self._set_timer,
             Log: self._log,

@@ -1,0 +1,101 @@
+"""Keeping: what goes to the log, and under which number.
+
+A topic declared with `keep` is kept where it enters: a plain topic at each broker for what was published
+there, a gathered one at its seat for what it told. With `keep_reports` each broker keeps the reports that
+entered there. Each broker numbers its own, densely, for each topic; its driver says at birth where the
+numbers go on, and has an entry durable with the sync that an acknowledgement waits for. What a log is on disk
+is not known here (`history`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidings.language.topics import Topic
+from tidings.overlay.core import Core
+from tidings.overlay.events import Append, PublicationOffered
+from tidings.overlay.messages import Publication, Told
+from tidings.overlay.topics import Topics
+
+EVENTS = "events"
+REPORTS = "reports"
+
+Logged = Mapping[tuple[str, str], int]
+"""By name of a topic and what: the number that its next entry has."""
+
+
+class Keeping:
+    """What this broker numbers."""
+
+    def __init__(self, core: Core, topics: Topics, logged: Logged) -> None:
+        self._core = core
+        self._topics = topics
+        self._next = dict(logged)
+
+    def publication(self, topic: Topic, offered: PublicationOffered) -> None:
+        """Something was published on a declared topic and goes its way as it is."""
+        if topic.gathering is None:
+            what, kept = EVENTS, topic.keep_us is not None
+        else:
+            what, kept = REPORTS, topic.gathering.keep_reports_us is not None
+        if kept:
+            number = self._number(topic.name, what)
+            self._core.out.append(
+                Append(
+                    topic.name,
+                    what,
+                    self._core.id,
+                    number,
+                    self._core.at_us,
+                    offered.topic,
+                    offered.payload,
+                    offered.content_type,
+                )
+            )
+
+    def report(self, publication: Publication, report: str) -> bool:
+        """A report has entered here; whether it is kept, so that its acknowledgement waits for the disk."""
+        topic = self._topics.declaration(publication.topic)
+        if topic is None or topic.gathering is None or topic.gathering.keep_reports_us is None:
+            return False
+        self._core.out.append(
+            Append(
+                topic.name,
+                REPORTS,
+                self._core.id,
+                self._number(topic.name, REPORTS),
+                publication.at_us,
+                publication.topic,
+                publication.payload,
+                publication.content_type,
+                report=report,
+            )
+        )
+        return True
+
+    def told(self, topic: Topic, name: str, payload: bytes, content_type: str, told: Told) -> Append | None:
+        """A seat here tells a version; its entry, if it is kept."""
+        if topic.keep_us is None:
+            return None
+        append = Append(
+            topic.name,
+            EVENTS,
+            self._core.id,
+            self._number(topic.name, EVENTS),
+            self._core.at_us,
+            name,
+            payload,
+            content_type,
+            told.event,
+            told.version,
+            told.reports,
+            told.complete,
+            told.state,
+        )
+        self._core.out.append(append)
+        return append
+
+    def _number(self, name: str, what: str) -> int:
+        number = self._next.get((name, what), 0)
+        self._next[name, what] = number + 1
+        return number
