@@ -352,7 +352,13 @@ spark.stop()
 """
     told = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, "JAVA_HOME": str(java_home()), "SPARK_LOCAL_IP": "127.0.0.1"},
+        # As where an environment is activated; nothing else is set for us.
+        env={
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
         cwd=tmp_path,
         capture_output=True,
         text=True,
