@@ -400,6 +400,11 @@ class Attributes:
         """How many attributes filters use."""
         return len(self._numbers)
 
+    @property
+    def numbers(self) -> Mapping[tuple[Path, int], int]:
+        """The attributes in use: the number of each field and axis."""
+        return self._numbers
+
     # Filters.
 
     def admit(self, boxes: Iterable[Box]) -> tuple[list[list[Constraint]], bool]:
