@@ -1,0 +1,120 @@
+"""Gathering as a job: reports from a table or from lines, to the table `gathered` and a summary.
+
+This is the edge of gather in batch, where tables are read and written. Lines are read by one process, by the
+rules of `tidings gather`, so that the same file has the same reports in both.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidings.errors import InputError
+from tidings.language.declarations import read_topic
+from tidings.language.reports import Report
+from tidings.language.topics import Topic
+from tidings.pipeline import running
+from tidings.pipeline.gather import batch
+from tidings.pipeline.gather.frames import layout_of, spark_schema
+from tidings.pipeline.gather.layout import Layout
+from tidings.pipeline.tables import Made, Store, Table, Written
+from tidings.records import workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+GATHERED = "gathered"
+"""The table that is written."""
+
+CHUNK_ROWS = 65_536
+"""Reports of lines that become columns at once."""
+
+
+def topics_of(folder: Path, given: Sequence[Path] = ()) -> list[Topic]:
+    """The topics to gather: those given, or all that a workload declares in its folder."""
+    files = list(given) or sorted((folder / workload.DECLARATIONS).glob("*.toml"))
+    if not files:
+        raise InputError(
+            f"there are no declarations in {folder / workload.DECLARATIONS}; name the topic's: --topic DECL"
+        )
+    return [read_topic(file) for file in files]
+
+
+def of_table(
+    spark: SparkSession, store: Store, name: str, topics: Sequence[Topic]
+) -> tuple[DataFrame, Layout]:
+    """The reports of a table, which has the columns of a workload's `reports`."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    frame = spark.read.parquet(f"file://{store.path(name)}")
+    layout = layout_of(frame, topics)
+    names = [topic.name for topic in topics]
+    return frame.where(F.col("topic").isin(names)), layout
+
+
+def of_lines(
+    spark: SparkSession, layout: Layout, reports: Iterable[Report], refused: Iterable[int]
+) -> DataFrame:
+    """Reports of lines, as rows; a line that was refused is a row that will be."""
+    tables, waiting = [layout.rows.empty_table()], list[Report]()
+    for report in reports:
+        waiting.append(report)
+        if len(waiting) == CHUNK_ROWS:
+            tables.append(layout.table(waiting))
+            waiting = []
+    tables.append(layout.table(waiting))
+    bad = pa.array(list(refused), pa.int64())
+    nothing = [bad if field.name == "report" else pa.nulls(len(bad), field.type) for field in layout.rows]
+    tables.append(pa.table(nothing, schema=layout.rows))
+    return spark.createDataFrame(pa.concat_tables(tables).combine_chunks(), spark_schema(layout.rows))
+
+
+def write(
+    spark: SparkSession,
+    store: Store,
+    told: DataFrame,
+    layout: Layout,
+    *,
+    source: str,
+    topics: Sequence[Topic],
+    master: str,
+    settings: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> tuple[Made, dict[str, int]]:
+    """Write what is told as the table `gathered`; how it came to be, and its summary."""
+    table = Table(GATHERED, lambda _: layout.told, __name__, unlike=("event", "at", "opened_at"))
+    spec: dict[str, Any] = {
+        "reports": source,
+        "topics": [topic.name for topic in topics],
+        "topic": layout.topic.to_mapping(),
+    }
+    start = time.monotonic()
+
+    def made(written: Written) -> Made:
+        return Made(
+            table=GATHERED,
+            version=written.version,
+            stage=GATHERED,
+            spec=spec,
+            seed=0,
+            reads={source: store.version(source) or 0} if store.version(source) else {},
+            settings=dict(settings or {}),
+            master=master,
+            versions=running.versions(spark),
+            at=datetime.now(UTC).isoformat(timespec="seconds"),
+            rows=written.rows,
+            bytes=written.bytes,
+            files=written.files,
+            seconds=round(time.monotonic() - start, 3),
+        )
+
+    with store.writing([GATHERED], overwrite):
+        done = store.write(told, table, layout.told, made)
+    again = spark.read.parquet(f"file://{store.path(GATHERED)}")
+    (row,) = batch.summary(again, layout).toArrow().to_pylist()
+    return done, row

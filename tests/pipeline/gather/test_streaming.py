@@ -1,0 +1,124 @@
+"""Gather in a stream says what it says in batch, and goes on after a query that died."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipeline.gather.samples import of_machine, of_table
+from tests.pipeline.gather.streams import KERNEL, MACHINE, reports, table
+from tidings.errors import InputError
+from tidings.language.reports import Report
+from tidings.language.topics import Topic
+from tidings.pipeline.gather import counting, streaming
+from tidings.pipeline.gather.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+DELAY_US = 1_000_000
+
+
+@pytest.fixture
+def stateful(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with the store that states need."""
+    for name, value in streaming.STATE_STORE.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in streaming.STATE_STORE:
+        spark.conf.unset(name)
+
+
+class Stream:
+    """Files of reports, a query over them that takes one at a time, and what it has told."""
+
+    def __init__(self, spark: SparkSession, folder: Path, topic: Topic) -> None:
+        self.spark, self.folder, self.topic = spark, folder, topic
+        self.layout = Layout(topic)
+        self.number = 0
+        (folder / "in").mkdir()
+
+    def add(self, *pieces: list[Report]) -> None:
+        for piece in pieces:
+            self.number += 1
+            pq.write_table(table(self.topic, piece), self.folder / "in" / f"{self.number:04}.parquet")
+
+    def frame(self, buckets: int) -> DataFrame:
+        schema = self.spark.read.parquet(f"file://{self.folder}/in").schema
+        source = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return streaming.gather(
+            source.parquet(f"file://{self.folder}/in"), self.layout, delay_us=DELAY_US, buckets=buckets
+        )
+
+    def run(self, buckets: int = 4) -> None:
+        """Let a query take all that is there."""
+        query = (
+            self.frame(buckets)
+            .writeStream.format("parquet")
+            .option("path", f"file://{self.folder}/out")
+            .option("checkpointLocation", f"file://{self.folder}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    def told(self) -> pa.Table:
+        """What Spark shows of it: files of batches that were not finished do not count."""
+        return self.spark.read.parquet(f"file://{self.folder}/out").toArrow()
+
+    def rest(self) -> pa.Table:
+        made = streaming.finish(
+            self.spark, f"file://{self.folder}/checkpoint", self.layout, delay_us=DELAY_US, buckets=4
+        )
+        return made.toArrow()
+
+
+@pytest.mark.parametrize(
+    "topic", [KERNEL, pytest.param(MACHINE, marks=pytest.mark.slow)], ids=["kernel", "machine"]
+)
+def test_a_stream_without_late_reports_says_what_the_machine_says(
+    stateful: SparkSession, tmp_path: Path, topic: Topic
+) -> None:
+    said = reports(topic, 300)
+    stream = Stream(stateful, tmp_path, topic)
+    stream.add(said[:100][::-1], said[100:110])
+    stream.run()
+    before = stream.told().num_rows
+    assert before
+    stream.add(said[110:300])
+    stream.run()  # another query, from the state of the first
+    lines, counts = of_machine(topic, said)
+    told = pa.concat_tables([stream.told(), stream.rest()])
+    assert told.num_rows > before
+    assert of_table(told) == lines
+    assert counting.summary(told) == counts | {"late": 0}
+
+
+def test_late_reports_are_counted_and_none_is_lost(stateful: SparkSession, tmp_path: Path) -> None:
+    said = reports(KERNEL, 120)
+    stream = Stream(stateful, tmp_path, KERNEL)
+    stream.add(said[40:120], said[:40])
+    stream.run()
+    counts = counting.summary(pa.concat_tables([stream.told(), stream.rest()]))
+    assert (counts["received"], counts["late"]) == (120, 40)
+
+
+@pytest.mark.slow
+def test_a_stream_does_not_go_on_with_other_buckets(stateful: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    stream = Stream(stateful, tmp_path, KERNEL)
+    stream.add(reports(KERNEL, 20))
+    stream.run(buckets=4)
+    stream.add(reports(KERNEL, 30)[20:])
+    with pytest.raises(PySparkException, match="begun with 4 buckets and cannot go on with 5"):
+        stream.run(buckets=5)
+    with pytest.raises(InputError, match="0 buckets are not from 1 to 64"):
+        stream.frame(buckets=0)
