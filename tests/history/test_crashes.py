@@ -59,6 +59,7 @@ class Model:
         self.durable = self.next
 
     def reopen(self) -> None:
+        self.logs.sync()
         self.logs.close()
         self.durable = self.next
         self.logs = self.open()

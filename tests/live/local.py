@@ -64,6 +64,7 @@ class LocalBroker:
 
     def __init__(self, options: NodeOptions, store: Store) -> None:
         self.id = options.id
+        self.kept: Callable[[], dict[tuple[str, str], float]] = dict
         self.saved = dict(store.saved)
         self.boot = store.identity.boot
         self.heard: list[e.Event] = []

@@ -367,5 +367,5 @@ class Log:
 def _unwritable(where: str, error: OSError) -> SetupError:
     return SetupError(
         f"the log {where} cannot be written: {error.strerror or error}; free space on its disk, or keep less"
-        " (`keep` of the topic, `log_bytes` of the broker), and start the broker again"
+        " (`keep` of the topic, `keep_bytes` of the broker), and start the broker again"
     )

@@ -204,6 +204,5 @@ class Logs:
             total += log.bytes
 
     def close(self) -> None:
-        """Make the rest durable and let the files go."""
-        self.sync()
+        """Let the files go. What is not shown yet may be lost; `sync` before, if it must not be."""
         self._files.close()

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import ConfigurationError, DeclarationError
+from tidings.history.logs import Syncing
 from tidings.language.declarations import Lines, parse_toml, read_text, read_topic
 from tidings.live.values import (
     BOOL,
@@ -425,6 +426,23 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         Setting("ungreeted_max", count(1, 100_000), 64, "Connections that have not yet said what they are."),
         Setting("session_queue_bytes", size(), 4 << 20, "What may wait in memory for one slow program."),
         Setting("session_store_bytes", size(), 256 << 20, "What is kept on disk for one durable session."),
+    ),
+    "Topics that are kept": (
+        Setting(
+            "keep_sync",
+            choice(*Syncing),
+            Syncing.ALWAYS.value,
+            "When what a topic keeps is durable: `always` before it is acknowledged; by `interval`, and no "
+            "acknowledgement waits for it; or `never`, which is when the system sees fit.",
+        ),
+        Setting("keep_sync_every", duration(0.01), 1.0, "How often, with `keep_sync` by `interval`."),
+        Setting(
+            "keep_bytes",
+            size(0),
+            0,
+            "How much disk all that is kept may take; the oldest makes room, whatever its topic says. 0 for "
+            "any.",
+        ),
     ),
     "Watching it": (
         Setting(

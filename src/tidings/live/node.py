@@ -26,12 +26,14 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import SetupError
+from tidings.history.logs import Logs, Syncing
 from tidings.language.topics import Topic
 from tidings.language.views import View
 from tidings.live import addresses, tls
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
+from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max, entry_of
 from tidings.live.listeners import Admission, Listeners, Listening, bind
 from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
@@ -125,6 +127,9 @@ class NodeOptions:
     session_store_bytes: int = 256 * MIB
     """Waiting on disk for one program; as much as is held for absent brokers."""
 
+    keep: KeepOptions = KeepOptions()  # noqa: RUF009
+    """Of topics that are kept: when their log is durable, and how large it may become."""
+
     mqtt: MqttSettings = MqttSettings()  # noqa: RUF009
     """Of the front door."""
 
@@ -188,6 +193,8 @@ class BrokerLike(Protocol):
 
     def qos_asked(self, session: str, name: str) -> int: ...
 
+    def kept(self) -> Mapping[tuple[str, str], float]: ...
+
     def status(self, now: float, *, tables: bool = False) -> Any: ...
 
 
@@ -229,6 +236,7 @@ def make_broker(options: NodeOptions, store: Store) -> Broker:
         topics=options.topics,
         views=options.views,
         saved={key: value for key, value in store.saved.items() if not key.startswith(MQTT_ROWS)},
+        logged=store.logs.next_numbers(),
     )
 
 
@@ -299,7 +307,7 @@ class Node:
             e.Resume: self._resume,
             e.Write: self._write,
             e.Erase: self._erase,
-            e.Append: _nothing,
+            e.Append: self._append,
             e.Sync: self._sync,
             e.SetTimer: self._set_timer,
             e.Log: self._log,
@@ -328,6 +336,11 @@ class Node:
     @property
     def boot(self) -> int:
         return self._store.identity.boot
+
+    @property
+    def logs(self) -> Logs:
+        """What topics keep here. Any thread may read from it."""
+        return self._store.logs
 
     @property
     def broker(self) -> BrokerLike:
@@ -383,7 +396,7 @@ class Node:
         self._store: Store = (
             MemoryStore(options.id)
             if options.folder is None
-            else DiskStore(options.folder, options.id, self._on_store_failed)
+            else DiskStore(options.folder, options.id, self._on_store_failed, options.keep)
         )
         try:
             self._listener = bind(options.host, options.port)
@@ -409,6 +422,8 @@ class Node:
         if self._records is not None:
             self._sink = self._records(options.id, self.boot)
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+        self._retain_handle = self._loop.call_later(RETAIN_EVERY_S, self._retain)
+        self._log_sync_handle = self._loop.call_later(options.keep.every_s, self._sync_logs)
         self._carry_out(self.front.start(self.now()))
         self._started = True
         self._accepting_task = self._background(self._accept_all())
@@ -741,6 +756,9 @@ class Node:
     def _erase(self, effect: e.Erase) -> None:
         self._store.erase(effect.key)
 
+    def _append(self, effect: e.Append) -> None:
+        self._store.append(effect.name, effect.what, effect.holder, entry_of(effect))
+
     def _sync(self, effect: e.Sync) -> None:
         self._store.sync(partial(self._synced, effect.token, self._sessions.mark()))
 
@@ -957,7 +975,8 @@ class Node:
         self._connections.clear()
         try:
             await self._store.close(discard)
-            self._tick_handle.cancel()
+            for handle in (self._tick_handle, self._retain_handle, self._log_sync_handle):
+                handle.cancel()
             if self._sink is not None:
                 await self._loop.run_in_executor(None, self._sink.close)
         finally:
@@ -973,6 +992,24 @@ class Node:
             self._compiling = True
             threading.Thread(target=_compile, name="kernels", daemon=True).start()
         self._tick_handle = self._loop.call_later(TICK_S, self._tick)
+
+    def _retain(self) -> None:
+        """Have the logs drop what need not be kept any longer."""
+        self._retain_handle = self._loop.call_later(RETAIN_EVERY_S, self._retain)
+        kept, now_us = self.broker.kept(), round(self.now() * 1e6)
+        size = bytes_max(self.options.keep, self.options.folder is not None)
+        self._tend(lambda logs: logs.retain(now_us, kept, size))
+
+    def _sync_logs(self) -> None:
+        """Have the logs synced, where commits do not do it."""
+        keep = self.options.keep
+        if keep.syncing is Syncing.INTERVAL and self.options.folder is not None:
+            self._log_sync_handle = self._loop.call_later(keep.every_s, self._sync_logs)
+            self._tend(lambda logs: logs.sync())
+
+    def _tend(self, work: Callable[[Logs], None]) -> None:
+        if not self._finished:
+            self._store.tend(work)
 
     def _counted(self) -> Counters:
         store, counters = self._store, self.counters

@@ -12,9 +12,11 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 
 from tidings.errors import SetupError, TidingsError
+from tidings.history.logs import Syncing
 from tidings.live import access, files
 from tidings.live.config import LISTENERS, SETTINGS, Configuration
 from tidings.live.http import Pages
+from tidings.live.keeping import KeepOptions
 from tidings.live.listeners import Listening
 from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
@@ -153,6 +155,7 @@ def options_of(configuration: Configuration, files_max: int | None = None) -> No
         ungreeted_max=values["ungreeted_max"],
         session_queue_bytes=values["session_queue_bytes"],
         session_store_bytes=values["session_store_bytes"],
+        keep=KeepOptions(Syncing(values["keep_sync"]), values["keep_sync_every"], values["keep_bytes"]),
         mqtt=configuration.mqtt,
         listening=tuple(
             Listening(LISTENERS[name], *address) for name, address in configuration.listeners.items()

@@ -1,4 +1,4 @@
-"""What a broker keeps over a restart: its own rows, its durable sessions, and what waits for these.
+"""What a broker keeps over a restart: its own rows, its durable sessions, what waits for these, and its logs.
 
 Rows gather while a commit is under way and go to disk together in the next one: all that was written before a
 `sync` becomes durable at once or not at all. Files are read and written on one thread beside the event loop.
@@ -22,6 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import SetupError
+from tidings.history.entries import Entry
+from tidings.history.logs import Logs
+from tidings.live.keeping import KeepOptions, disk_logs, memory_logs
 
 FILE = "store.sqlite"
 """The name of the file in a broker's folder."""
@@ -49,6 +52,9 @@ CREATE TABLE waiting (
 
 Row = tuple[int, bytes]
 """Number and content of something that waits for a session."""
+
+Logged = tuple[str, str, str, Entry]
+"""Name, what and holder of a log, and an entry for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,11 @@ class Batch:
 
     waiting: dict[tuple[str, int], bytes | None] = field(default_factory=dict)
 
+    entries: list[Logged] = field(default_factory=list)
+    """What goes to logs, in order, before anything else."""
+
     def __len__(self) -> int:
-        return len(self.rows) + len(self.ended) + len(self.kept) + len(self.waiting)
+        return len(self.rows) + len(self.ended) + len(self.kept) + len(self.waiting) + len(self.entries)
 
 
 class Store(ABC):
@@ -100,6 +109,9 @@ class Store(ABC):
 
     sessions: Mapping[str, Kept]
     """The durable sessions, as they were then."""
+
+    logs: Logs
+    """What was appended and is shown. Other threads may read from it."""
 
     syncs = 0
     """Commits so far."""
@@ -132,6 +144,14 @@ class Store(ABC):
         """These wait no longer."""
 
     @abstractmethod
+    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+        """An entry goes to a log."""
+
+    @abstractmethod
+    def tend(self, work: Callable[[Logs], None]) -> None:
+        """Does something with the logs, on the thread that appends."""
+
+    @abstractmethod
     def sync(self, done: Callable[[], None]) -> None:
         """Calls `done`, from the loop, when all before is durable. In the order of asking."""
 
@@ -158,6 +178,7 @@ class MemoryStore(Store):
         self.identity = Identity(broker, boot, boot)
         self.saved = {}
         self.sessions = {}
+        self.logs = memory_logs(broker)
         self._waiting: dict[str, dict[int, bytes]] = {}
 
     def write(self, key: str, value: bytes) -> None:
@@ -180,6 +201,13 @@ class MemoryStore(Store):
         for number in numbers:
             waiting.pop(number, None)
 
+    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+        self.logs.append(name, what, holder, entry)
+        self.logs.commit()
+
+    def tend(self, work: Callable[[Logs], None]) -> None:
+        work(self.logs)
+
     def sync(self, done: Callable[[], None]) -> None:
         self.syncs += 1
         asyncio.get_running_loop().call_soon(done)
@@ -196,9 +224,15 @@ class MemoryStore(Store):
 
 
 class DiskStore(Store):
-    """One SQLite file, owned by one process."""
+    """One SQLite file and a folder of logs, owned by one process."""
 
-    def __init__(self, folder: Path, broker: str, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        broker: str,
+        failed: Callable[[BaseException], None],
+        keep: KeepOptions | None = None,
+    ) -> None:
         """Opens it, or makes it. SetupError says why not. `failed` hears of a commit that could not be made;
         what was not durable by then never will be.
         """
@@ -217,6 +251,11 @@ class DiskStore(Store):
         except sqlite3.Error as error:
             self._database.close()
             raise _damaged(self.path, error) from error
+        try:
+            self.logs = disk_logs(folder, broker, keep or KeepOptions())
+        except BaseException:
+            self._database.close()
+            raise
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"store of {broker}")
         self._loop = asyncio.get_running_loop()
         self._next = Batch()
@@ -253,6 +292,19 @@ class DiskStore(Store):
             self._next.waiting[session, number] = None
         self._changed()
 
+    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+        self._next.entries.append((name, what, holder, entry))
+        self._changed()
+
+    def tend(self, work: Callable[[Logs], None]) -> None:
+        self._thread.submit(work, self.logs).add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._tended, done.exception())
+        )
+
+    def _tended(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._failed(error)
+
     def sync(self, done: Callable[[], None]) -> None:
         self._asked.append(done)
         self._begin()
@@ -270,6 +322,9 @@ class DiskStore(Store):
             self._linger.cancel()
         if len(self._next) and not discard:
             await self._loop.run_in_executor(self._thread, self._commit, self._next)
+        if not discard:
+            await self._loop.run_in_executor(self._thread, self.logs.sync)
+        await self._loop.run_in_executor(self._thread, self.logs.close)
         await self._loop.run_in_executor(self._thread, self._database.close)
         self._thread.shutdown()
 
@@ -311,6 +366,11 @@ class DiskStore(Store):
 
     def _commit(self, batch: Batch) -> None:
         started = time.monotonic()
+        if batch.entries:
+            # First: what is held to be sent on, and so may be seen, is in the log.
+            for entry in batch.entries:
+                self.logs.append(*entry)
+            self.logs.commit()
         run = self._database.execute
         run("BEGIN")
         for session in batch.ended:

@@ -293,6 +293,10 @@ class Broker:
         """Whether no subscription, here or behind a link, is about a topic, and nobody gathers there."""
         return not self.gathers(topic) and self._publications.nobody(topic)
 
+    def kept(self) -> dict[tuple[str, str], float]:
+        """By name of a topic and what ("events" or "reports"): how long its log keeps it, in microseconds."""
+        return self._topics.kept()
+
     def gathers(self, topic: str) -> bool:
         """Whether what is published to a topic is a report, from which events are made."""
         declared = self._topics.declaration(topic)

@@ -114,6 +114,17 @@ class Topics:
             self._gathered = [topic for topic in topics if topic.gathering is not None]
         return self._gathered
 
+    def kept(self) -> dict[tuple[str, str], float]:
+        """By name and what: how long its log keeps it, in microseconds."""
+        kept: dict[tuple[str, str], float] = {}
+        for name, shape in sorted(self._shapes.items()):
+            topic = shape.topic
+            if topic.keep_us is not None:
+                kept[name, "events"] = topic.keep_us
+            if topic.gathering is not None and topic.gathering.keep_reports_us is not None:
+                kept[name, "reports"] = topic.gathering.keep_reports_us
+        return kept
+
     def tree_of(self, topic: Topic) -> str | None:
         """The root whose tree the reports of a declaration travel now; None while there is none.
 

@@ -1,0 +1,183 @@
+"""What topics keep, at brokers that run: on disk before it is acknowledged, there after kill -9, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.local import run, until
+from tests.live.process import BrokerProcess
+from tidings.history.entries import EVENTS
+from tidings.history.files import DiskFiles
+from tidings.history.logs import Logs, Syncing
+from tidings.history.segments import Damaged
+from tidings.language.topics import Topic
+from tidings.live import keeping
+from tidings.live.attachment import attach
+from tidings.live.keeping import KeepOptions
+from tidings.live.node import Node, NodeOptions
+
+NEWS = Topic.from_mapping({"name": "news/#", "kind": "plain", "keep": "7d"})
+
+
+def kept(logs: Logs, holder: str = "a") -> list[bytes]:
+    for one, first, _ in logs.holders("news/#"):
+        if one == holder:
+            return [entry.payload for entry in logs.read("news/#", EVENTS, holder, first)]
+    return []
+
+
+def news_node(folder: Path | None, **options: Any) -> Node:
+    return Node(NodeOptions("a", folder=folder, topics=(NEWS,), **options))
+
+
+def test_what_is_acknowledged_is_in_the_log_and_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    async def story() -> None:
+        for start in (0, 3):
+            node = news_node(tmp_path)
+            await node.start()
+            async with await attach(node.address, "c") as client:
+                for number in range(start, start + 3):
+                    await client.publish("news/x", b"%d" % number, qos=1)
+            assert kept(node.logs) == [b"%d" % number for number in range(start + 3)]
+            assert node.logs.holders("news/#") == [("a", 0, start + 3)]
+            await node.stop()
+
+    run(story)
+
+
+def test_quality_of_service_0_is_logged_after_the_fact(tmp_path: Path) -> None:
+    async def story() -> None:
+        node = news_node(tmp_path)
+        await node.start()
+        async with await attach(node.address, "c") as client:
+            client.offer("news/x", b"0")
+            await until(lambda: kept(node.logs) == [b"0"], "the entry")
+        await node.stop()
+
+    run(story)
+
+
+def test_without_a_folder_the_log_is_as_good_as_the_process() -> None:
+    async def story() -> None:
+        node = news_node(None)
+        await node.start()
+        async with await attach(node.address, "c") as client:
+            await client.publish("news/x", b"1", qos=1)
+        assert kept(node.logs) == [b"1"]
+        await node.stop()
+
+    run(story)
+
+
+@pytest.mark.parametrize("syncing", [Syncing.INTERVAL, Syncing.NEVER])
+def test_where_commits_do_not_sync_entries_are_shown_soon(tmp_path: Path, syncing: Syncing) -> None:
+    async def story() -> None:
+        node = news_node(tmp_path, keep=KeepOptions(syncing, every_s=0.02))
+        await node.start()
+        async with await attach(node.address, "c") as client:
+            await client.publish("news/x", b"1", qos=1)
+            await until(lambda: kept(node.logs) == [b"1"], "the entry")
+        await node.stop()
+
+    run(story)
+
+
+def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidings.live.node.RETAIN_EVERY_S", 0.02)
+    short = Topic.from_mapping({"name": "news/#", "kind": "plain", "keep": "10ms"})
+
+    async def story() -> None:
+        node = Node(NodeOptions("a", folder=tmp_path, topics=(short,)))
+        await node.start()
+        async with await attach(node.address, "c") as client:
+            await client.publish("news/x", b"1", qos=1)
+            await until(lambda: node.logs.holders("news/#") == [("a", 1, 1)], "an empty log")
+        await node.stop()
+
+    run(story)
+
+
+def test_a_disk_that_is_full_stops_the_broker_and_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        node = news_node(tmp_path)
+        await node.start()
+        client = await attach(node.address, "c")
+        await client.publish("news/x", b"1", qos=1)
+
+        def full(_files: DiskFiles, path: str, _data: bytes) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(DiskFiles, "append", full)
+            answer = asyncio.ensure_future(client.publish("news/x", b"2", qos=1))
+            reason = await asyncio.wait_for(node.stopped(), 30)
+            assert "No space left on device; free space on its disk, or keep less" in reason
+            await asyncio.wait([answer])
+            assert answer.exception() is not None
+        again = news_node(tmp_path)
+        await again.start()
+        assert kept(again.logs) == [b"1"]
+        await again.stop()
+
+    run(story)
+
+
+def test_a_broken_log_is_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / keeping.FOLDER / "x").mkdir(parents=True)
+    (tmp_path / keeping.FOLDER / "x" / "y.txt").write_text("hello")
+
+    async def story() -> None:
+        with pytest.raises(Damaged, match=r"y\.txt is not a file of a log; move it"):
+            await news_node(tmp_path).start()
+
+    run(story)
+
+
+def test_kill_minus_9_keeps_all_that_was_acknowledged_dense_and_once(tmp_path: Path) -> None:
+    (tmp_path / "news.toml").write_text('name = "news/#"\nkind = "plain"\nkeep = "7d"\n')
+
+    async def story() -> None:
+        process = BrokerProcess("a", tmp_path)
+        acknowledged: list[bytes] = []
+        offered = 0
+        for _ in range(3):
+            await process.start()
+            client = await attach(process.address, "c")
+            waiting: set[asyncio.Task[bytes]] = set()
+
+            async def publish(payload: bytes, client: Any = client) -> bytes:
+                await client.publish("news/x", payload, qos=1)
+                return payload
+
+            target = len(acknowledged) + 500
+            while len(acknowledged) < target:
+                while len(waiting) < 50:
+                    waiting.add(asyncio.ensure_future(publish(b"%d" % offered)))
+                    offered += 1
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                acknowledged += [task.result() for task in done]
+            await process.kill()
+            for task in waiting:
+                # It may have been acknowledged just before the end.
+                with contextlib.suppress(Exception):
+                    acknowledged.append(await task)
+            client.abort()
+        logs = Logs(DiskFiles(tmp_path / "a" / keeping.FOLDER), "a")
+        found = kept(logs)
+        assert len(acknowledged) >= 1500
+        assert set(acknowledged) <= set(found), "all that was acknowledged is there"
+        assert len(set(found)) == len(found), "once"
+        assert set(found) <= {b"%d" % number for number in range(offered)}
+        ((_, first, shown),) = logs.holders("news/#")
+        numbers = [entry.number for entry in logs.read("news/#", EVENTS, "a", 0)]
+        assert (first, numbers) == (0, list(range(shown))), "dense"
+
+    run(story)
