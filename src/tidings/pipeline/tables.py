@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import InputError, SetupError
-from tidings.records import workload
+from tidings.records import traffic, workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,6 +76,19 @@ def _of_workload(name: str) -> Table:
 
 TABLES: Mapping[str, Table] = {name: _of_workload(name) for name in workload.TABLES}
 """All of them, in the order in which they are made."""
+
+
+def _of_traffic(name: str) -> Table:
+    def schema(_: Any) -> pa.Schema:
+        return traffic.schemas()[name]
+
+    unlike = ("n", "at", "message", "event", "report")
+    module = "keeping" if name == traffic.RECORDS else name
+    return Table(name, schema, f"tidings.pipeline.traffic.{module}", (traffic.HOUR,), unlike)
+
+
+TRAFFIC: Mapping[str, Table] = {name: _of_traffic(name) for name in traffic.TABLES}
+"""Those of traffic, which are published together, in one folder: DIR/traffic/messages and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +157,7 @@ class Store:
 
     def read(self, spark: SparkSession, name: str, schema: pa.Schema) -> DataFrame:
         """A table as a DataFrame, which goes on seeing this version when another takes its place."""
-        # With the schema given, Spark does not start a job to look into the files.
-        return spark.read.schema(", ".join(_spark_columns(schema))).parquet(_address(self.path(name)))
+        return read_files(spark, [self.path(name)], schema)
 
     def names(self) -> list[str]:
         """The tables that are here."""
@@ -209,29 +221,36 @@ class Store:
         If it fails, for whatever reason, the table is as it was.
         """
         check_columns(frame, table.name, schema)
-        number = self._next[table.name]
-        self._next[table.name] += 1
-        folder = self._versions(table.name) / str(number)
+
+        def fill(folder: Path, number: int) -> Made:
+            write_files(frame, folder, table)
+            return made(inspect(folder, table, schema, number))
+
+        return self.publish(table.name, fill)
+
+    def publish(self, name: str, fill: Callable[[Path, int], Made]) -> Made:
+        """Let somebody fill the folder of a new version and swap the link; called within `writing`.
+
+        `fill` is given the folder, which it makes, and the number of the version. If it fails, for whatever
+        reason, the table is as it was.
+        """
+        number = self._next[name]
+        self._next[name] += 1
+        folder = self._versions(name) / str(number)
         try:
             folder.parent.mkdir(exist_ok=True)
-            writer = frame.write.option("compression", COMPRESSION)
-            for column in table.unlike:
-                writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
-            if table.partitioned_by:
-                writer = writer.partitionBy(*table.partitioned_by)
-            writer.parquet(_address(folder))
-            finished = made(inspect(folder, table, schema, number))
+            finished = fill(folder, number)
             self._finish(folder, finished)
-            self._swap(table.name, number)
+            self._swap(name, number)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if (reason := disk_trouble(error)) is not None:
                 raise SetupError(
-                    f"the table {table.name!r} cannot be written to {self.folder}: {reason}; the table is as "
+                    f"the table {name!r} cannot be written to {self.folder}: {reason}; the table is as "
                     f"it was before. Free some space or name another folder"
                 ) from error
             raise
-        self._tidy(table.name)
+        self._tidy(name)
         return finished
 
     def _finish(self, folder: Path, made: Made) -> None:
@@ -309,6 +328,27 @@ class Store:
 
     def _is_finished(self, name: str, number: int) -> bool:
         return (self._versions(name) / str(number) / MADE).is_file()
+
+
+def read_files(
+    spark: SparkSession, paths: Sequence[Path], schema: pa.Schema, *, fleeting: bool = False
+) -> DataFrame:
+    """Parquet files or folders of them as one DataFrame; `fleeting` ones may be gone when they are read."""
+    # With the schema given, Spark does not start a job to look into the files.
+    reader = spark.read.schema(", ".join(_spark_columns(schema)))
+    if fleeting:
+        reader = reader.option("ignoreMissingFiles", "true")
+    return reader.parquet(*map(_address, paths))
+
+
+def write_files(frame: DataFrame, folder: Path, table: Table) -> None:
+    """Write the files of a table into a folder, which is made."""
+    writer = frame.write.option("compression", COMPRESSION)
+    for column in table.unlike:
+        writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
+    if table.partitioned_by:
+        writer = writer.partitionBy(*table.partitioned_by)
+    writer.parquet(_address(folder))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,33 @@
+"""The table `hops`: how many links deliveries had come over, at each broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.pipeline.stages import Frames, Stage
+from tidings.pipeline.traffic.hours import Hours, copies, total
+from tidings.records import traffic
+from tidings.records.record import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def make(frames: Frames, hours: Hours) -> DataFrame:
+    """Deliveries by broker and number of links."""
+    return (
+        hours.of(frames[traffic.RECORDS], Kind.DELIVERED)
+        .where("hops IS NOT NULL")
+        .groupBy("broker", "hops", "hour")
+        .agg(total(copies()).alias("deliveries"))
+        .select("broker", "hops", "deliveries", "hour")
+    )
+
+
+STAGE = Stage(
+    table=traffic.HOPS,
+    says="how many links deliveries had come over",
+    reads=(traffic.RECORDS,),
+    lookups=lambda _: {},
+    make=make,
+)

@@ -1,0 +1,33 @@
+"""The table `requests`: how often the history of a topic was asked for at a broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidings.pipeline.stages import Frames, Stage
+from tidings.pipeline.traffic.hours import Hours, size, total
+from tidings.records import traffic
+from tidings.records.record import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def make(frames: Frames, hours: Hours) -> DataFrame:
+    """Requests, and the bytes that they were answered with, by broker and topic."""
+    return (
+        hours.of(frames[traffic.RECORDS], Kind.REQUESTED)
+        .where("topic IS NOT NULL")
+        .groupBy("broker", "topic", "hour")
+        .agg(total(1).alias("requests"), total(size()).alias("bytes"))
+        .select("broker", "topic", "requests", "bytes", "hour")
+    )
+
+
+STAGE = Stage(
+    table=traffic.REQUESTS,
+    says="how often the history of a topic was asked for",
+    reads=(traffic.RECORDS,),
+    lookups=lambda _: {},
+    make=make,
+)

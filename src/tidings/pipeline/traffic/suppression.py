@@ -1,0 +1,43 @@
+"""The table `suppression`: what went no further, by topic and reason.
+
+Of a reason that says more behind a colon, as why a report was refused, only what is before it counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.pipeline.stages import Frames, Stage
+from tidings.pipeline.traffic.hours import Hours, copies, size, total
+from tidings.records import traffic
+from tidings.records.record import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def make(frames: Frames, hours: Hours) -> DataFrame:
+    """Messages, their bytes, and the sessions that were spared one."""
+    reason = F.split_part(F.coalesce("reason", F.lit("")), F.lit(":"), F.lit(1))
+    return (
+        hours.of(frames[traffic.RECORDS], Kind.SUPPRESSED)
+        .where("topic IS NOT NULL")
+        .groupBy("topic", reason.alias("reason"), "hour")
+        .agg(
+            total(1).alias("messages"),
+            total(size()).alias("bytes"),
+            total(copies()).alias("sessions"),
+        )
+        .select("topic", "reason", "messages", "bytes", "sessions", "hour")
+    )
+
+
+STAGE = Stage(
+    table=traffic.SUPPRESSION,
+    says="what went no further, by topic and reason",
+    reads=(traffic.RECORDS,),
+    lookups=lambda _: {},
+    make=make,
+)

@@ -1,0 +1,79 @@
+"""Tables of traffic beside those that plain Python counts, whatever the number of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pipeline.test_stages import offences
+from tests.pipeline.traffic import drawn
+from tidings.pipeline.tables import TRAFFIC
+from tidings.records import traffic
+from tidings.records.tables import table_of
+from tidings.records.traffic_counting import unique
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+
+def test_every_table_of_traffic_is_named_with_its_columns_and_its_judge() -> None:
+    assert tuple(TRAFFIC) == traffic.TABLES == tuple(traffic.schemas())
+    assert set(drawn.judged([])) == set(traffic.TABLES) - {traffic.RECORDS}
+
+
+def test_stages_of_traffic_use_only_what_partitions_do_not_change(root: Path) -> None:
+    folder = root / "src" / "tidings" / "pipeline" / "traffic"
+    found = [
+        f"{path.stem}: {one.partition(' ')[2]}"
+        for path in sorted(folder.glob("*.py"))
+        if path.stem != "running"
+        for one in offences(path.read_text("utf-8"))
+    ]
+    # Of whole numbers: every table has 64-bit ones, and a sum of doubles would not be let in.
+    assert found == ["hours: F.sum"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "partitions", [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (1, 16))]
+)
+def test_every_table_is_what_plain_python_counts(spark: SparkSession, partitions: int) -> None:
+    import importlib
+
+    from tidings.pipeline.tables import check_columns
+    from tidings.pipeline.traffic import keeping
+    from tidings.pipeline.traffic.hours import Hours
+
+    rows = drawn.records(3, 1500)
+    twice = spark.createDataFrame(table_of([*rows, *rows[:300]])).repartition(partitions)
+    frames = {traffic.RECORDS: keeping.unseen(twice, None)}
+    hours = Hours(tuple(range(5)))
+    expected = drawn.judged(unique(rows))
+    for name, table in TRAFFIC.items():
+        if name == traffic.RECORDS:
+            assert frames[name].count() == len(rows)
+            continue
+        stage = importlib.import_module(table.stage).STAGE
+        made = frames[name] = stage.make(frames, hours)
+        check_columns(made, name, traffic.schemas()[name])
+        assert sorted(map(tuple, made.collect()), key=repr) == expected[name], name
+
+
+@pytest.mark.spark
+def test_a_table_of_some_hours_is_that_part_of_the_table_of_all(spark: SparkSession) -> None:
+    import importlib
+
+    from tidings.pipeline.traffic import keeping
+    from tidings.pipeline.traffic.hours import Hours
+
+    rows = drawn.records(4, 1200)
+    frames = {traffic.RECORDS: keeping.unseen(spark.createDataFrame(table_of(rows)), None)}
+    some = Hours((1, 4))
+    expected = drawn.judged(unique(rows))
+    for name in (traffic.CONTRIBUTIONS, traffic.LINKS):
+        made = importlib.import_module(TRAFFIC[name].stage).STAGE.make(frames, some)
+        here = [row for row in expected[name] if row[-1] in some.made]
+        assert sorted(map(tuple, made.collect()), key=repr) == here, name
