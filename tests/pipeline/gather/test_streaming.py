@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,3 +125,18 @@ def test_a_stream_does_not_go_on_with_other_buckets(stateful: SparkSession, tmp_
         stream.run(buckets=5)
     with pytest.raises(InputError, match="0 buckets are not from 1 to 64"):
         stream.frame(buckets=0)
+
+
+@pytest.mark.slow
+def test_a_stream_goes_on_after_a_kill(stateful: SparkSession, tmp_path: Path, root: Path) -> None:
+    said = reports(KERNEL, 300)
+    stream = Stream(stateful, tmp_path, KERNEL)
+    stream.add(*(said[begin : begin + 60] for begin in range(0, 300, 60)))
+    program = [sys.executable, "-m", "tests.pipeline.gather.dying", str(tmp_path)]
+    died = subprocess.run([*program, "2"], cwd=root, capture_output=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()[-2000:]
+    went_on = subprocess.run([*program, "-1"], cwd=root, capture_output=True, check=False)
+    assert went_on.returncode == 0, went_on.stderr.decode()[-2000:]
+    told = stateful.read.parquet(f"file://{tmp_path}/out").drop("batch").toArrow()
+    told = pa.concat_tables([told, stream.rest()])
+    assert of_table(told) == of_machine(KERNEL, said)[0]

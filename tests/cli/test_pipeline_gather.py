@@ -1,0 +1,107 @@
+"""`tidings pipeline gather` says what `tidings gather` says, of lines and of a workload's reports."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from tidings.cli import app
+from tidings.errors import InputError
+from tidings.gathering import Gatherer
+from tidings.gathering.replay import run_out, summary
+from tidings.language.declarations import read_topic
+from tidings.language.payloads import INT_MIN
+from tidings.language.reports import Shape
+from tidings.pipeline import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ATHENS = ["--topic", "examples/traffic-athens.toml", "--reports", "examples/reports.jsonl"]
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, arguments)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+@pytest.fixture
+def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, root: Path) -> None:
+    """Commands use the session of the tests, and leave it running."""
+    monkeypatch.setattr(session, "start", lambda *_, **__: nullcontext(spark))
+    monkeypatch.chdir(root)
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+def test_lines_are_gathered_as_by_the_plain_command(tmp_path: Path) -> None:
+    found = json.loads(run("pipeline", "gather", *ATHENS, "--data", str(tmp_path), "--json"))
+    *lines, last = map(json.loads, run("gather", *ATHENS, "--json").splitlines())
+    assert found["summary"] == last["summary"] | {"late": 0}
+    assert found["engine"] == "kernel"
+    rows = pq.read_table(tmp_path / "gathered").to_pylist()
+    versions = {(str(row["event"]), row["version"]) for row in rows if row["state"] == "told"}
+    assert versions == {(line["event"], line["version"]) for line in lines}
+    with pytest.raises(InputError, match=r"'gathered' is in .* already; --overwrite"):
+        run("pipeline", "gather", *ATHENS, "--data", str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+def test_a_workload_is_gathered_by_its_own_declarations(tmp_path: Path) -> None:
+    small = {"network.nodes": 12, "sizes.brokers": 4, "sizes.subscriptions": 50, "sizes.events": 40}
+    settings = [part for key, value in small.items() for part in ("--set", f"{key}={value}")]
+    run("workload", "generate", "--out", str(tmp_path), *settings)
+    found = json.loads(run("pipeline", "gather", "--data", str(tmp_path), "--json"))
+    assert found["summary"] == by_machine(tmp_path) | {"late": 0}
+
+
+def by_machine(folder: Path) -> dict[str, int]:
+    """Each topic by a gatherer of its own; how many were open at once is of all topics together."""
+    reports = pq.read_table(folder / "reports").to_pylist()
+    reports.sort(key=lambda row: (row["at"], row["report"]))
+    gatherers: dict[str, Gatherer] = {}
+    shapes: dict[str, Shape] = {}
+    for file in (folder / "topics").glob("*.toml"):
+        topic = read_topic(file)
+        gatherers[topic.name], shapes[topic.name] = Gatherer(topic, now_us=INT_MIN), Shape(topic)
+    most = 0
+    for row in reports:
+        for gatherer in gatherers.values():
+            gatherer.advance(row["at"])
+        name = row["topic"]
+        fields: dict[str, Any] = {key: value for key, value in row["fields"].items() if value is not None}
+        gatherers[name].feed(shapes[name].report(name, fields, report_id=str(row["report"]), at_us=row["at"]))
+        most = max(most, sum(gatherer.open for gatherer in gatherers.values()))
+    counts: dict[str, int] = {}
+    for gatherer in gatherers.values():
+        run_out(gatherer)
+        for key, count in summary(gatherer.counts).items():
+            counts[key] = counts.get(key, 0) + count
+    return counts | {"max_open": most}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data", "nowhere"], "there are no declarations in nowhere/topics"),
+        ([*ATHENS, "--set", "sizes.events=3"], "'sizes.events' is no setting of Spark's"),
+        ([*ATHENS, "--master", "mesos://x"], "master 'mesos://x' is unknown"),
+    ],
+)
+def test_what_is_wrong_is_said_before_spark_starts(
+    arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
+    monkeypatch.chdir(root)
+    monkeypatch.setattr(session, "start", lambda *_, **__: pytest.fail("Spark is started"))
+    with pytest.raises(InputError, match=says):
+        run("pipeline", "gather", *arguments)
