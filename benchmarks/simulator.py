@@ -153,8 +153,9 @@ class Bare:
         settings: Settings,
         topics: Sequence[Topic],
         saved: Mapping[str, bytes],
+        logged: Mapping[tuple[str, str], int],
     ) -> None:
-        del boot, incarnation, random, settings, topics, saved
+        del boot, incarnation, random, settings, topics, saved, logged
         self.id = id
         self.links: dict[str, int] = {}
         self.waiting: list[str] = []

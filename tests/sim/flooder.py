@@ -52,7 +52,9 @@ class Flooder:
         settings: Settings,
         topics: Sequence[Topic],
         saved: Mapping[str, bytes],
+        logged: Mapping[tuple[str, str], int],
     ) -> None:
+        del logged
         self.id, self.boot, self.incarnation, self.saved = id, boot, incarnation, dict(saved)
         self.random = random
         self.connections: dict[int, int] = {}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from tidings.history.entries import Entry
 from tidings.sim.disks import Disk
 
 
 def test_nothing_is_durable_before_its_sync_is_done() -> None:
-    disk = Disk()
+    disk = Disk("a")
     disk.write("a", b"1")
     disk.sync(1)
     assert disk.saved() == {}
@@ -18,7 +21,7 @@ def test_nothing_is_durable_before_its_sync_is_done() -> None:
 
 @pytest.mark.parametrize(("kept", "left"), [(0, {"a": b"1"}), (1, {"b": b"2"}), (2, {"b": b"2", "c": b"3"})])
 def test_a_crash_keeps_whole_syncs_in_their_order(kept: int, left: dict[str, bytes]) -> None:
-    disk = Disk()
+    disk = Disk("a")
     disk.write("a", b"1")
     disk.sync(1)
     disk.finish()
@@ -28,23 +31,23 @@ def test_a_crash_keeps_whole_syncs_in_their_order(kept: int, left: dict[str, byt
     disk.write("c", b"3")
     disk.sync(3)
     disk.write("d", b"4")
-    disk.crash(kept)
+    disk.crash(kept, Random(1))
     assert disk.saved() == left
     assert disk.syncing == 0
 
 
 def test_what_is_delivered_to_a_session_becomes_its_own_with_the_sync() -> None:
-    disk = Disk()
+    disk = Disk("a")
     disk.deliver("first")
     disk.sync(1)
     disk.deliver("second")
     disk.sync(2)
     assert disk.finish() == (1, ["first"])
-    assert disk.crash(0) == []
+    assert disk.crash(0, Random(1)) == []
 
 
 def test_what_need_not_be_durable_still_comes_behind_what_is_on_its_way() -> None:
-    disk = Disk()
+    disk = Disk("a")
     assert not disk.deliver_behind("nothing is on its way")
     disk.deliver("first")
     assert disk.deliver_behind("second")
@@ -54,9 +57,25 @@ def test_what_need_not_be_durable_still_comes_behind_what_is_on_its_way() -> Non
 
 
 def test_a_broker_does_not_see_what_the_driver_keeps_for_sessions() -> None:
-    disk = Disk()
+    disk = Disk("a")
     for key in ("z", "session/s1/1", "a"):
         disk.write(key, b"")
     disk.sync(1)
     disk.finish()
     assert list(disk.saved()) == ["a", "z"]
+
+
+def test_an_entry_is_in_its_log_with_the_sync_and_a_crash_leaves_what_was_shown() -> None:
+    disk = Disk("a")
+    for number in range(30):
+        disk.append(("t", "events", "a", Entry(number, number, "t", b"x" * 50)))
+        if number % 10 == 9:
+            disk.sync(number)
+    assert disk.logs.holders("t") == []
+    disk.finish()
+    assert disk.logs.holders("t") == [("a", 0, 10)]
+    disk.crash(1, Random(3))
+    ((_, first, shown),) = disk.logs.holders("t")
+    assert (first, disk.torn) == (0, [])
+    assert 20 <= shown <= 30
+    assert disk.logs.next_numbers() == {("t", "events"): shown}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidings.overlay.events import Append
+
 EVENTS = "events"
 """What was published on a plain topic, or told on a gathered one."""
 
@@ -45,3 +47,20 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     report: str | None = None
     """Of a report: the identity that it got where it entered."""
+
+
+def entry_of(append: Append) -> Entry:
+    """What a broker appends, as it is kept."""
+    return Entry(
+        append.number,
+        append.at_us,
+        append.topic,
+        append.payload,
+        append.content_type,
+        append.event,
+        append.version,
+        append.reports,
+        append.complete,
+        append.state,
+        append.report,
+    )

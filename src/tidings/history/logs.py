@@ -162,12 +162,16 @@ class Logs:
             case Syncing.ALWAYS:
                 self.sync()
             case Syncing.INTERVAL:
-                for log in self._dirty:
-                    log.write()
+                self.write()
             case Syncing.NEVER:
                 for log in self._dirty:
                     log.show()
                 self._dirty.clear()
+
+    def write(self) -> None:
+        """Hand what was appended to the system, and show nothing."""
+        for log in self._dirty:
+            log.write()
 
     def sync(self) -> None:
         """Make all that was appended durable, and show it."""

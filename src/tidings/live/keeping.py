@@ -12,10 +12,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.history.entries import Entry
 from tidings.history.files import DiskFiles, MemoryFiles
 from tidings.history.logs import Logs, Syncing
-from tidings.overlay.events import Append
 
 FOLDER = "log"
 """Of the logs, in a broker's folder."""
@@ -56,20 +54,3 @@ def bytes_max(options: KeepOptions, durable: bool) -> float:
     """How large all logs together may become."""
     wanted = options.bytes_max or math.inf
     return wanted if durable else min(wanted, MEMORY_BYTES)
-
-
-def entry_of(append: Append) -> Entry:
-    """What a broker appends, as it is kept."""
-    return Entry(
-        append.number,
-        append.at_us,
-        append.topic,
-        append.payload,
-        append.content_type,
-        append.event,
-        append.version,
-        append.reports,
-        append.complete,
-        append.state,
-        append.report,
-    )

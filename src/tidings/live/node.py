@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import SetupError
+from tidings.history.entries import entry_of
 from tidings.history.logs import Logs, Syncing
 from tidings.language.topics import Topic
 from tidings.language.views import View
@@ -33,7 +34,7 @@ from tidings.live import addresses, tls
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
-from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max, entry_of
+from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max
 from tidings.live.listeners import Admission, Listeners, Listening, bind
 from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store

@@ -45,6 +45,7 @@ class MachineMaker(Protocol):
         settings: Settings,
         topics: Sequence[Topic],
         saved: Mapping[str, bytes],
+        logged: Mapping[tuple[str, str], int],
     ) -> Machine: ...
 
 
@@ -111,7 +112,7 @@ class Host:
         """What has come from MQTT clients since it was last looked at."""
         self.boot = 0
         self.incarnation = 0
-        self.disk = Disk()
+        self.disk = Disk(id)
         self.synced_at = 0.0
         """When the last sync that was asked for is done."""
         self.clock: Skew = TRUE_CLOCK

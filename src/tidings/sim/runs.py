@@ -24,6 +24,7 @@ from tidings.sim.clients import Client
 from tidings.sim.faults import Fault
 from tidings.sim.gathered_workload import Reporting
 from tidings.sim.hosts import DoorMaker, Host, MachineMaker
+from tidings.sim.kept_promises import check_logs
 from tidings.sim.measures import Measures, RecordCounts, measure
 from tidings.sim.replays import Replay
 from tidings.sim.topologies import Topology
@@ -388,6 +389,7 @@ class Run:
         plan, world = self.plan, self.world
         found = self._breaches
         found += self._judge()
+        found += check_logs(world.hosts.values(), world.ledger, self._topics())
         found += self._forwarding.breaches()
         if self._ways is not None:
             found += self._ways.breaches()
@@ -433,6 +435,7 @@ def _declared(roots: tuple[str, ...]) -> list[Topic]:
                 "name": f"area{area}/+",
                 "kind": "plain",
                 "root": root,
+                "keep": "forever",
                 "fields": {"n": {"type": "int"}, "value": {"type": "int"}, "pad": {"type": "string"}},
             }
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from tidings.history.entries import entry_of
 from tidings.language.topics import Topic
 from tidings.overlay.events import (
     Accept,
@@ -163,7 +164,7 @@ class World:
             Resume: self._resume,
             Write: self._write,
             Erase: self._erase,
-            Append: self._nothing,
+            Append: self._append,
             Sync: self._sync,
             SetTimer: self._set_timer,
             Log: self._log,
@@ -254,6 +255,7 @@ class World:
             settings=host.settings,
             topics=self._topics,
             saved={key: value for key, value in saved.items() if not key.startswith(DOOR_PREFIX)},
+            logged=host.disk.logs.next_numbers(),
         )
         host.busy_until = self.agenda.now
         host.inbox = []
@@ -290,10 +292,12 @@ class World:
         self._gone(host)
         self.lines.died(host, wiped=not disk, silent=silent)
         kept = self.random.randint(0, host.disk.syncing)
-        for delivery in host.disk.crash(kept):
+        for delivery in host.disk.crash(kept, self._disk_random(host)):
             self._hand_over(host, delivery)
         if not disk:
-            host.disk = type(host.disk)()
+            torn = host.disk.torn
+            host.disk = type(host.disk)(host.id)
+            host.disk.torn = torn
             host.incarnation = 0
         self.ledger.crashed(address, wiped=not disk)
 
@@ -567,6 +571,13 @@ class World:
     def _erase(self, host: Host, effect: Erase) -> None:
         host.disk.write(effect.key, None)
 
+    def _append(self, host: Host, effect: Append) -> None:
+        host.disk.append((effect.name, effect.what, effect.holder, entry_of(effect)))
+
+    def _disk_random(self, host: Host) -> random.Random:
+        """Of its own, so that what becomes of a log changes nothing else."""
+        return random.Random(f"disk/{self.seed}/{host.address}/{host.boot}")
+
     def _sync(self, host: Host, effect: Sync) -> None:
         host.disk.sync(effect.token)
         host.synced_at = max(host.synced_at, self.agenda.now + self._sync_s)
@@ -699,7 +710,7 @@ class World:
             self._let_go(host, end, "closed by the other side", silent=False)
         self._gone(host)
         self.lines.died(host, wiped=False, silent=False)
-        for delivery in host.disk.crash(host.disk.syncing):
+        for delivery in host.disk.crash(host.disk.syncing, self._disk_random(host)):
             self._hand_over(host, delivery)
         self.ledger.crashed(host.address, wiped=False)
         if host.again:

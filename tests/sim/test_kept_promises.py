@@ -1,0 +1,85 @@
+"""The judge of logs: it finds a broker that breaks a promise, and none where all is well."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidings.language.topics import Topic
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Append, Effect, Event
+from tidings.sim import topologies
+from tidings.sim.kept_promises import check_logs
+from tidings.sim.world import World
+
+NEWS = Topic.from_mapping({"name": "news/+", "kind": "plain", "keep": "7d", "unknown_fields": "keep"})
+
+
+class Stuttering(Broker):
+    """Appends one of them twice."""
+
+    more = 0
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        out: list[Effect] = []
+        for one in super().handle(event, now):
+            if isinstance(one, Append):
+                out.append(_numbered(one, one.number + self.more))
+                if one.payload.endswith(b"3}"):
+                    self.more += 1
+                    out.append(_numbered(one, one.number + self.more))
+            else:
+                out.append(one)
+        return out
+
+
+def _numbered(append: Append, number: int) -> Append:
+    return Append(append.name, append.what, append.holder, number, append.at_us, append.topic, append.payload)
+
+
+def played(machine: type[Broker], *, crash: bool = False) -> World:
+    world = World(topologies.from_links([("a", "b")]), 1, machine=machine, topics=[NEWS])
+    world.start()
+    world.settle()
+    client = world.client("a", "c")
+    for number in range(20):
+        world.offer(world.hosts["a"], client.session, "news/x", b'{"n": %d}' % number, 1)
+        world.run(0.003 if crash else 0.1)
+        if crash and number % 5 == 4:
+            world.crash("a")
+            world.start_broker("a")
+            world.settle()
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_there_is_nothing_to_say_against_the_broker(crash: bool) -> None:
+    world = played(Broker, crash=crash)
+    assert sum(offer.accepted is not None for offer in world.ledger.offers) >= 8
+    assert check_logs(world.hosts.values(), world.ledger, [NEWS]) == []
+    ((_, first, shown),) = world.hosts["a"].disk.logs.holders("news/+")
+    assert (first, shown > 7) == (0, True)
+
+
+def test_what_is_accepted_and_not_logged_is_found() -> None:
+    class Forgetful(Broker):
+        def handle(self, event: Event, now: float) -> list[Effect]:
+            return list(filter(lambda one: not isinstance(one, Append), super().handle(event, now)))
+
+    world = played(Forgetful)
+    found = check_logs(world.hosts.values(), world.ledger, [NEWS])
+    assert {breach.promise for breach in found} == {"logged before accepted"}
+
+
+def test_what_is_logged_twice_is_found() -> None:
+    world = played(Stuttering)
+    found = check_logs(world.hosts.values(), world.ledger, [NEWS])
+    assert {breach.promise for breach in found} == {"logged once"}
+
+
+def test_what_was_shown_and_is_gone_is_found() -> None:
+    world = played(Broker)
+    world.hosts["a"].disk.torn.append("entry 3")
+    assert [str(breach) for breach in check_logs(world.hosts.values(), world.ledger, [NEWS])] == [
+        "shown for ever: entry 3"
+    ]
