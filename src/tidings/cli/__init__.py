@@ -24,6 +24,7 @@ from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
 from tidings.cli import pipeline as pipeline_command
 from tidings.cli import pipeline_gather as pipeline_gather_command
+from tidings.cli import pipeline_traffic as pipeline_traffic_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
 from tidings.cli import simulate as simulate_command
@@ -110,6 +111,7 @@ pipelines.command("run", epilog=EPILOG)(pipeline_command.run)
 pipelines.command("graph", epilog=EPILOG)(pipeline_command.graph)
 pipelines.command("show", epilog=EPILOG)(pipeline_command.show)
 pipelines.command("gather", epilog=EPILOG)(pipeline_gather_command.gather)
+pipelines.command("traffic", epilog=EPILOG)(pipeline_traffic_command.traffic)
 app.add_typer(pipelines, name="pipeline", epilog=EPILOG)
 
 

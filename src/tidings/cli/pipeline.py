@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidings.cli.workload_spec import changed
+from tidings.errors import InputError
 from tidings.language import durations
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def graph(
 
 
 def show(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, such as clients.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table, such as clients or traffic/messages.")
+    ],
     data: Data = DATA,
     rows: Annotated[int, typer.Option("--rows", min=0, help="So many rows of it.")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
@@ -139,10 +142,15 @@ def show(
     from tidings.pipeline.tables import Store
 
     store = Store(data)
-    made = store.made(table)
-    found = ds.dataset(store.path(table), format="parquet", partitioning="hive")
+    # Tables that are published together lie in one folder: traffic/messages.
+    name, _, inner = table.partition("/")
+    made = store.made(name)
+    if not (folder := store.path(name) / inner).is_dir():
+        there = sorted(path.name for path in store.path(name).iterdir() if path.is_dir())
+        raise InputError(f"there is no {inner!r} in {name!r}; there are: {', '.join(there) or 'none'}")
+    found = ds.dataset(folder, format="parquet", partitioning="hive")
     first = found.head(rows).to_pylist()
-    others = [store.made(table, number) for number in store.versions(table)]
+    others = [store.made(name, number) for number in store.versions(name)]
     if as_json:
         told = {
             "table": table,
@@ -159,7 +167,7 @@ def show(
     from rich.table import Table
 
     console = _console()
-    columns = Table(title=f"{table}, {made.rows:,} rows", title_justify="left")
+    columns = Table(title=f"{table}, {found.count_rows():,} rows", title_justify="left")
     columns.add_column("column")
     columns.add_column("type")
     for one in found.schema:
@@ -230,12 +238,13 @@ def _settings(made: Made) -> Any:
     from rich.table import Table
 
     from tidings.pipeline.running import difference
+    from tidings.pipeline.tables import TABLES
     from tidings.pipeline.workload import reading
 
     table = Table(title="made by", title_justify="left", show_header=False)
     table.add_row("seed", str(made.seed))
-    # What was asked for is long; what differs from the default is not.
-    default = json.loads(json.dumps(asdict(reading.read(None))))
+    # What was asked for is long; what differs from the default is not. Only a workload has a default.
+    default = json.loads(json.dumps(asdict(reading.read(None)))) if made.table in TABLES else {}
     for line in difference(default, made.spec):
         key, _, values = line.partition(" was ")
         value = values.rpartition(", is ")[2]
