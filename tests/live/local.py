@@ -61,6 +61,7 @@ class LocalBroker:
     """
 
     indexed = False
+    catalogue: Any = None
 
     def __init__(self, options: NodeOptions, store: Store) -> None:
         self.id = options.id
@@ -192,6 +193,7 @@ def make_authority(folder: Path, name: str = "authority") -> Callable[[str], tup
             .serial_number(x509.random_serial_number())
             .not_valid_before(start)
             .not_valid_after(end)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(broker)]), critical=False)
             .sign(root_key, hashes.SHA256())
         )
         files = folder / f"{name}-{broker}.pem", folder / f"{name}-{broker}.key"

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from tidings.errors import SetupError
+from tidings.history.logs import Logs
 from tidings.language.subscriptions import Subscription
+from tidings.language.topics import Topic
 from tidings.live import http
 from tidings.live.counters import Counters
 from tidings.live.http import Pages
@@ -34,7 +36,9 @@ from tidings.live.requests import (
     write_answer,
 )
 from tidings.mqtt.core import Counters as FrontCounters
+from tidings.mqtt.events import ALL_ALLOWED
 from tidings.mqtt.front import FrontStatus
+from tidings.overlay.events import LogRead
 from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
 
 FAR = "192.0.2.7"
@@ -114,6 +118,25 @@ class StubNode:
 
     def expel(self, client: str) -> None:
         self.asked.append(("expel", client))
+
+    def forget_pages(self, broker: str) -> None:
+        self.asked.append(("forget", broker))
+
+    # The log is tested with real nodes in `test_reading`.
+    logs: Logs | None = None
+    access = ALL_ALLOWED
+
+    def topic(self, name: str) -> Topic | None:
+        return None
+
+    def pages_of_others(self) -> Mapping[str, str]:
+        return {"b9": "http://127.0.0.1:1"}
+
+    def user(self, name: str, password: bytes) -> str | None:
+        return ""
+
+    def tell(self, event: LogRead, /) -> None:
+        self.asked.append(("tell", event))
 
     async def stop(self, for_good: bool = False) -> str:
         self.asked.append(("stop", for_good))
@@ -273,6 +296,13 @@ def test_only_this_machine_or_the_token_may_change_something(
     # Whoever is let in is told of the bad body, or, where there is none to read, that it leaves.
     admitted = 202 if path == "/leave" else 400
     assert asyncio.run(asked()) == (admitted if status == 400 else status)
+
+
+def test_a_broker_that_will_not_come_back_is_forgotten(pages: Pages, node: StubNode) -> None:
+    assert ask(pages, "/forget", b'{"broker": "b9"}') == (200, {"forgotten": "b9"})
+    assert node.asked == [("forget", "b9")]
+    assert ask(pages, "/forget", b'{"broker": "b1"}')[0] == 404
+    assert ask(pages, "/forget", b"{}")[0] == 400
 
 
 def test_clients_are_expelled_by_their_ids(pages: Pages, node: StubNode) -> None:

@@ -166,7 +166,7 @@ class LogReader:
 
         NetworkError if a broker that may hold a part is away: then nobody knows.
         """
-        asked = {"topic": topic, "what": what, "at": str(at_us)}
+        asked = {"topic": topic, "what": what, "at": str(max(0, at_us))}
 
         def ask() -> dict[str, int]:
             told = self._ask("/log/at", asked, _Numbers)

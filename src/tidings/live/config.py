@@ -69,7 +69,7 @@ LISTENERS = {"mqtt": "tcp", "mqtt_tls": "tls", "mqtt_ws": "ws", "mqtt_wss": "wss
 """Where MQTT clients connect, and what such a listener is called."""
 
 SECURED = ("mqtt_tls", "mqtt_wss")
-"""Those that show a certificate."""
+"""Those that show a certificate; `https` does too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,7 +449,21 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "http",
             LISTEN_OR_OFF,
             ("127.0.0.1", 9883),
-            "Where health, readiness, metrics and status are served. Port 0 takes any free one.",
+            "Where health, readiness, metrics, status and the log are served. Port 0 takes any free one.",
+        ),
+        Setting(
+            "https",
+            LISTEN_OR_OFF,
+            None,
+            "The same with TLS and the certificate of `mqtt_certificate`, for those who read the log from "
+            "elsewhere; it needs `http` too.",
+        ),
+        Setting(
+            "http_advertise",
+            PEER,
+            None,
+            "The address at which other brokers reach `http`, where it is not that one: behind a gateway, or "
+            "in a container. They ask there for the log.",
         ),
         Setting(
             "records",
@@ -754,7 +768,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...]
         missing = " and ".join(name for name in TLS if name not in given)
         yield TLS, f"{given[0]} is given without {missing}; give all three or none"
     places: dict[Address, str] = {}
-    for name in ("listen", *LISTENERS, "http"):
+    for name in ("listen", *LISTENERS, "http", "https"):
         address = values[name]
         if address is not None and address[1] != 0:
             other = places.setdefault(address, name)
@@ -763,7 +777,9 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...]
                     (name, other),
                     f"{name} and {other} are both {address_text(address)}; take another port for one",
                 )
-    secured = next((name for name in SECURED if values[name] is not None), None)
+    if values["https"] is not None and values["http"] is None:
+        yield ("https", "http"), "https is given and http is off; set http to an address of this machine, say"
+    secured = next((name for name in (*SECURED, "https") if values[name] is not None), None)
     missing_files = [name for name in ("mqtt_certificate", "mqtt_key") if values[name] is None]
     if secured and missing_files:
         yield (secured, *missing_files), f"{secured} is given without {' and '.join(missing_files)}"

@@ -4,6 +4,8 @@
     GET  /ready        it is started, and linked and settled as far as it can tell; else 503 with the reason
     GET  /metrics      counts and gauges for Prometheus
     GET  /status       all that it knows about itself, as JSON
+    GET  /log…         what topics that are kept have had, for who may subscribe to them; see `reading`
+    POST /forget       {"broker": id}: a broker that will not come back holds nothing of the log any more
     POST /neighbours   {"add": [address, …], "remove": [address, …]}
     POST /expel        {"clients": [client id, …]}: close the connections of MQTT clients
     POST /leave        leave the network for good, then stop
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ssl
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -25,6 +28,8 @@ import msgspec
 from tidings.errors import InputError, SetupError
 from tidings.live import addresses
 from tidings.live.metrics import Metered, Metrics
+from tidings.live.reading import PATHS as LOG_PATHS
+from tidings.live.reading import Keeper, Reading
 from tidings.live.requests import HEAD_BYTES_MAX, Answer, BadRequest, Request, read_head, write_answer
 from tidings.live.values import Address, address_text, is_loopback
 
@@ -41,16 +46,15 @@ TABLES = ("behind", "told", "advertised")
 """What a tree's status has of tables, by link."""
 
 
-class Watched(Metered, Protocol):
+class Watched(Metered, Keeper, Protocol):
     """What is shown here of a node, and what may be asked of it."""
 
-    @property
-    def ready(self) -> bool: ...
     @property
     def stopping(self) -> bool: ...
     def add_neighbour(self, address: str) -> None: ...
     def remove_neighbour(self, address: str) -> None: ...
     def expel(self, client: str) -> None: ...
+    def forget_pages(self, broker: str) -> None: ...
     async def stop(self, for_good: bool = False) -> str: ...
 
 
@@ -67,6 +71,12 @@ class Expelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     clients: tuple[str, ...]
 
 
+class Forgotten(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /forget."""
+
+    broker: str
+
+
 class Pages:
     """Serves the pages of one node."""
 
@@ -76,12 +86,13 @@ class Pages:
         address: Address,
         *,
         token: str = "",
+        secure: tuple[Address, ssl.SSLContext] | None = None,
         expects_links: bool = False,
         extra: Callable[[], dict[str, object]] = dict,
         recorded: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
-        """`expects_links` is whether it is to have neighbours; `extra` is shown by /status too; `recorded`
-        says how many records were written, and lost.
+        """`secure` is where they are served with TLS too, `expects_links` whether it is to have neighbours;
+        `extra` is shown by /status too; `recorded` says how many records were written, and lost.
         """
         self._expects_links = expects_links
         self._node = node
@@ -89,9 +100,12 @@ class Pages:
         self._token = token
         self._extra = extra
         self._metrics = Metrics(node, recorded)
+        self._secure = secure
         self._server: asyncio.Server | None = None
+        self._secure_server: asyncio.Server | None = None
         self._connections = 0
         self._leaving: asyncio.Task[str] | None = None
+        self._reading = Reading(node)
 
     @property
     def address(self) -> Address:
@@ -100,38 +114,63 @@ class Pages:
         host, port = self._server.sockets[0].getsockname()[:2]
         return host, port
 
+    @property
+    def secure_address(self) -> Address | None:
+        """Where it is served with TLS, with the real port."""
+        if self._secure_server is None:
+            return None
+        host, port = self._secure_server.sockets[0].getsockname()[:2]
+        return host, port
+
     async def start(self) -> None:
         """Begin to serve."""
-        host, port = self._wanted
+        self._server = await self._listen("http", self._wanted, None)
+        if self._secure is not None:
+            try:
+                self._secure_server = await self._listen("https", *self._secure)
+            except BaseException:
+                self._server.close()
+                raise
+
+    async def _listen(self, setting: str, address: Address, context: ssl.SSLContext | None) -> asyncio.Server:
         try:
-            self._server = await asyncio.start_server(self._serve, host, port, limit=HEAD_BYTES_MAX)
+            return await asyncio.start_server(self._serve, *address, limit=HEAD_BYTES_MAX, ssl=context)
         except OSError as error:
             raise SetupError(
-                f"the HTTP address {address_text(self._wanted)} cannot be used: {error.strerror}; set `http` "
+                f"the HTTP address {address_text(address)} cannot be used: {error.strerror}; set `{setting}` "
                 f"to another, such as 127.0.0.1:0 for any free port, or to off"
             ) from None
 
     async def stop(self) -> None:
         """End serving; what is being answered is cut off."""
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._secure_server):
+            if server is not None:
+                server.close()
+        self._reading.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         try:
-            async with asyncio.timeout(REQUEST_WITHIN_S):
-                with_body = True
-                try:
+            with_body = True
+            answer: Answer | None
+            try:
+                async with asyncio.timeout(REQUEST_WITHIN_S):
                     if self._connections > CONNECTIONS_MAX:
                         raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again")
                     request, body = await _read(reader)
-                    with_body = request.method != "HEAD"
+                with_body = request.method != "HEAD"
+                if request.path in LOG_PATHS:
+                    # As long as it takes; it looks itself after clients that do not listen.
+                    answer = await self._reading.serve(request, writer)
+                else:
                     answer = self.answer(request, body, str(writer.get_extra_info("peername")[0]))
-                except BadRequest as refused:
-                    answer = _told(refused.status, {"error": refused.reason})
-                writer.write(write_answer(answer, with_body))
-                await writer.drain()
-        except (TimeoutError, ConnectionError):
+            except BadRequest as refused:
+                answer = _refused(refused)
+            if answer is not None:
+                async with asyncio.timeout(REQUEST_WITHIN_S):
+                    writer.write(write_answer(answer, with_body))
+                    await writer.drain()
+        except (TimeoutError, ConnectionError, ssl.SSLError):
             pass
         finally:
             self._connections -= 1
@@ -147,6 +186,7 @@ class Pages:
             "/status": {"GET": self._status},
             "/neighbours": {"POST": lambda: self._neighbours(body)},
             "/expel": {"POST": lambda: self._expel(body)},
+            "/forget": {"POST": lambda: self._forget(body)},
             "/leave": {"POST": self._leave},
         }
         page = pages.get(request.path)
@@ -228,6 +268,17 @@ class Pages:
             self._node.expel(client)
         return _told(HTTPStatus.OK, {"expelled": asked.clients})
 
+    def _forget(self, body: bytes) -> Answer:
+        self._need_start()
+        try:
+            asked = msgspec.json.decode(body, type=Forgotten)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, f'{error}; write {{"broker": "its id"}}') from None
+        if asked.broker not in self._node.pages_of_others():
+            raise BadRequest(HTTPStatus.NOT_FOUND, f"no other broker is called {asked.broker[:80]!r}")
+        self._node.forget_pages(asked.broker)
+        return _told(HTTPStatus.OK, {"forgotten": asked.broker})
+
     def _leave(self) -> Answer:
         if self._leaving is None:
             leave: Coroutine[Any, Any, str] = self._node.stop(for_good=True)
@@ -249,6 +300,14 @@ async def _read(reader: asyncio.StreamReader) -> tuple[Request, bytes]:
         return request, await reader.readexactly(request.length)
     except asyncio.IncompleteReadError:
         raise BadRequest(HTTPStatus.BAD_REQUEST, "the body is shorter than its Content-Length") from None
+
+
+def _refused(refused: BadRequest) -> Answer:
+    answer = _told(refused.status, {"error": refused.reason, **refused.about})
+    if refused.status is not HTTPStatus.UNAUTHORIZED:
+        return answer
+    challenge = ("WWW-Authenticate", 'Basic realm="Tidings", charset="UTF-8"')
+    return Answer(answer.status, answer.body, headers=(challenge,))
 
 
 def _told(status: HTTPStatus, value: object) -> Answer:

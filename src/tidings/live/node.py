@@ -47,6 +47,7 @@ from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
+from tidings.overlay.catalogue import pages_text
 from tidings.overlay.messages import Catalogue, Enter, Frame, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
 from tidings.records.record import Kind, Record, Run
@@ -192,6 +193,9 @@ class BrokerLike(Protocol):
     @property
     def indexed(self) -> bool: ...
 
+    @property
+    def catalogue(self) -> Any: ...
+
     def qos_asked(self, session: str, name: str) -> int: ...
 
     def kept(self) -> Mapping[tuple[str, str], float]: ...
@@ -272,6 +276,10 @@ class Node:
         """Whether it was asked to stop, or has."""
         self.address = ""
         """Where it listens for brokers and programs."""
+        self.pages_url = ""
+        """Where others reach its pages; empty if it has none. Told to the network when it has joined."""
+        self.access = options.access
+        """What clients may do, now."""
         self._records = records
         self._make_front = front
         self._started = False
@@ -440,6 +448,8 @@ class Node:
             self.stopping = True
             self._accepting_task.cancel()
             self._listeners.close()
+            if for_good and self.pages_url:
+                self.forget_pages(self.id)
             self.tell(e.StopAsked(for_good))
         within = self.options.settings.drain_within_s + STOP_BEYOND_DRAIN_S
         with contextlib.suppress(TimeoutError):
@@ -474,7 +484,28 @@ class Node:
     def change_access(self, users: Users | None, access: m.Access) -> None:
         """Other users, other rules, from now on."""
         self._clients.users, self._clients.anonymous = users, access.anonymous
+        self.access = access
         self.tell(m.AccessChanged(access))
+
+    def topic(self, name: str) -> Topic | None:
+        """The declaration of this name."""
+        found = self.broker.catalogue.topic(name)
+        return found if isinstance(found, Topic) else None
+
+    def pages_of_others(self) -> dict[str, str]:
+        """Where the other brokers of the network serve their pages, as far as they have said so."""
+        return {name: url for name, url in self.broker.catalogue.pages().items() if name != self.id}
+
+    def forget_pages(self, broker: str) -> None:
+        """Take a broker that will not come back for one that is not there."""
+        self.tell(e.EntryOffered("", 0, "pages", broker, ""))
+
+    def user(self, name: str, password: bytes) -> str | None:
+        """Who somebody is, "" if names say nothing here; None if they do not fit. Slow, for threads."""
+        users = self._clients.users
+        if users is None:
+            return "" if self.access.anonymous else None
+        return name if users.check(name, password) else None
 
     def status(self) -> dict[str, object]:
         """Plain values, fit for JSON: what the broker tells, and what the node does."""
@@ -740,7 +771,16 @@ class Node:
             self._connections[number].listen("broker")
         self._clients.resume()
 
+    def _tell_pages(self) -> None:
+        """Say where the pages are, if that is not known yet; every broker then writes it down."""
+        known = self.broker.catalogue.pages().get(self.id, "")
+        if known != self.pages_url and not self.stopping:
+            text = pages_text(self.id, self.pages_url) if self.pages_url else ""
+            self.tell(e.EntryOffered("", 0, "pages", self.id, text))
+
     def _synchronised(self, _: e.Synchronised) -> None:
+        if self.pages_url:
+            self._loop.call_soon(self._tell_pages)
         if self.stopping or not self.options.listening:
             return
         try:

@@ -18,7 +18,7 @@ HEAD_BYTES_MAX = 8192
 BODY_BYTES_MAX = 16_384
 HEADERS_MAX = 64
 
-_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,2000}) HTTP/1\.[01]")
+_LINE = re.compile(rb"([A-Z]{1,16}) (/[!-~]{0,7000}) HTTP/1\.[01]")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _LENGTH = re.compile(r"[0-9]{1,9}")
 
@@ -30,6 +30,8 @@ class BadRequest(Exception):
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.about: dict[str, object] = {}
+        """What else the answer says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,9 @@ class Request:
 
     length: int
     """Bytes of the body that follows."""
+
+    query: str = ""
+    """What follows a question mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,8 @@ def read_head(head: bytes) -> Request:
         if name in headers:
             raise BadRequest(HTTPStatus.BAD_REQUEST, f"the header {name} is there twice")
         headers[name] = header[2].decode("latin-1")
-    return Request(line[1].decode(), line[2].decode().partition("?")[0], headers, _length(headers))
+    path, _, query = line[2].decode().partition("?")
+    return Request(line[1].decode(), path, headers, _length(headers), query)
 
 
 def _length(headers: Mapping[str, str]) -> int:

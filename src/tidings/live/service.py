@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 
 from tidings.errors import SetupError, TidingsError
@@ -21,9 +22,9 @@ from tidings.live.listeners import Listening
 from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
-from tidings.live.tls import ClientTls, Tls
+from tidings.live.tls import ClientTls, Tls, client_context
 from tidings.live.users import Users, read_users
-from tidings.live.values import address_text
+from tidings.live.values import Address, address_text
 from tidings.mqtt.events import Access
 
 CLIENTS_FEW = 10_000
@@ -47,6 +48,7 @@ class Service:
                 self.node,
                 configuration["http"],
                 token=configuration.settings.token,
+                secure=self._secure(options.client_tls),
                 expects_links=bool(configuration["neighbours"]),
                 extra=self._extra,
                 recorded=self._recorded,
@@ -78,9 +80,28 @@ class Service:
         written, lost = self._recorded()
         return {
             "http": address_text(self.pages.address),
+            "https": address_text(self.pages.secure_address) if self.pages.secure_address else None,
             "advertise": address_text(advertised) if advertised else self.node.address,
             "records": {"written": written, "lost": lost},
         }
+
+    def _secure(self, client_tls: ClientTls | None) -> tuple[Address, ssl.SSLContext] | None:
+        address = self.configuration["https"]
+        if address is None:
+            return None
+        assert client_tls is not None, "`https` without a certificate is refused"
+        return address, client_context(client_tls)
+
+    def _pages_url(self) -> str:
+        """Where other brokers reach the pages."""
+        assert self.pages is not None, "the pages are being served"
+        advertised = self.configuration["http_advertise"]
+        if advertised:
+            return f"http://{address_text(advertised)}"
+        host, port = self.pages.address
+        if host in ("0.0.0.0", "::"):  # noqa: S104  # compared, not listened to
+            host = (self.configuration["advertise"] or self.configuration["listen"])[0]
+        return f"http://{address_text((host, port))}"
 
     def _recorded(self) -> tuple[int, int]:
         return (self._recorder.rows_written, self._recorder.rows_lost) if self._recorder else (0, 0)
@@ -100,6 +121,7 @@ class Service:
         """Serve the pages first, so that whoever waits can see why; then the broker."""
         if self.pages is not None:
             await self.pages.start()
+            self.node.pages_url = self._pages_url()
         try:
             await self.node.start()
         except BaseException:

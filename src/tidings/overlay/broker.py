@@ -28,6 +28,7 @@ from tidings.overlay.events import (
     EntryOffered,
     Event,
     FrameReceived,
+    LogRead,
     NeighbourAdded,
     NeighbourRemoved,
     PublicationOffered,
@@ -89,6 +90,7 @@ from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStat
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import NO_EPOCH, Grown, Tree, Trees
+from tidings.records.record import Kind
 
 
 class Broker:
@@ -176,6 +178,7 @@ class Broker:
             AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
             AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
             EntryOffered: catalogue.offer,
+            LogRead: self._on_log_read,
         }
         self._messages: dict[type, Callable[[Link, Any], None]] = {
             Publish: publications.on_publish,
@@ -343,6 +346,17 @@ class Broker:
     def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
         self._links.remove_address(event.address)
         self._publications.on_neighbour_removed(event.address)
+
+    def _on_log_read(self, event: LogRead) -> None:
+        self.core.record(
+            Kind.REQUESTED,
+            event.topic,
+            f"{event.holder}/{event.start}-{event.stop}",
+            event.bytes,
+            client=event.client,
+            link=event.asked_at if event.asked_at != self.id else None,
+            reason=f"{event.what}, {event.rows} rows",
+        )
 
     def _on_session_opened(self, event: SessionOpened) -> None:
         known = self._routing.sessions.get(event.session)

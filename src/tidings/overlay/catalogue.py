@@ -1,4 +1,5 @@
-"""The catalogue: what every broker of the network has, declarations of topics and views.
+"""The catalogue: what every broker of the network has, declarations of topics and views, and where each
+broker serves its pages.
 
 There is no master. An entry carries a version; of two with one name the higher (version, broker id) holds,
 wherever they meet, so all brokers come to the same whatever the order in which they hear. A new or newer
@@ -28,7 +29,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidings.errors import DeclarationError
+from tidings.errors import DeclarationError, Problem
 from tidings.language import changes
 from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, topic_text
 from tidings.language.names import NAME_BYTES_MAX
@@ -89,7 +90,20 @@ SYNCHRONISE_WITHIN_S = 10.0
 Key = tuple[str, str]
 """Kind and name of an entry."""
 
-Meaning = Topic | View
+
+class Pages(msgspec.Struct, frozen=True):
+    """Where a broker serves its pages, for those who read its log through another."""
+
+    name: str
+    """The broker's id."""
+
+    url: str
+
+
+Declared = Topic | View
+"""What a file can say."""
+
+Meaning = Declared | Pages
 
 
 class Catalogue:
@@ -101,7 +115,7 @@ class Catalogue:
         self._core = core
         self._links = links
         self._topics = topics
-        self._files: list[Meaning] = [*files, *views]
+        self._files: list[Declared] = [*files, *views]
         self._entries: dict[Key, Entry] = {}
         self._removed: dict[Key, Entry] = {}
         self._forget_at_us = math.inf
@@ -110,7 +124,7 @@ class Catalogue:
         """Characters of all texts."""
         self._meanings: dict[Key, Meaning] = {}
         """Of entries that hold and can be read here."""
-        self._new: dict[Key, Meaning] = {}
+        self._new: dict[Key, Declared] = {}
         """What files say that they did not say at the last start."""
         self._tentative: dict[Key, Entry | None] = {}
         """Entries made of these that nobody has been told of, with what was known before."""
@@ -146,6 +160,10 @@ class Catalogue:
         found = self._meanings.get(("view", name))
         return found if isinstance(found, View) else None
 
+    def pages(self) -> dict[str, str]:
+        """Where each broker that has said so serves its pages."""
+        return {one.name: one.url for one in self._meanings.values() if isinstance(one, Pages)}
+
     # From before, and from files.
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
@@ -168,7 +186,7 @@ class Catalogue:
             self._core.ask_sync()
         self._core.timers.set(Timer.SYNCHRONISE, None, self._core.now + ALONE_AFTER_S)
 
-    def _of_file(self, meaning: Meaning) -> Entry | None:
+    def _of_file(self, meaning: Declared) -> Entry | None:
         """The entry that a file makes; None if it says what holds, or must not be taken."""
         key = _key(meaning)
         held, old = self._entries.get(key), self._meanings.get(key)
@@ -198,7 +216,7 @@ class Catalogue:
         self._new = {}
         self._overtaken = {}
 
-    def _refuse_file(self, key: Key, meaning: Meaning, old: Meaning | None) -> bool:
+    def _refuse_file(self, key: Key, meaning: Declared, old: Meaning | None) -> bool:
         """Let a file that says something else than what holds have its way, if it has a higher version."""
         held = self._known(key)
         if held is not None and isinstance(meaning, Topic) and meaning.version > held.version:
@@ -475,7 +493,23 @@ class Catalogue:
             self.on_synchronised()
 
 
-READ: dict[str, Callable[[str], Meaning]] = {"topic": parse_topic, "view": parse_view}
+def pages_text(broker: str, url: str) -> str:
+    """The text of the entry that says where a broker's pages are."""
+    return msgspec.json.encode(Pages(broker, url)).decode()
+
+
+def _parse_pages(text: str) -> Pages:
+    try:
+        return msgspec.json.decode(text, type=Pages)
+    except msgspec.DecodeError as error:
+        raise DeclarationError([Problem(str(error))], "pages") from None
+
+
+READ: dict[str, Callable[[str], Meaning]] = {
+    "topic": parse_topic,
+    "view": parse_view,
+    "pages": _parse_pages,
+}
 """How the text of each kind is read; DeclarationError where it cannot be."""
 
 REFUSED_FILE = (
@@ -484,21 +518,21 @@ REFUSED_FILE = (
 )
 
 
-def _key(meaning: Meaning) -> Key:
+def _key(meaning: Declared) -> Key:
     return ("topic" if isinstance(meaning, Topic) else "view", meaning.name)
 
 
-def _file_text(meaning: Meaning) -> str:
+def _file_text(meaning: Declared) -> str:
     return topic_text(meaning) if isinstance(meaning, Topic) else meaning.text
 
 
-def _file_row(meaning: Meaning) -> str:
+def _file_row(meaning: Declared) -> str:
     """Where a broker remembers what a file said."""
     kind, name = _key(meaning)
     return f"catalogue-file/{kind}/{quote(name, safe='')}"
 
 
-def _file_mark(meaning: Meaning) -> bytes:
+def _file_mark(meaning: Declared) -> bytes:
     return _digest(_file_text(meaning)).to_bytes(8, "big")
 
 

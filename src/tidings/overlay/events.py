@@ -158,6 +158,34 @@ class EntryOffered(Happened, frozen=True):
     """Whether also what breaks those who use it."""
 
 
+class LogRead(Happened, frozen=True):
+    """Some of a log was read here."""
+
+    topic: str
+    """The name of its declaration."""
+
+    what: str
+    """Events or reports."""
+
+    holder: str
+    """Under whose name the entries are numbered."""
+
+    start: int
+
+    stop: int
+    """The number behind the last entry that was looked at."""
+
+    rows: int
+    """Entries that were sent; a filter may have left out others."""
+
+    bytes: int
+    client: str
+    """The user who asked, empty for one without a name."""
+
+    asked_at: str
+    """The broker that the client asked."""
+
+
 Event = (
     ConnectionMade
     | DialFailed
@@ -177,6 +205,7 @@ Event = (
     | AdvertisementDropped
     | PublicationOffered
     | EntryOffered
+    | LogRead
 )
 
 
