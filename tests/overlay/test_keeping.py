@@ -22,6 +22,7 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
+from tidings.overlay.messages import Logged, Mirror
 from tidings.overlay.settings import Settings
 
 AT_US = round(BEGIN * 1e6)
@@ -230,3 +231,82 @@ def test_a_gathered_topic_without_keep_is_not_kept() -> None:
     report(bench, "a", lanes=2)
     bench.advance(2)
     assert bench.of(Append) == []
+
+
+# The deputy's copy.
+
+
+def copies(bench: Bench, broker: str, since: tuple[int, int] = (0, 0)) -> list[tuple[str, int, int | None]]:
+    return [
+        (one.holder, one.number, one.version)
+        for one in bench.of(Append, broker, since)
+        if one.what == "events"
+    ]
+
+
+def deputy(bench: Bench) -> str:
+    return bench[bench.running()[0]].gathered("roads")[0].deputy
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_the_deputy_keeps_a_copy_under_the_name_and_numbers_of_the_seat(qos: int) -> None:
+    bench = network(roads(keep="7d", on_the_way="nothing"))
+    for fields in ({"lanes": 1}, {"note": "fire"}):
+        report(bench, "c", qos=qos, **fields)
+        bench.advance(3)
+    other = deputy(bench)
+    assert other in ("a", "c")
+    assert copies(bench, other) == copies(bench, "b") == [("b", 0, 1), ("b", 1, 2)]
+    assert bench.of(Append, "b") == bench.of(Append, other)
+    assert copies(bench, "a" if other == "c" else "c") == []
+
+
+def test_the_deputy_gets_an_entry_when_it_is_on_the_disk_of_the_seat() -> None:
+    bench = network(roads(keep="7d", on_the_way="nothing"))
+    report(bench, "c", qos=0, lanes=1)
+    bench.advance(3)
+    other = deputy(bench)
+    mark = bench.mark()
+    bench.slow_disks.add("b")
+    report(bench, "c", qos=0, note="fire")
+    bench.advance(5)
+    assert copies(bench, "b", mark) == [("b", 1, 2)]
+    assert copies(bench, other, mark) == []
+    bench.slow_disks.clear()
+    bench.sync("b")
+    bench.advance(5)
+    assert copies(bench, other, mark) == [("b", 1, 2)]
+
+
+def test_a_new_seat_numbers_under_its_own_name() -> None:
+    bench = network(roads(keep="7d", on_the_way="nothing"))
+    report(bench, "a", lanes=1)
+    bench.advance(3)
+    other = deputy(bench)
+    bench.kill("b")
+    bench.join("a", "c")
+    bench.settle()
+    report(bench, other, note="fire")
+    bench.settle()
+    # The first version is told again: nobody knows who has it.
+    assert copies(bench, other) == [("b", 0, 1), (other, 0, 1), (other, 1, 2)]
+
+
+def test_a_broker_alone_waits_for_no_deputy() -> None:
+    bench = network(roads(keep="7d"), "a")
+    report(bench, "a", lanes=1)
+    bench.advance(3)
+    assert copies(bench, "a") == [("a", 0, 1)]
+    assert bench.said(Mirror) == []
+
+
+def test_a_copy_of_what_is_not_kept_is_not_taken() -> None:
+    bench = network(roads(on_the_way="nothing"))
+    report(bench, "a", lanes=1)
+    bench.advance(3)
+    link = next(link for link in bench["a"]._links.links.values())
+    logged = Logged("roads", 0, 0, "roads", b"{}", "", "e", 1, 1, True, "told")
+    mark = bench.mark()
+    bench["a"]._seats.on_mirror(link, Mirror("a", (0, 0), "roads", 1, 1, (), (), (), (), log=(logged,)))
+    bench.settle()
+    assert bench.of(Append, "a", mark) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidings.history.entries import Entry
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Append, Effect, Event
@@ -82,4 +83,18 @@ def test_what_was_shown_and_is_gone_is_found() -> None:
     world.hosts["a"].disk.torn.append("entry 3")
     assert [str(breach) for breach in check_logs(world.hosts.values(), world.ledger, [NEWS])] == [
         "shown for ever: entry 3"
+    ]
+
+
+def test_two_entries_under_one_number_are_found() -> None:
+    world = played(Broker)
+    (one, *_) = world.hosts["a"].disk.logs.read("news/+", "events", "a", 0, 1)
+    logs = world.hosts["b"].disk.logs
+    logs.append("news/+", "events", "a", one)
+    logs.commit()
+    assert check_logs(world.hosts.values(), world.ledger, [NEWS]) == []
+    logs.append("news/+", "events", "a", Entry(1, 0, "news/x", b"another"))
+    logs.commit()
+    assert [str(breach) for breach in check_logs(world.hosts.values(), world.ledger, [NEWS])] == [
+        "one entry for a number: entry 1 of news/+ of a differs at a and b"
     ]

@@ -44,7 +44,7 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.keeping import Keeping, Logged
+from tidings.overlay.keeping import Keeping, Numbers
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import (
     Advertise,
@@ -114,7 +114,7 @@ class Broker:
         topics: Sequence[Topic] = (),
         views: Sequence[View] = (),
         saved: Mapping[str, bytes] | None = None,
-        logged: Logged | None = None,
+        logged: Numbers | None = None,
     ) -> None:
         """`saved` is what was written before, `logged` where the numbers of its logs go on."""
         assert boot >= incarnation, "an incarnation begins with a boot"

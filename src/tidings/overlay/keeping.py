@@ -5,6 +5,10 @@ there, a gathered one at its seat for what it told. With `keep_reports` each bro
 entered there. Each broker numbers its own, densely, for each topic; its driver says at birth where the
 numbers go on, and has an entry durable with the sync that an acknowledgement waits for. What a log is on disk
 is not known here (`history`).
+
+A seat's deputy keeps a copy of what the seat told, under the seat's name and numbers. It gets an entry only
+when it is on the seat's own disk: else a seat that is started anew could give the number again, and the copy
+would say something else.
 """
 
 from __future__ import annotations
@@ -14,20 +18,20 @@ from collections.abc import Mapping
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Append, PublicationOffered
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.messages import Logged, Publication, Told
 from tidings.overlay.topics import Topics
 
 EVENTS = "events"
 REPORTS = "reports"
 
-Logged = Mapping[tuple[str, str], int]
+Numbers = Mapping[tuple[str, str], int]
 """By name of a topic and what: the number that its next entry has."""
 
 
 class Keeping:
     """What this broker numbers."""
 
-    def __init__(self, core: Core, topics: Topics, logged: Logged) -> None:
+    def __init__(self, core: Core, topics: Topics, logged: Numbers) -> None:
         self._core = core
         self._topics = topics
         self._next = dict(logged)
@@ -73,14 +77,12 @@ class Keeping:
         )
         return True
 
-    def told(self, topic: Topic, name: str, payload: bytes, content_type: str, told: Told) -> Append | None:
-        """A seat here tells a version; its entry, if it is kept."""
+    def told(self, topic: Topic, name: str, payload: bytes, content_type: str, told: Told) -> Logged | None:
+        """A seat here tells a version; its entry, for the deputy, if it is kept."""
         if topic.keep_us is None:
             return None
-        append = Append(
+        logged = Logged(
             topic.name,
-            EVENTS,
-            self._core.id,
             self._number(topic.name, EVENTS),
             self._core.at_us,
             name,
@@ -92,8 +94,33 @@ class Keeping:
             told.complete,
             told.state,
         )
-        self._core.out.append(append)
-        return append
+        self._append(self._core.id, logged)
+        return logged
+
+    def copy(self, seat: str, logged: Logged) -> None:
+        """This broker is the deputy of a seat that has told a version: keep it under that one's name."""
+        topic = self._topics.named(logged.name)
+        if topic is not None and topic.keep_us is not None and seat != self._core.id:
+            self._append(seat, logged)
+
+    def _append(self, holder: str, logged: Logged) -> None:
+        self._core.out.append(
+            Append(
+                logged.name,
+                EVENTS,
+                holder,
+                logged.number,
+                logged.at_us,
+                logged.topic,
+                logged.payload,
+                logged.content_type,
+                logged.event,
+                logged.version,
+                logged.reports,
+                logged.complete,
+                logged.state,
+            )
+        )
 
     def _number(self, name: str, what: str) -> int:
         number = self._next.get((name, what), 0)

@@ -735,4 +735,7 @@ def data_bytes(message: Data) -> int:
         return message.report.size
     if isinstance(message, Snapshot):
         return OVERHEAD_BYTES + sum(publication.size for publication in message.publications)
-    return OVERHEAD_BYTES * (1 + len(message.marks)) + sum(len(entry[1]) for entry in message.entries)
+    size = OVERHEAD_BYTES * (1 + len(message.marks)) + sum(len(entry[1]) for entry in message.entries)
+    if isinstance(message, Mirror):
+        size += sum(OVERHEAD_BYTES + len(logged.payload) for logged in message.log)
+    return size

@@ -571,6 +571,24 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """How many reports had changed it, by branch."""
 
 
+class Logged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry of a seat's log, for its deputy: a version that it told, under the seat's number."""
+
+    name: str
+    """Of the topic, as declared."""
+
+    number: int
+    at_us: int
+    topic: str
+    payload: bytes
+    content_type: str
+    event: str
+    version: int
+    reports: int
+    complete: bool
+    state: str
+
+
 class Mirror(Message, frozen=True, tag=54):
     """What has changed at a seat, for its deputy, or for the broker that the seat is handed to."""
 
@@ -599,6 +617,9 @@ class Mirror(Message, frozen=True, tag=54):
 
     more: bool = False
     """Whether the copy goes on in the next."""
+
+    log: tuple[Logged, ...] = ()
+    """What the seat has told of a topic that is kept, once it is on its own disk."""
 
 
 class Mirrored(Message, frozen=True, tag=55):

@@ -30,7 +30,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, Write
 from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links import Link, Links, data_bytes
-from tidings.overlay.messages import Ended, Holder, Mirror, Mirrored, Publication
+from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Publication
 from tidings.overlay.places import VERSION
 from tidings.overlay.reports import report_id
 from tidings.overlay.timers import Timer
@@ -43,6 +43,9 @@ Origin = tuple[str, int]
 
 PART_ENTRIES, PART_BYTES = 256, 512 * 1024
 """Of a copy that goes in several messages, so that no frame is too long."""
+
+LOG_BYTES = 4 * 1024 * 1024
+"""Of entries of the log that wait for the disk, or for a deputy. Beyond, the copy there begins anew."""
 
 CLOSED_MAX = 10_000
 """Events remembered as closed: a copy from elsewhere must not open them again."""
@@ -200,6 +203,9 @@ class Seat:
         """The batch with which the deputy has been given everything."""
         self._given = False
         """Whether it has said that it has it."""
+        self._log: deque[tuple[int, Logged]] = deque()
+        """Entries of the log that the deputy has not been sent, and the sync with which they are durable."""
+        self._log_bytes = 0
 
     # Reports.
 
@@ -323,6 +329,8 @@ class Seat:
         if self._gone:
             self._overdue = True
             self._office.touched(self)
+        if self._log:
+            self._core.after_sync(self._send_log)
 
     # Batches.
 
@@ -412,6 +420,56 @@ class Seat:
                 more,
             )
             self._links.send_data(self._deputy, message, data_bytes(message))
+
+    # The log.
+
+    def copy_log(self, logged: Logged, *, lasting: bool) -> None:
+        """An entry is to be at the deputy too, when it is on the disk here.
+
+        `lasting`: the disk is asked for what is told in any case; else this waits for the next tick.
+        """
+        if self._deputy is None:
+            return
+        core = self._core
+        self._log.append((core.sync_token + (not core.sync_wanted), logged))
+        self._log_bytes += len(logged.payload)
+        if self._log_bytes > LOG_BYTES:
+            self._log.clear()
+            self._log_bytes = 0
+        elif lasting:
+            core.after_sync(self._send_log)
+
+    def _send_log(self) -> None:
+        """Send the deputy what is on the disk here."""
+        deputy, grown = self._deputy, self._office.grown(self.place)
+        if deputy is None or deputy.generation != self._generation or grown is None:
+            return
+        while self._log and self._log[0][0] <= self._core.synced:
+            part: list[Logged] = []
+            size = 0
+            while len(part) < PART_ENTRIES and size < PART_BYTES and self._log:
+                token, logged = self._log[0]
+                if token > self._core.synced:
+                    break
+                self._log.popleft()
+                part.append(logged)
+                size += len(logged.payload)
+            self._log_bytes -= size
+            message = Mirror(
+                grown.root,
+                grown.epoch,
+                self.place,
+                self.holder.term,
+                self._number,
+                (),
+                (),
+                (),
+                (),
+                log=tuple(part),
+            )
+            self._links.send_data(deputy, message, data_bytes(message))
+
+    # What the deputy says.
 
     def on_mirrored(self, link: Link, message: Mirrored) -> None:
         """The deputy has all batches up to a number."""

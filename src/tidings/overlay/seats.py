@@ -472,6 +472,8 @@ class Seats(Places):
         self.touched(seat)
 
     def on_mirror(self, link: Link, message: Mirror) -> None:
+        for logged in message.log:
+            self._keeping.copy(link.peer, logged)
         given_back = self.images.on_mirror(link, message)
         if given_back is not None:
             self.handing.keep(message.place, given_back)
@@ -542,7 +544,9 @@ class Seats(Places):
             event=event.opened_by,
             version=event.version,
         )
-        self._keeping.told(seat.topic, telling.name, payload, content_type, told)
+        logged = self._keeping.told(seat.topic, telling.name, payload, content_type, told)
+        if logged is not None:
+            seat.copy_log(logged, lasting=telling.qos > 0)
         self._publications.tell(telling.name, payload, telling.qos, content_type, told)
 
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:

@@ -259,6 +259,7 @@ def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
         ends=not lasting and source.random() < 0.3 and not drops,
         disputed=not drops and source.random() < 0.4,
         witnessed=0.0 if drops else source.choice((0.0, 0.3)),
+        kept=True,
     )
     topics = source.choice((1, 1, 2, 3))
     return replace(

@@ -98,6 +98,9 @@ class Reporting:
     witnessed: float = 0.3
     """The share of reports that say who saw it: no two alike, so none of them is redundant."""
 
+    kept: bool = False
+    """Whether brokers keep what they tell, and what enters at them."""
+
     @property
     def lasting(self) -> bool:
         """Whether what was opened stays open to the end of any run: one key is one event."""
@@ -192,6 +195,8 @@ def declarations(reporting: Reporting, workload: Workload, roots: tuple[str, ...
             "on_the_way": reporting.on_the_way,
             "fields": fields,
         }
+        if reporting.kept:
+            mapping |= {"keep": "forever", "keep_reports": "forever"}
         if reporting.ends:
             mapping["ends_when"] = f"severity >= {ENDED_AT}"
         if one.number < len(roots):
