@@ -132,6 +132,22 @@ def test_the_number_of_processes_changes_nothing(monkeypatch: pytest.MonkeyPatch
     assert json.loads(one.stdout)["tables"]["values"] == [{"value": 0}, {"value": 1}, {"value": 2}]
 
 
+@pytest.mark.slow
+def test_spark_changes_nothing(tmp_path: Path) -> None:
+    arguments = ("agele", "--figure", "4", *TINY, "--json")
+    one = run(*arguments, "--processes", "1", "--out", str(tmp_path / "one"))
+    command = [sys.executable, "-c", "from tidings.cli import main; main()", "reproduce", *arguments]
+    two = subprocess.run(
+        [*command, "--master", "local[2]", "--out", str(tmp_path / "two")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert one.exit_code == two.returncode, two.stderr
+    said, again = json.loads(one.stdout), json.loads(two.stdout)
+    assert {**said, "plots": []} == {**again, "plots": []}
+
+
 def test_claims_that_hold_or_are_known_not_to_give_exit_code_0(
     monkeypatch: pytest.MonkeyPatch, toy: Path
 ) -> None:
@@ -158,6 +174,8 @@ def test_another_claim_that_differs_gives_exit_code_1(monkeypatch: pytest.Monkey
         (("agele", "--set", "hop"), "write --set hop=1.5"),
         (("agele", "--set", "hops=1"), "no setting 'hops'"),
         (("agele", "--papers", "/nowhere/papers"), "is not the folder papers/"),
+        (("agele", "--processes", "2", "--master", "local[2]"), "leave one of them out"),
+        (("agele", "--master", "mine"), "master 'mine' is unknown"),
     ],
 )
 def test_a_call_that_is_wrong_is_refused_with_the_way_out(arguments: tuple[str, ...], words: str) -> None:

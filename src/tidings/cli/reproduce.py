@@ -120,6 +120,13 @@ def reproduce(
     processes: Annotated[
         int | None, typer.Option("--processes", metavar="N", min=1, help="As many as cores by default.")
     ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "--master",
+            help="Run on Spark instead of processes: local[*], local[N], spark://HOST:PORT, or another.",
+        ),
+    ] = None,
     papers: Annotated[
         Path | None,
         typer.Option("--papers", metavar="DIR", help="The folder papers/ of a checkout, if it is elsewhere."),
@@ -129,7 +136,7 @@ def reproduce(
     """Run a paper's experiments, and see which of its claims hold.
 
     Tables (CSV), plots (PNG) and the verdicts go to a folder. The exit code is 1 if a claim does not hold
-    that is not known to. Every number is the same whatever the number of processes.
+    that is not known to. Every number is the same whatever the number of processes, here or on Spark.
 
     Try it:
 
@@ -148,11 +155,16 @@ def reproduce(
         raise SetupError(
             "plots need matplotlib, which is not installed; pip install 'tidings-network[papers]'"
         )
+    if master is not None and processes is not None:
+        raise InputError("--processes and --master are two ways to run the same; leave one of them out")
     claims = _claims(folder / paper / "claims.toml")
     tasks = experiment.tasks(figures, quick, runs, seed, _given(set_ or []))
-    count = processes or os.cpu_count() or 1
-    with _Progress(paper, sum(float(task["cost"]) for task in tasks)) as progress:
-        rows = _run_all(folder, paper, experiment, tasks, count, progress)
+    if master is not None:
+        rows = _run_on_spark(folder, paper, tasks, master)
+    else:
+        count = processes or os.cpu_count() or 1
+        with _Progress(paper, sum(float(task["cost"]) for task in tasks)) as progress:
+            rows = _run_all(folder, paper, experiment, tasks, count, progress)
     tables, numbers = experiment.conclude(rows)
     verdicts = [verdict for claim in claims for verdict in _judge(claim, figures, numbers)]
     target = out or Path("reproduced") / paper
@@ -275,6 +287,22 @@ def _run_all(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
     return [row for at in range(len(tasks)) for row in answers[at]]
+
+
+def _run_on_spark(folder: Path, paper: str, tasks: Sequence[Task], master: str) -> list[Row]:
+    """The same rows, from tasks of Spark."""
+    from rich.console import Console
+
+    from tidings.pipeline import session, sweep
+
+    session.check_master(master)
+    function = f"{FOLDER}.{paper}.experiment:run"
+    with (
+        Console(stderr=True).status(f"{paper}: {len(tasks):,} tasks on {master}"),
+        session.start("tidings reproduce", master=master) as spark,
+    ):
+        answers = sweep.run(spark, function, tasks, packages=[folder], master=master)
+    return [row for rows in answers for row in rows]
 
 
 def _work(paper: str, task: Task) -> list[Row]:
