@@ -24,6 +24,7 @@ from tidings.cli import leave as leave_command
 from tidings.cli import match as match_command
 from tidings.cli import pipeline as pipeline_command
 from tidings.cli import pipeline_gather as pipeline_gather_command
+from tidings.cli import pipeline_match as pipeline_match_command
 from tidings.cli import pipeline_traffic as pipeline_traffic_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
@@ -111,6 +112,8 @@ pipelines.command("run", epilog=EPILOG)(pipeline_command.run)
 pipelines.command("graph", epilog=EPILOG)(pipeline_command.graph)
 pipelines.command("show", epilog=EPILOG)(pipeline_command.show)
 pipelines.command("gather", epilog=EPILOG)(pipeline_gather_command.gather)
+pipelines.command("match", epilog=EPILOG)(pipeline_match_command.match)
+pipelines.command("explain", epilog=EPILOG)(pipeline_match_command.explain)
 pipelines.command("traffic", epilog=EPILOG)(pipeline_traffic_command.traffic)
 app.add_typer(pipelines, name="pipeline", epilog=EPILOG)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tidings.language import names
-from tidings.matching.images import Frozen
+from tidings.matching.images import Found, Frozen
 from tidings.pipeline.match.encoding import encode, event_of
 
 if TYPE_CHECKING:
@@ -27,15 +27,23 @@ POSITION_BITS = 32
 """Of a subscription's place among all; a batch has fewer than 2**31 events."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Matched:
     """What some events match."""
 
-    numbers: Array
-    """Subscriptions, one event after the other, sorted for each."""
+    positions: Array
+    """Places of subscriptions among all, one event after the other, sorted for each."""
 
     ends: Array
     """Behind the last of each event."""
+
+    number: Array
+    """The number of each subscription, in increasing order."""
+
+    @property
+    def numbers(self) -> Array:
+        """The subscriptions, one event after the other, sorted for each."""
+        return self.number[self.positions]
 
     @property
     def counts(self) -> Array:
@@ -56,12 +64,15 @@ class _Held:
         self.alone: bool = about["alone"]
         """Whether each filter is asked for by one subscription only."""
 
+    def found(self, fields: pa.StructArray) -> Found:
+        """The filters that some events satisfy."""
+        columns, raw, there = encode(self.index.attributes, fields)
+        return self.index.match(columns, raw, there, partial(event_of, fields))
+
     def positions(self, fields: pa.StructArray) -> tuple[Array, Array]:
         """Which event of some, and the place of a subscription among all, for all that is found."""
-        columns, raw, there = encode(self.index.attributes, fields)
-        found = self.index.match(columns, raw, there, partial(event_of, fields))
-        counts = np.diff(found.ends, prepend=0)
-        events = np.repeat(np.arange(len(fields)), counts)
+        found = self.found(fields)
+        events = np.repeat(np.arange(len(fields)), np.diff(found.ends, prepend=0))
         if self.alone:
             return events, self.position[found.owners]
         begins = self.begin[found.owners]
@@ -69,6 +80,16 @@ class _Held:
         before = np.cumsum(asking) - asking
         places = np.repeat(begins - before, asking) + np.arange(int(asking.sum()))
         return np.repeat(events, asking), self.position[places]
+
+
+class _Asked(NamedTuple):
+    """Some events, and what is held under a topic filter that matches their topic."""
+
+    chosen: Array | None
+    """Which events of a batch; None for all of them."""
+
+    held: _Held
+    fields: pa.StructArray
 
 
 class Matcher:
@@ -87,47 +108,45 @@ class Matcher:
 
         Without topics those of all topics are looked at, without times those of all times.
         """
-        count = len(fields)
-        parts = [
-            (events if chosen is None else chosen[events], positions)
-            for chosen, held, some in self._asked(fields, topics)
-            for events, positions in [held.positions(some)]
-        ]
-        if len(parts) == 1:
-            events, positions = parts[0]
-        else:
-            none = np.zeros(0, dtype=np.int64)
-            events = np.concatenate([none, *(one for one, _ in parts)])
-            positions = np.concatenate([none, *(one for _, one in parts)])
-        if not self._timeless and at is not None:
+        asked = self._asked(fields, topics)
+        untimed = self._timeless or at is None
+        if len(asked) == 1 and asked[0].chosen is None and asked[0].held.alone and untimed:
+            # What the index has found is the answer, and in order.
+            found = asked[0].held.found(fields)
+            return Matched(asked[0].held.position[found.owners], found.ends, self._number)
+        none = np.zeros(0, dtype=np.int64)
+        every_event, every_position = [none], [none]
+        for one in asked:
+            events, positions = one.held.positions(one.fields)
+            every_event.append(events if one.chosen is None else one.chosen[events])
+            every_position.append(positions)
+        events, positions = np.concatenate(every_event), np.concatenate(every_position)
+        if not untimed:
+            assert at is not None, "times are given"
             when = np.asarray(at.to_numpy(zero_copy_only=False), dtype=np.int64)[events]
             standing = (self._from_at[positions] <= when) & (when < self._until_at[positions])
             events, positions = events[standing], positions[standing]
-        if len(parts) > 1 or not all(held.alone for held in self._held):
-            # Event and place in one number: sorting one array of numbers is many times quicker than two.
-            keys = np.sort((events << POSITION_BITS) | positions)
-            events, positions = keys >> POSITION_BITS, keys & ((1 << POSITION_BITS) - 1)
-        ends = np.cumsum(np.bincount(events, minlength=count))
-        return Matched(self._number[positions], ends)
+        # Event and place in one number: sorting one array of numbers is many times quicker than two.
+        keys = np.sort((events << POSITION_BITS) | positions)
+        ends = np.cumsum(np.bincount(events, minlength=len(fields)))
+        return Matched(keys & ((1 << POSITION_BITS) - 1), ends, self._number)
 
-    def _asked(
-        self, fields: pa.StructArray, topics: pa.Array | None
-    ) -> list[tuple[Array | None, _Held, pa.StructArray]]:
-        """Which events (None for all), and what is held under a topic filter that matches their topic."""
+    def _asked(self, fields: pa.StructArray, topics: pa.Array | None) -> list[_Asked]:
+        """What is held under topic filters, with the events whose topics they match."""
         if topics is None:
-            return [(None, held, fields) for held in self._held]
-        found: list[tuple[Array | None, _Held, pa.StructArray]] = []
+            return [_Asked(None, held, fields) for held in self._held]
+        found: list[_Asked] = []
         encoded = topics.fill_null("").dictionary_encode()
         places = encoded.indices.to_numpy(zero_copy_only=False)
         different = encoded.dictionary.to_pylist()
         for place, topic in enumerate(different):
             if len(different) == 1:
-                found += [(None, held, fields) for held in self._of(topic)]
+                found += [_Asked(None, held, fields) for held in self._of(topic)]
                 continue
             if matching := self._of(topic):
                 chosen = np.flatnonzero(places == place)
                 some = fields.take(chosen)
-                found += [(chosen, held, some) for held in matching]
+                found += [_Asked(chosen, held, some) for held in matching]
         return found
 
     def _of(self, topic: str) -> list[_Held]:
