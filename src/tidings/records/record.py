@@ -43,7 +43,8 @@ class Kind(StrEnum):
     """A broker has the seat of a topic; `receivers` is its deputy, `reason` why it came to it."""
 
     REQUESTED = "requested"
-    """History was asked for."""
+    """Some of the log was read here: `message` is the range, `client` the user, `link` the broker that the user
+    asked if it is another, `reason` what was read and how many rows."""
 
     STORED = "stored"
     """A publication is kept on disk for brokers out of reach, which are `receivers`."""
