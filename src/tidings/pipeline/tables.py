@@ -45,6 +45,20 @@ MADE = "_made.json"
 COMPRESSION = "zstd"
 """As fast to write as snappy here, and smaller."""
 
+WRITING = {
+    "compression": COMPRESSION,
+    # Arrow's level. Spark's own is 3, and takes a tenth longer for a few bytes less.
+    "parquet.compression.codec.zstd.level": "1",
+    # As Arrow does: disks and links check what they carry.
+    "parquet.page.write-checksum.enabled": "false",
+}
+"""How Parquet is written."""
+
+NUMBERS = ("bigint", "double")
+"""Columns of numbers get no dictionary: where values repeat, compression finds it, and where they do not,
+Parquet begins a dictionary for each piece of a file and throws it away. It saves a fifth of writing
+subscriptions."""
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -61,8 +75,7 @@ class Table:
     """Columns whose values are folders; none where readers want whole files."""
 
     unlike: tuple[str, ...] = ()
-    """Columns whose values hardly repeat. Parquet would begin a dictionary for each piece of a file and throw
-    it away; to spare that saves a fifth of the time of writing subscriptions."""
+    """Columns whose values hardly repeat, beside those of numbers: they get no dictionary."""
 
 
 def _of_workload(name: str) -> Table:
@@ -70,8 +83,7 @@ def _of_workload(name: str) -> Table:
         dimensions = [hierarchy.name for hierarchy in model.dimensions]
         return workload.schemas(dimensions, workload.details(model.spec.reports.details))[name]
 
-    unlike = ("subscription", "client", "event", "report", "at", *workload.COORDINATES)
-    return Table(name, schema, f"tidings.pipeline.workload.{name}", unlike=unlike)
+    return Table(name, schema, f"tidings.pipeline.workload.{name}")
 
 
 TABLES: Mapping[str, Table] = {name: _of_workload(name) for name in workload.TABLES}
@@ -343,8 +355,9 @@ def read_files(
 
 def write_files(frame: DataFrame, folder: Path, table: Table) -> None:
     """Write the files of a table into a folder, which is made."""
-    writer = frame.write.option("compression", COMPRESSION)
-    for column in table.unlike:
+    writer = frame.write.options(**WRITING)
+    numbers = [name for name, kind in frame.dtypes if kind in NUMBERS]
+    for column in {**dict.fromkeys(numbers), **dict.fromkeys(table.unlike)}:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
     if table.partitioned_by:
         writer = writer.partitionBy(*table.partitioned_by)
