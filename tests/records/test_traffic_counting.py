@@ -73,6 +73,15 @@ def test_a_reason_counts_up_to_its_colon() -> None:
     assert counting.suppression(rows) == [("t", "refused", 2, 3, 1, 0)]
 
 
+def test_a_request_counts_at_the_broker_that_was_asked() -> None:
+    rows = [
+        row(1, Kind.REQUESTED, topic="t", bytes=7),
+        row(2, Kind.REQUESTED, topic="t", bytes=9, link="b"),
+        row(3, Kind.REQUESTED, topic="t", bytes=1, link="b"),
+    ]
+    assert sorted(counting.requests(rows)) == [("a", "a", "t", 1, 7, 0), ("b", "a", "t", 2, 10, 0)]
+
+
 def test_a_record_that_comes_twice_is_one() -> None:
     one, other = row(2, Kind.PUBLISHED), row(1, Kind.PUBLISHED)
     assert counting.unique([one, other, one]) == [other, one]

@@ -106,5 +106,5 @@ def schemas() -> Mapping[str, pa.Schema]:
         SUPPRESSION: columns("topic reason", "messages bytes sessions"),
         HOPS: columns("broker", "hops deliveries"),
         LATENCIES: columns("broker", "latency_us deliveries total_us"),
-        REQUESTS: columns("broker topic", "requests bytes"),
+        REQUESTS: columns("broker holder topic", "requests bytes"),
     }

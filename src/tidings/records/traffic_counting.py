@@ -160,11 +160,12 @@ def latencies(records: Sequence[Record]) -> list[Row]:
 
 
 def requests(records: Sequence[Record]) -> list[Row]:
-    """How often history of a topic was asked for at a broker."""
+    """How often history of a topic was asked for at a broker, and which broker had it."""
     sums = _Sums(2)
     for record in records:
         if record.kind is Kind.REQUESTED and record.topic is not None:
-            sums.add((record.broker, record.topic), hour_of(record.at), 1, record.bytes or 0)
+            asked = record.link or record.broker
+            sums.add((asked, record.broker, record.topic), hour_of(record.at), 1, record.bytes or 0)
     return sums.rows()
 
 

@@ -39,6 +39,7 @@ def records(seed: int, count: int, hours: int = 5) -> list[Record]:
                 report=report,
                 publisher=source.choice(("p1", "p2", "p3", None)),
                 client=source.choice(("c1", None)),
+                link=source.choice(("a", "b", None)),
                 hops=source.choice((0, 1, 2, None)),
                 latency_us=source.choice((None, 0, 5, -17, source.randrange(2_000_000), 2**40 + 1)),
                 reason=source.choice(REASONS),

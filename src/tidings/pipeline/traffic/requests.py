@@ -1,8 +1,13 @@
-"""The table `requests`: how often the history of a topic was asked for at a broker."""
+"""The table `requests`: how often the history of a topic was asked for at a broker, and which broker had it.
+
+The record is written by the one that had it; where that is not the one that was asked, it names the other.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.traffic.hours import Hours, size, total
@@ -14,13 +19,15 @@ if TYPE_CHECKING:
 
 
 def make(frames: Frames, hours: Hours) -> DataFrame:
-    """Requests, and the bytes that they were answered with, by broker and topic."""
+    """Requests, and the bytes that they were answered with, by broker, holder and topic."""
     return (
         hours.of(frames[traffic.RECORDS], Kind.REQUESTED)
         .where("topic IS NOT NULL")
-        .groupBy("broker", "topic", "hour")
+        .withColumn("holder", F.col("broker"))
+        .withColumn("broker", F.coalesce("link", "holder"))
+        .groupBy("broker", "holder", "topic", "hour")
         .agg(total(1).alias("requests"), total(size()).alias("bytes"))
-        .select("broker", "topic", "requests", "bytes", "hour")
+        .select("broker", "holder", "topic", "requests", "bytes", "hour")
     )
 
 
