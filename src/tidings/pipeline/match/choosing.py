@@ -31,7 +31,9 @@ BUILT_MAX = 10_000_000
 EVENTS_PER_PART = 50_000
 """What they match must fit into memory: 200 MB where each matches 500."""
 
-DEPTH_MAX = 20
+DEPTH_MAX = 12
+"""Halvings: of a subscription to everything there is a copy in each cell, and so never more than 4,096."""
+
 COPIES_MAX = 64
 """Of a subscription, on average: more would cost more than they save."""
 

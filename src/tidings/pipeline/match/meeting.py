@@ -8,7 +8,6 @@ filter that takes it meets the lowest place too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,10 +58,12 @@ def subscriptions(batches: Iterator[pa.RecordBatch], *, cells: Cells) -> Iterato
 
 def _parts(cells: Cells, cell: Array) -> Array:
     """Into how many parts the cell of each row is divided."""
-    found = np.ones(len(cell), dtype=np.int64)
-    for one, parts in cells.parts.items():
-        found[cell == one] = parts
-    return found
+    if not cells.parts:
+        return np.ones(len(cell), dtype=np.int64)
+    divided = np.array(sorted(cells.parts), dtype=np.int64)
+    many = np.array([cells.parts[one] for one in divided.tolist()], dtype=np.int64)
+    at = np.minimum(np.searchsorted(divided, cell), len(divided) - 1)
+    return np.where(divided[at] == cell, many[at], 1)
 
 
 def _placed(batch: pa.RecordBatch, cell: Array, part: Array) -> pa.RecordBatch:
@@ -157,7 +158,6 @@ def _met(space: Space, known: Subscriptions, row: int, depth: int) -> Array:
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
 
-@lru_cache(maxsize=65_536)
 def _below(expression: str, bits: int) -> Array:
     """The cells of a depth within an expression."""
     left = bits - len(expression)
