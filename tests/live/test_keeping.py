@@ -70,6 +70,9 @@ def test_without_a_folder_the_log_is_as_good_as_the_process() -> None:
         async with await attach(node.address, "c") as client:
             await client.publish("news/x", b"1", qos=1)
         assert kept(node.logs) == [b"1"]
+        size = node.gauges()["log_bytes"]
+        told = {"topic": "news/#", "what": "events", "broker": "a", "first": 0, "next": 1, "bytes": size}
+        assert node.status()["log"] == [told]
         await node.stop()
 
     run(story)

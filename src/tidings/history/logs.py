@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tidings.errors import InputError, SetupError
@@ -33,6 +34,22 @@ class Syncing(StrEnum):
     NEVER = "never"
     """When the system sees fit: entries are shown once they are written. They survive the process; after a
     loss of power a number that was shown may be given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatus:
+    """What can be seen of one log."""
+
+    topic: str
+    what: str
+    broker: str
+    """Under whose name entries are numbered."""
+
+    first: int
+    next: int
+    """The number behind the last that is shown."""
+
+    bytes: int
 
 
 class Logs:
@@ -119,9 +136,17 @@ class Logs:
             (name, what): log.next for (name, what, _), log in self._logs.items() if log.holder == self.broker
         }
 
-    def sizes(self) -> dict[tuple[str, str, str], int]:
-        """By name, what and holder: bytes on disk."""
-        return {key: log.bytes for key, log in sorted(self._logs.items())}
+    def status(self) -> list[LogStatus]:
+        """What can be seen of each log, sorted."""
+        return [
+            LogStatus(*key, log.first, log.shown, log.bytes)
+            for key, log in sorted(self._logs.items(), key=lambda pair: pair[0])
+        ]
+
+    @property
+    def bytes(self) -> int:
+        """Of all logs, on disk."""
+        return sum(log.bytes for log in list(self._logs.values()))
 
     def _of(self, name: str, what: str) -> list[Log]:
         logs = list(self._logs.items())

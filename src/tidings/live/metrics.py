@@ -115,6 +115,7 @@ GAUGES = {
     "clients": "Attached programs.",
     "queue_bytes": "Waiting in memory for attached programs.",
     "store_pending": "Rows not yet on disk.",
+    "log_bytes": "Bytes of what topics keep.",
     "mqtt_connections": "Open connections of MQTT clients, those being made or closed included.",
 }
 """What goes up and down, by its name in the node; others are shown without a sentence."""

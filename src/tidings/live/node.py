@@ -526,6 +526,7 @@ class Node:
             },
             "stopping": self.stopping,
             "durable": self.options.folder is not None,
+            "log": [asdict(kept) for kept in self._store.logs.status()],
             "counters": counters,
             "gauges": self.gauges(),
         }
@@ -539,6 +540,7 @@ class Node:
             "clients": self._sessions.attached,
             "queue_bytes": self._sessions.queue_bytes,
             "store_pending": self._store.pending(),
+            "log_bytes": self._store.logs.bytes,
             "mqtt_connections": self._clients.connections,
         }
 
