@@ -21,6 +21,7 @@ from tidings.live import keeping
 from tidings.live.attachment import attach
 from tidings.live.keeping import KeepOptions
 from tidings.live.node import Node, NodeOptions
+from tidings.overlay.broker import Broker
 
 NEWS = Topic.from_mapping({"name": "news/#", "kind": "plain", "keep": "7d"})
 
@@ -184,3 +185,54 @@ def test_kill_minus_9_keeps_all_that_was_acknowledged_dense_and_once(tmp_path: P
         assert (first, numbers) == (0, list(range(shown))), "dense"
 
     run(story)
+
+
+def test_a_deputy_has_what_the_seat_told_and_answers_for_it_when_that_is_gone(tmp_path: Path) -> None:
+    roads = Topic.from_mapping(
+        {
+            "name": "roads",
+            "kind": "gathered",
+            "key": ["place"],
+            "merge_after": "0s",
+            "keep": "7d",
+            "keep_reports": "1d",
+            "fields": {"place": {"type": "string"}, "lanes": {"type": "int"}, "note": {"type": "string"}},
+        }
+    )
+
+    async def story() -> None:
+        nodes: list[Node] = []
+        for name in ("a", "b"):
+            near = tuple(node.address for node in nodes)
+            node = Node(NodeOptions(name, folder=tmp_path / name, neighbours=near, topics=(roads,)))
+            await node.start()
+            nodes.append(node)
+        await until(lambda: all(members(node) == ["a", "b"] for node in nodes), "one network")
+        async with await attach(nodes[0].address, "c") as client:
+            await client.publish("roads", b'{"place": "x", "lanes": 2}', qos=1)
+            await client.publish("roads", b'{"place": "x", "note": "fire"}', qos=1)
+            await until(lambda: all(told(node.logs, seat(nodes)) == [1, 2] for node in nodes), "both logs")
+        assert [entry.report for entry in nodes[0].logs.read("roads", "reports", "a", 0)] != []
+        first, other = sorted(nodes, key=lambda node: node.id != seat(nodes))
+        at_seat = list(first.logs.read("roads", EVENTS, first.id, 0))
+        await first.stop()
+        assert list(other.logs.read("roads", EVENTS, first.id, 0)) == at_seat
+        await other.stop()
+
+    run(story)
+
+
+def members(node: Node) -> list[str]:
+    broker = node.broker
+    assert isinstance(broker, Broker)
+    return sorted({one for tree in broker.status(node.now()).trees for one in tree.members})
+
+
+def seat(nodes: list[Node]) -> str:
+    return next((one.broker for node in nodes for one in node.logs.status() if one.what == EVENTS), "")
+
+
+def told(logs: Logs, holder: str) -> list[int | None]:
+    if holder not in [one for one, _, _ in logs.holders("roads")]:
+        return []
+    return [entry.version for entry in logs.read("roads", EVENTS, holder, 0)]
