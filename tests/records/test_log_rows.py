@@ -162,3 +162,7 @@ def test_a_field_with_the_name_of_a_column_of_ours_is_refused() -> None:
     )
     with pytest.raises(InputError, match="_Seq has the name of a column"):
         arrow_schema(form_of(topic))
+
+
+def test_no_entries_are_no_rows() -> None:
+    assert Rows(plain()).batch("b1", []).num_rows == 0
