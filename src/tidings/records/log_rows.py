@@ -228,7 +228,8 @@ class Rows:
             columns = []
             # Tuples, turned on their side: twice as quick as asking each row for each field.
             sideways = zip(*map(msgspec.structs.astuple, rows), strict=True)
-            for at, ((name, kind), values) in enumerate(zip(self.form.fields.items(), sideways, strict=True)):
+            for at, ((name, kind), column) in enumerate(zip(self.form.fields.items(), sideways, strict=True)):
+                values: Sequence[Any] = column
                 if isinstance(kind, Mapping):
                     values = [_nested(value, kind) for value in values]
                 if name in self._levels:
