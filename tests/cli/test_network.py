@@ -19,8 +19,19 @@ import pytest
 
 from tidings.cli import network
 from tidings.cli.leave import parts
-from tidings.cli.network import Member, NoAnswer, NotThere, Process, Refusal, Seat, State, StateFile, View
-from tidings.cli.status import gathered, refused, table
+from tidings.cli.network import (
+    Kept,
+    Member,
+    NoAnswer,
+    NotThere,
+    Process,
+    Refusal,
+    Seat,
+    State,
+    StateFile,
+    View,
+)
+from tidings.cli.status import gathered, kept, refused, table
 from tidings.cli.topologies import Topology, links
 from tidings.errors import InputError, SetupError
 
@@ -336,3 +347,18 @@ def test_it_is_shown_who_gathers_what_and_what_that_saves() -> None:
         "  7 reports asked to be retained, which means nothing there",
     ]
     assert gathered([View("b1", "", "", 1, "ready")]) == []
+
+
+def test_status_says_what_topics_keep_over_all_brokers() -> None:
+    news = [Kept("news", "events", "b1", 2, 7, 1_000_000), Kept("news", "events", "b2", 0, 1_000, 500_000)]
+    views = [
+        View("b1", "", "", 1, "ready", log=(news[0], news[1], Kept("roads", "reports", "b1", 0, 1, 99))),
+        View("b2", "", "", 1, "ready", log=(news[1],)),
+    ]
+    assert kept(views) == [
+        "",
+        "kept:",
+        "  events of news: 1,005 at 2 brokers, 2.0 MB",
+        "  reports of roads: 1 at 1 broker, 0.0 MB",
+    ]
+    assert kept([View("b1", "", "", 1, "ready")]) == []

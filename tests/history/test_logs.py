@@ -383,3 +383,11 @@ def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("not a folder")
     with pytest.raises(SetupError, match="the log cannot be opened"):
         Logs(DiskFiles(tmp_path / "log"), "a")
+
+
+def test_a_topic_with_a_very_long_name_is_found_again() -> None:
+    files = MemoryFiles()
+    name = "/".join(["level"] * 3_000)
+    for _ in range(3):
+        fill(logs_of(files, segment_bytes=20_000), 3, name=name)
+    assert len(kept(logs_of(files), name=name)) == 9

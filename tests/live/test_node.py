@@ -460,6 +460,7 @@ def test_status_is_plain_values() -> None:
             "clients": 0,
             "queue_bytes": 0,
             "store_pending": 0,
+            "log_bytes": 0,
             "mqtt_connections": 0,
         }
         assert isinstance(status["counters"], dict)

@@ -456,6 +456,19 @@ class Seat(msgspec.Struct, frozen=True):
     told: int
 
 
+class Kept(msgspec.Struct, frozen=True):
+    """What a broker has in a log."""
+
+    topic: str
+    what: str
+    broker: str
+    """Under whose name entries are numbered."""
+
+    first: int
+    next: int
+    bytes: int
+
+
 class View(msgspec.Struct, frozen=True):
     """What is shown of one broker."""
 
@@ -508,6 +521,9 @@ class View(msgspec.Struct, frozen=True):
     retain_ignored: int = 0
     """Reports that asked to be retained."""
 
+    log: tuple[Kept, ...] = ()
+    """What it has in its logs."""
+
 
 def view(member: Member) -> View:
     """How a broker is, now."""
@@ -557,4 +573,5 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         seats=msgspec.convert(told.get("seats", ()), tuple[Seat, ...]),
         waiting=told.get("gathering", {}).get("waiting", 0),
         retain_ignored=mqtt["counters"].get("retain_ignored", 0),
+        log=msgspec.convert(told.get("log", ()), tuple[Kept, ...]),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.cli.network import NoAnswer, Refusal, StateFile, View, ask, view, viewed
+from tidings.cli.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.live.values import read_address
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def status(
 
         console = Console()
         console.print(table(views))
-        for line in (totals(views), *gathered(views), *refused(views)):
+        for line in (totals(views), *gathered(views), *kept(views), *refused(views)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if ready else 1)
 
@@ -109,6 +109,23 @@ def gathered(views: Sequence[View]) -> list[str]:
     if ignored:
         lines.append(f"  {ignored:,} reports asked to be retained, which means nothing there")
     return ["", "gathered topics:"] * bool(lines) + lines
+
+
+def kept(views: Sequence[View]) -> list[str]:
+    """What topics keep, over all brokers; copies of deputies count in bytes alone."""
+    logs: dict[tuple[str, str], list[tuple[bool, Kept]]] = {}
+    for one in views:
+        for log in one.log:
+            logs.setdefault((log.topic, log.what), []).append((log.broker == one.id, log))
+    lines = []
+    for (topic, what), some in sorted(logs.items())[:SEATS_SHOWN]:
+        own = [log for mine, log in some if mine]
+        entries, size = sum(log.next - log.first for log in own), sum(log.bytes for _, log in some)
+        brokers = f"{len(own)} broker{'s' * (len(own) != 1)}"
+        lines.append(f"  {what} of {_printable(topic)}: {entries:,} at {brokers}, {size / 1e6:,.1f} MB")
+    if len(logs) > SEATS_SHOWN:
+        lines.append(f"  and {len(logs) - SEATS_SHOWN:,} more")
+    return ["", "kept:"] * bool(lines) + lines
 
 
 def refused(views: Sequence[View]) -> list[str]:

@@ -24,6 +24,7 @@ from tidings.history.segments import (
     frame,
     frame_bytes,
     header_bytes,
+    header_size,
     index_path,
     path_of,
     read_frame,
@@ -37,6 +38,9 @@ SEGMENT_BYTES = 64 * 1024 * 1024
 
 READ_BYTES = 1024 * 1024
 """Read from a file at a time."""
+
+HEADER_BYTES = 4096
+"""Most headers fit into this."""
 
 HEADER_BYTES_MAX = 1024 * 1024
 """No header is larger: MQTT's topic names have 65,535 bytes at most."""
@@ -118,7 +122,10 @@ class Log:
         files = self._files
         where = files.where(path)
         try:
-            header, start = read_header(files.read(path, 0, HEADER_BYTES_MAX), where)
+            begin = files.read(path, 0, HEADER_BYTES)
+            if header_size(begin) > HEADER_BYTES:
+                begin = files.read(path, 0, min(header_size(begin), HEADER_BYTES_MAX))
+            header, start = read_header(begin, where)
             if path != path_of(header.name, header.what, header.holder, header.first):
                 raise damaged(
                     where, f"it says that it is {header.what} of {header.name!r}, from {header.first}"

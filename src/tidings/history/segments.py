@@ -174,6 +174,11 @@ def header_bytes(header: Header) -> bytes:
     return _HEAD.pack(MAGIC, FORMAT, len(body), zlib.crc32(body)) + body
 
 
+def header_size(data: bytes) -> int:
+    """How long the header that begins here says it is; 0 if that cannot be seen."""
+    return _HEAD.size + _HEAD.unpack_from(data)[2] if len(data) >= _HEAD.size else 0
+
+
 def read_header(data: bytes, where: str) -> tuple[Header, int]:
     """The header of a segment, and where it ends. `data` has the first bytes of the file."""
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
