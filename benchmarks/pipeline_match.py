@@ -161,7 +161,7 @@ def by_spark(
     jobs: list[str],
     tell: Callable[[str], None],
 ) -> list[Row]:
-    found = []
+    found: list[Row] = []
     for job in jobs:
         tell(f"{job} of {events:,} events with {filters:,} filters")
         frame = spark.read.parquet(f"file://{folder}")
