@@ -178,7 +178,7 @@ def in_stream(spark: Any, folder: Path, buckets: int, work: Path) -> str:
         .start()
     )
     cold, cpu = 0, cpu_s()
-    while not query.awaitTermination(0.1):
+    while not query.awaitTermination(1):
         if cold < COLD_BATCHES <= len(query.recentProgress):
             cold, cpu = len(query.recentProgress), cpu_s()
     cpu = cpu_s() - cpu

@@ -77,7 +77,7 @@ class Network:
 
     def knows(self, id_: str, kind: str, *names: str) -> None:
         """Wait until a broker has exactly these entries."""
-        catalogue = self.nodes[id_].broker.catalogue  # type: ignore[attr-defined]
+        catalogue = self.nodes[id_].broker.catalogue
         self._loop.until(
             lambda: [entry.name for entry in catalogue.entries(kind)] == list(names),
             f"{id_} knows {names}",
