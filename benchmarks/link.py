@@ -180,6 +180,7 @@ class LinkOnly:
     """A broker that has links and nothing above them."""
 
     indexed = False
+    catalogue = None
 
     def __init__(self, options: NodeOptions, store: Store, meter: Meter, sends: bool) -> None:
         self.core = Core(
@@ -233,6 +234,9 @@ class LinkOnly:
 
     def qos_asked(self, _session: str, _name: str) -> int:
         return 0
+
+    def kept(self) -> dict[tuple[str, str], float]:
+        return {}
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         core = self.core
