@@ -197,13 +197,6 @@ class LinkOnly:
     def broker(self) -> LinkOnly:
         return self
 
-    @property
-    def catalogue(self) -> None:
-        return None
-
-    def kept(self) -> dict[tuple[str, str], float]:
-        return {}
-
     def owns(self, _session: str) -> bool:
         return False
 
