@@ -246,6 +246,7 @@ def test_a_stream_that_fails_in_the_middle_loses_nothing_and_repeats_nothing(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_broker_that_is_away_fails_a_stream_and_is_read_when_it_is_back(
     spark: SparkSession, server: LogServer, sink: Sink
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_broker_that_is_away_fails_a_stream_and_is_read_when_it_is_back(
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_stream_fails_where_entries_are_gone_unless_told_otherwise(
     spark: SparkSession, server: LogServer, sink: Sink
 ) -> None:
@@ -340,6 +342,7 @@ def published(stub: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_the_format_is_found_in_a_session_that_is_not_ours(server: LogServer, tmp_path: Path) -> None:
     """And reads there, although Spark's own setting for handing filters down is off."""
     server.publish("b1", *reports(5))

@@ -43,7 +43,7 @@ class Kind(StrEnum):
     """A broker has the seat of a topic; `receivers` is its deputy, `reason` why it came to it."""
 
     REQUESTED = "requested"
-    """Some of the log was read here: `message` is the range, `client` the user, `link` the broker that the user
+    """Some of the log was read here: `message` is the range, `client` the user, `link` the broker that was
     asked if it is another, `reason` what was read and how many rows."""
 
     STORED = "stored"
