@@ -90,6 +90,20 @@ def _read(source: str, types: list[Any], unknown: str) -> tuple[Filter, Unknown]
     return parse(source, declared or None), Unknown(unknown)
 
 
+def attributes_of(about: Mapping[str, Any]) -> Attributes:
+    """The attributes of an image: what an event is in its terms."""
+    made = Attributes()
+    for number, key in enumerate(about["attributes"]):
+        if number:
+            made._keys.append(None)
+            made._uses.append(1)
+        if key is not None:
+            made._free.append(number)
+            assert made._new(tuple(key[0]), key[1]) == number
+    made.symbols = {text: at for at, text in enumerate(about["texts"]) if text is not None}
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """What some events were found to satisfy."""
@@ -109,15 +123,7 @@ class Frozen:
         kernels = compiled()
         assert kernels is not None, "the kernels were just compiled"
         self._kernels = kernels
-        self.attributes = Attributes()
-        for number, key in enumerate(about["attributes"]):
-            if number:
-                self.attributes._keys.append(None)
-                self.attributes._uses.append(1)
-            if key is not None:
-                self.attributes._free.append(number)
-                assert self.attributes._new(tuple(key[0]), key[1]) == number
-        self.attributes.symbols = {text: at for at, text in enumerate(about["texts"]) if text is not None}
+        self.attributes = attributes_of(about)
         self._asked = {owner: _read(*rest) for owner, *rest in about["asked"]}
         self._state, self._doubtful = _state(arrays)
         self._room = ROOM

@@ -1,7 +1,8 @@
 """Match at scale: events and subscriptions become notifications, as the brokers' index finds them.
 
-Read in this order: `asking` (subscriptions as an index in arrays), `files` (arrays in a file that workers map
-together), `encoding` (Arrow columns as the index takes them), `answering` (a batch of events to what it
-matches), `ways` (both ways through Spark: the index everywhere, or subscriptions and events brought together
-by dz-expressions), `choosing` (which of the two, by size and skew), `running` (a workload from its folder).
+Read in this order: `asking` (subscriptions as an index in arrays), `rows` (a plainer one, where filters are
+simple), `files` (arrays in a file that workers map together), `encoding` (Arrow columns as the index takes
+them), `answering` (a batch of events to what it matches), `meeting` and `ways` (both ways through Spark: the
+index everywhere, or subscriptions and events brought together by dz-expressions), `choosing` (which of the
+two, by size and skew), `job` (a workload from its folder).
 """

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidings.language import names
-from tidings.matching.images import Found, Frozen
+from tidings.matching.images import Found, Frozen, attributes_of
 from tidings.pipeline.match.encoding import encode, event_of
+from tidings.pipeline.match.rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,9 @@ class _Held:
         mine = f"{at}."
         self.filter: str = about["filter"]
         own = {key.removeprefix(mine): one for key, one in arrays.items() if key.startswith(mine)}
-        self.index = Frozen(about["index"], own)
+        self._rows = Rows(own) if about["rows"] else None
+        self._index = None if about["rows"] else Frozen(about["index"], own)
+        self._attributes = attributes_of(about["index"])
         self.begin = own["begin"]
         self.position = own["position"]
         self.alone: bool = about["alone"]
@@ -66,8 +69,11 @@ class _Held:
 
     def found(self, fields: pa.StructArray) -> Found:
         """The filters that some events satisfy."""
-        columns, raw, there = encode(self.index.attributes, fields)
-        return self.index.match(columns, raw, there, partial(event_of, fields))
+        columns, raw, there = encode(self._attributes, fields)
+        if self._rows is not None:
+            return self._rows.match(columns, raw, there)
+        assert self._index is not None, "there are rows or an index"
+        return self._index.match(columns, raw, there, partial(event_of, fields))
 
     def positions(self, fields: pa.StructArray) -> tuple[Array, Array]:
         """Which event of some, and the place of a subscription among all, for all that is found."""

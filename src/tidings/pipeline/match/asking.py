@@ -22,6 +22,7 @@ from tidings.language.filters import Filter, parse
 from tidings.language.regions import Constraint, Kind, Unknown, Values
 from tidings.matching import Index
 from tidings.matching.images import image_of
+from tidings.pipeline.match.rows import rows_of
 from tidings.records import workload as tables
 from tidings.records.workload_reading import NEVER, Subscriptions
 
@@ -113,7 +114,7 @@ def image(known: Subscriptions) -> tuple[dict[str, Any], dict[str, Array]]:
     """Subscriptions as a description and arrays, which `answering.Matcher` takes."""
     first, place = known.distinct
     counts = np.bincount(place, minlength=len(first)).astype(np.int64)
-    rows = np.argsort(place, kind="stable").astype(np.int64)
+    asking = np.argsort(place, kind="stable").astype(np.int64)
     begins = np.concatenate(([0], np.cumsum(counts)))
     arrays: dict[str, Array] = {"number": known.number}
     timeless = bool((known.from_at == ALWAYS).all() and (known.until_at == NEVER).all())
@@ -128,11 +129,12 @@ def image(known: Subscriptions) -> tuple[dict[str, Any], dict[str, Array]]:
         for owner, row in enumerate(first[here].tolist()):
             index.add(owner, filter_of(known, row), Unknown.ASSUME if known.assume[row] else Unknown.WAIT)
         held = image_of(index)
-        arrays |= {f"{at}.{key}": array for key, array in held.arrays.items()}
+        rows = rows_of(held.arrays, asked=bool(held.about["asked"]))
+        arrays |= {f"{at}.{key}": array for key, array in (rows or held.arrays).items()}
         arrays[f"{at}.begin"] = np.concatenate(([0], np.cumsum(counts[here])))
-        arrays[f"{at}.position"] = _runs(begins, rows, here)
+        arrays[f"{at}.position"] = _runs(begins, asking, here)
         alone = bool((counts[here] == 1).all())
-        topics.append({"filter": name, "index": held.about, "filters": len(here), "alone": alone})
+        topics.append({"filter": name, "index": held.about, "rows": rows is not None, "alone": alone})
     return {"topics": topics, "timeless": timeless, "subscriptions": len(known)}, arrays
 
 
