@@ -277,3 +277,36 @@ def test_the_log_is_read_with_tls_where_it_is_configured(tmp_path: Path) -> None
                 await off(lambda: LogReader(url).about("traffic"))
 
     run(story)
+
+
+def test_a_gathered_topic_has_what_was_told_and_what_was_reported(tmp_path: Path) -> None:
+    (tmp_path / "jams.toml").write_text(
+        'name = "jams"\nkind = "gathered"\nkey = ["road"]\nkeep = "1d"\nkeep_reports = "1d"\n'
+        'merge_after = "0s"\nredundant_for = "1h"\nwindow = "1h"\n\n'
+        '[fields]\nroad = { type = "string" }\nlanes = { type = "int", conflict = "union" }\n',
+        encoding="utf-8",
+    )
+
+    async def story() -> None:
+        async with network(tmp_path) as brokers:
+            service = await brokers.start("b1", topics=[str(tmp_path / "jams.toml")])
+            async with tidings.connect(f"mqtt://{service.node.mqtt_addresses['tcp']}") as client:
+                for lanes in ([1], [1], [2]):
+                    await client.publish("jams", {"road": "A1", "lanes": lanes})
+            reader = brokers.reader("b1", patience_s=30)
+            logs = service.node.logs
+            await until(lambda: [one[2] for one in logs.holders("jams")] == [2], "two versions")
+            read = await off(lambda: list(reader.read("jams", "events", "b1", 0, 2)))
+            told = [row for batch in read for row in batch.to_pylist()]
+            assert [(row["lanes"], row["_version"], row["_reports"], row["_complete"]) for row in told] == [
+                ([1], 1, 1, True),
+                ([1, 2], 2, 2, True),
+            ]
+            assert len({row["_event"] for row in told}) == 1
+            about = await off(lambda: reader.about("jams", "reports"))
+            raw = await off(lambda: list(reader.read("jams", "reports", "b1", 0, about.holders[0].next)))
+            reports = [row for batch in raw for row in batch.to_pylist()]
+            assert [row["lanes"] for row in reports] == [[1], [1], [2]]
+            assert len({row["_report"] for row in reports}) == 3
+
+    run(story)
