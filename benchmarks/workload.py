@@ -1,11 +1,17 @@
 """Subscriptions per second: Spark on the whole machine, beside numpy and Arrow in one process.
 
-Both make the same table, by the same hashes, from the bundled default spec, and write it as Parquet with the
-same compression. Spark's first run pays for warming the JVM and is shown apart. The text `where` is timed
-apart too: it is most of the bytes. Each side is asked for the best of its runs, and the runs take turns.
+Both make the same rows by the same hashes from the bundled default spec, and write them as Parquet with the
+same compression. Two jobs:
 
-    python benchmarks/workload.py                          # 8.1 million
-    python benchmarks/workload.py --rows 100000000 --rounds 1 --driver-memory 4g
+    points    a subscription as in the paper, its rectangle and its point in the network: twelve typed columns
+    table     the table `subscriptions` as `tidings workload generate` writes it, `--where` with the text
+
+Spark's first run pays for warming the JVM and is shown apart. Each side is asked for the best of its runs,
+and the runs take turns. CPU seconds are those of the JVM, and of this process: on a machine that others use
+they say more than the clock.
+
+    python benchmarks/workload.py
+    python benchmarks/workload.py --job points --rows 100000000 --rounds 1 --driver-memory 4g
 """
 
 from __future__ import annotations
@@ -15,19 +21,29 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidings.pipeline import running, session
-from tidings.pipeline.tables import Store
-from tidings.pipeline.workload import interests, making, reading
+from tidings.pipeline import session
+from tidings.pipeline.tables import TABLES, write_files
+from tidings.pipeline.workload import clients, interests, making, placing, reading, subscriptions
 from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import subscriptions as plain
 from tidings.records import workload as tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+POINTS, TABLE = "points", "table"
+
+BATCH = 1_000_000
 
 
 def main() -> None:
@@ -35,72 +51,161 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=8_100_000, help="subscriptions")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each, of which the best counts")
+    parser.add_argument(
+        "--job", action="append", choices=(POINTS, TABLE), help="one of them; both by default"
+    )
     parser.add_argument("--driver-memory", default="", help="of Spark, such as 4g; from the machine if empty")
-    parser.add_argument("--where", action="store_true", help="write the text `where` too")
-    parser.add_argument("--folder", type=Path, help="where tables are written; a temporary one by default")
+    parser.add_argument("--where", action="store_true", help="of the table: write the text `where` too")
+    parser.add_argument("--folder", type=Path, help="where files are written; a temporary one by default")
     asked = parser.parse_args()
     spec = reading.read(None, {"sizes.subscriptions": str(asked.rows)})
-    spec = replace(
-        spec,
-        subscriptions=replace(spec.subscriptions, where=asked.where, coming=0.5, assume=0.1),
-        space=replace(spec.space, perturbation=0.1),
-    )
-    start = time.perf_counter()
+    spec = replace(spec, subscriptions=replace(spec.subscriptions, where=asked.where))
     model = making.make(spec)
-    print(f"the model: {time.perf_counter() - start:.1f} s")
-    with tempfile.TemporaryDirectory(prefix="tidings-workload-", dir=asked.folder) as folder:
-        _measure(model, Path(folder), asked.rounds, asked.driver_memory)
+    settings = {"spark.driver.memory": asked.driver_memory} if asked.driver_memory else {}
+    print(f"{asked.rows:,} subscriptions, {os.cpu_count()} cores, written as Parquet (zstd)")
+    print(f"{'':<34}{'rows/s':>12}{'seconds':>9}{'CPU s':>8}{'MB':>8}")
+    with (
+        tempfile.TemporaryDirectory(prefix="tidings-workload-", dir=asked.folder) as folder,
+        session.start("tidings benchmark", settings=settings) as spark,
+    ):
+        for job in asked.job or (POINTS, TABLE):
+            _measure(job, model, spark, Path(folder), asked.rounds)
 
 
-def _measure(model: Model, folder: Path, rounds: int, driver_memory: str) -> None:
+@dataclass
+class Side:
+    """One of the two."""
+
+    name: str
+    run: Callable[[Path], None]
+    cpu_s: Callable[[], float]
+    best_s: float = float("inf")
+    best_cpu_s: float = 0.0
+    megabytes: float = 0.0
+
+    def turn(self, folder: Path) -> None:
+        """Run once, into a folder that is not there yet."""
+        shutil.rmtree(folder, ignore_errors=True)
+        start, cpu = time.perf_counter(), self.cpu_s()
+        self.run(folder)
+        seconds = time.perf_counter() - start
+        if seconds < self.best_s:
+            self.best_s, self.best_cpu_s = seconds, self.cpu_s() - cpu
+        self.megabytes = sum(file.stat().st_size for file in folder.rglob("*.parquet")) / 1e6
+
+    def show(self, rows: int, note: str = "") -> None:
+        """A line of the table."""
+        figures = f"{self.best_s:>9.1f}{self.best_cpu_s:>8.1f}{self.megabytes:>8.0f}"
+        print(f"{self.name + note:<34}{rows / self.best_s:>12,.0f}{figures}")
+
+
+def _measure(job: str, model: Model, spark: SparkSession, folder: Path, rounds: int) -> None:
     rows = int(model.allocated.sum())
-    settings = {"spark.driver.memory": driver_memory} if driver_memory else {}
-    with session.start("tidings benchmark", settings=settings) as spark:
-        stages = running.registry()
-        store = Store(folder / "spark")
-        running.run(spark, [stages[tables.INTERESTS]], model, store)
-
-        def by_spark() -> None:
-            running.run(spark, [stages[tables.SUBSCRIPTIONS]], model, store, overwrite=True)
-
-        def by_numpy() -> None:
-            _write(model, folder / "numpy")
-
-        print(f"{rows:,} subscriptions, {os.cpu_count()} cores; rows per second, written as Parquet (zstd)")
-        first = _seconds(by_spark)
-        print(f"{'Spark, the first run':<40}{rows / first:>14,.0f}")
-        best = {"Spark, all cores": float("inf"), "numpy and Arrow, one core": float("inf")}
-        for _ in range(rounds):
-            for name, job in zip(best, (by_spark, by_numpy), strict=True):
-                best[name] = min(best[name], _seconds(job))
-        for name, seconds in best.items():
-            print(f"{name:<40}{rows / seconds:>14,.0f}")
-        ours, theirs = best.values()
-        print(f"{'ratio':<40}{theirs / ours:>14.2f}")
-        print(f"{'bytes, Spark and numpy':<40}{_bytes(folder / 'spark'):>14,}{_bytes(folder / 'numpy'):>14,}")
-
-
-def _write(model: Model, folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
     made = interests.table(model)
-    schema = tables.schemas([one.name for one in model.dimensions], ())[tables.SUBSCRIPTIONS]
+    frame = _points(model, spark, made) if job == POINTS else _table(model, spark, made)
+    batches = _plain_points if job == POINTS else plain.batches
+    java = _java()
+    ours = Side("Spark, all cores", lambda to: write_files(frame, to, TABLES[tables.SUBSCRIPTIONS]), java)
+    theirs = Side("numpy and Arrow, one core", lambda to: _write(batches(model, made), to), time.process_time)
+    print(job)
+    ours.turn(folder / "spark")
+    ours.show(rows, ", the first run")
+    ours.best_s = float("inf")
+    for _ in range(rounds):
+        ours.turn(folder / "spark")
+        theirs.turn(folder / "numpy")
+    for side in (ours, theirs):
+        side.show(rows)
+    print(f"{'ratio':<34}{theirs.best_s / ours.best_s:>12.2f}")
+    shutil.rmtree(folder / "spark")
+    shutil.rmtree(folder / "numpy")
+
+
+def _table(model: Model, spark: SparkSession, made: pa.Table) -> DataFrame:
+    stage = subscriptions.STAGE
+    frames = {tables.INTERESTS: made, **stage.lookups(model)}
+    return stage.make({name: spark.createDataFrame(table) for name, table in frames.items()}, model)
+
+
+def _points(model: Model, spark: SparkSession, made: pa.Table) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
+    lookups = {**subscriptions.STAGE.lookups(model), **clients.STAGE.lookups(model)}
+    frames = {name: spark.createDataFrame(table) for name, table in lookups.items()}
+    frames[tables.INTERESTS] = spark.createDataFrame(made)
+    places = frames[clients.HOMES].select("region", placing.PIECE_FIRST, placing.PIECE_COUNT)
+    interested = {**frames, tables.INTERESTS: frames[tables.INTERESTS].join(F.broadcast(places), "region")}
+    boxes = [end(one.name) for one in model.dimensions for end in (tables.low, tables.high)]
+    rows = subscriptions.numbered(interested, model).select(
+        "subscription",
+        subscriptions.columns(model)["client"].alias("client"),
+        "topic",
+        *boxes,
+        placing.PIECE_FIRST,
+        placing.PIECE_COUNT,
+    )
+    pieces = placing.pieces(model)
+    placed = placing.placed(rows, frames[clients.PIECES], pieces, "client", model.spec.seed, tables.CLIENTS)
+    return placed.drop(placing.PIECE_FIRST, placing.PIECE_COUNT)
+
+
+def _plain_points(model: Model, made: pa.Table) -> Iterator[pa.RecordBatch]:
+    made = made.filter(pc.greater(made["subscriptions"], 0)).sort_by("first")
+    regions = pc.index_in(made["region"], pa.array(model.regions)).to_numpy()
+    topics = made["topic"].combine_chunks()
+    boxes = {
+        end(one.name): made[end(one.name)].to_numpy()
+        for one in model.dimensions
+        for end in (tables.low, tables.high)
+    }
+    pieces = placing.pieces(model)
+    ends = np.cumsum(made["subscriptions"].to_numpy())
+    for begin in range(0, int(ends[-1]), BATCH):
+        numbers = np.arange(begin, min(begin + BATCH, int(ends[-1])), dtype=np.int64)
+        cells = np.searchsorted(ends, numbers, side="right")
+        owners = plain.clients(model, made, numbers, cells)
+        points = placing.points(pieces, regions[cells], owners, model.spec.seed, tables.CLIENTS)
+        yield pa.record_batch(
+            {
+                "subscription": pa.array(numbers),
+                "client": pa.array(owners),
+                "topic": topics.take(pa.array(cells)),
+                **{name: pa.array(values[cells]) for name, values in boxes.items()},
+                **{name: pa.array(points[:, axis]) for axis, name in enumerate(tables.COORDINATES)},
+            }
+        )
+
+
+def _write(batches: Iterator[pa.RecordBatch], folder: Path) -> None:
+    folder.mkdir()
     pa.set_cpu_count(1)
-    with pq.ParquetWriter(folder / "part-0.parquet", schema, compression="zstd") as writer:
-        for batch in plain.batches(model, made):
+    first = next(batches)
+    with pq.ParquetWriter(folder / "part-0.parquet", first.schema, compression="zstd") as writer:
+        writer.write_batch(first)
+        for batch in batches:
             writer.write_batch(batch)
 
 
-def _seconds(job: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
+def _java() -> Callable[[], float]:
+    """CPU seconds of the JVM that this process started, where the system tells; else nothing."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, fields = status.read_text(encoding="ascii", errors="replace").rsplit(")", 1)
+        except OSError:
+            continue
+        if name.endswith("(java") and int(fields.split()[1]) == os.getpid():
+            parents[status] = True
+    if not parents:
+        return lambda: 0.0
+    status = next(iter(parents))
+    tick = os.sysconf("SC_CLK_TCK")
 
+    def spent() -> float:
+        fields = status.read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / tick
 
-def _bytes(folder: Path) -> int:
-    return sum(
-        file.stat().st_size for file in folder.rglob("*.parquet") if tables.INTERESTS not in file.parts
-    )
+    return spent
 
 
 if __name__ == "__main__":

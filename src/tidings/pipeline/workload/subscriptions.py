@@ -96,7 +96,8 @@ def _lookups(model: Model) -> Mapping[str, pa.Table]:
     return {REGIONS: by_region(model), TERRITORIES: by_topic(model)}
 
 
-def _make(frames: Frames, model: Model) -> DataFrame:
+def numbered(frames: Frames, model: Model) -> DataFrame:
+    """A row for each subscription: its number, with what its interest, its region and its topic have."""
     from pyspark.sql import functions as F  # noqa: N812
 
     dealt = (
@@ -109,17 +110,23 @@ def _make(frames: Frames, model: Model) -> DataFrame:
         .withColumn("end", F.expr(f"least(begin + {chunks.CHUNK}, first + subscriptions) - 1"))
         .repartition(chunks.tasks(int(model.allocated.sum())), "begin")
     )
+    return dealt.withColumn("subscription", F.explode(F.sequence("begin", "end")))
+
+
+def _make(frames: Frames, model: Model) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812
+
     schema = tables.schemas([one.name for one in model.dimensions], ())[tables.SUBSCRIPTIONS]
-    made = {**_columns(model), **_boxes(model)}
+    made = {**columns(model), **_boxes(model)}
     rows = (
-        dealt.withColumn("subscription", F.explode(F.sequence("begin", "end")))
+        numbered(frames, model)
         .select(*(made.get(name, F.col(name)).alias(name) for name in schema.names if name != WHERE))
         .withColumn(WHERE, _where(model))
     )
     return rows.select(*schema.names)
 
 
-def _columns(model: Model) -> dict[str, Column]:
+def columns(model: Model) -> dict[str, Column]:
     """What is not known from the interest and the region."""
     from pyspark.sql import functions as F  # noqa: N812
 

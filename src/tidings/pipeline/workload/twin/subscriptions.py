@@ -53,7 +53,7 @@ def _batch(
         "subscription": pa.array(numbers),
         "topic": _taken(interests, "topic", cells),
     }
-    columns["client"] = pa.array(_clients(model, interests, numbers, cells))
+    columns["client"] = pa.array(clients(model, interests, numbers, cells))
     for axis, one in enumerate(model.dimensions):
         ends = _moved(model, axis, interests, numbers, cells)
         columns[tables.low(one.name)], columns[tables.high(one.name)] = map(pa.array, ends)
@@ -82,9 +82,10 @@ def _taken(interests: pa.Table, name: str, cells: NDArray[np.int64]) -> pa.Array
     return interests[name].combine_chunks().take(pa.array(cells))
 
 
-def _clients(
+def clients(
     model: Model, interests: pa.Table, numbers: NDArray[np.int64], cells: NDArray[np.int64]
 ) -> NDArray[np.int64]:
+    """The client of each subscription."""
     import pyarrow.compute as pc
 
     dealt = by_region(model)
