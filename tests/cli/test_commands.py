@@ -283,7 +283,7 @@ NEEDS_MORE = {"up", "status", "join", "leave", "pub", "sub", "bench", "view"} | 
     *(f"topic {command}" for command in ("declare", "list", "show", "remove")),
     *(f"user {command}" for command in ("add", "list", "remove")),
     *(f"workload {command}" for command in ("generate", "describe")),
-    "pipeline run",
+    *(f"pipeline {command}" for command in ("run", "show", "gather", "match", "explain", "traffic")),
 }
 """Their examples are only read here; tests/cli/test_up.py and others run them."""
 

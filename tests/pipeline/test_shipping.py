@@ -142,7 +142,8 @@ def test_workers_with_another_python_or_without_pyarrow_are_refused(
     monkeypatch.setattr(spark.sparkContext, "pythonExec", worker(tmp_path / "other", site))
     with pytest.raises(SetupError, match=says) as raised:
         shipping.check(spark)
-    assert f"Workers need Python {HERE[0]}.{HERE[1]} with numpy and pyarrow; set PYSPARK_PYTHON" in str(
+    modules = " and ".join(shipping.NEEDED)
+    assert f"Workers need Python {HERE[0]}.{HERE[1]} with {modules}; set PYSPARK_PYTHON" in str(
         raised.value
     )
 

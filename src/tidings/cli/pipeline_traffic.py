@@ -40,8 +40,6 @@ def traffic(
 
     Try it:
 
-        tidings simulate --records my-records --seed 1 --publications 500
-
         tidings pipeline traffic --records my-records --data my-data
     """
     from rich.console import Console

@@ -15,7 +15,7 @@ from pathlib import Path
 from tidings.history.files import DiskFiles, MemoryFiles
 from tidings.history.logs import Logs, Syncing
 
-FOLDER = "log"
+FOLDER = "history"
 """Of the logs, in a broker's folder."""
 
 RETAIN_EVERY_S = 10.0
