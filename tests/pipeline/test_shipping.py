@@ -143,9 +143,7 @@ def test_workers_with_another_python_or_without_pyarrow_are_refused(
     with pytest.raises(SetupError, match=says) as raised:
         shipping.check(spark)
     modules = " and ".join(shipping.NEEDED)
-    assert f"Workers need Python {HERE[0]}.{HERE[1]} with {modules}; set PYSPARK_PYTHON" in str(
-        raised.value
-    )
+    assert f"Workers need Python {HERE[0]}.{HERE[1]} with {modules}; set PYSPARK_PYTHON" in str(raised.value)
 
 
 @pytest.mark.spark
