@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV ?= uv
 UPGRADE ?=
-PARALLEL ?= -n 2 --dist loadgroup
+PARALLEL ?=
 
 # The Python that makes the environment: the first of these that is new enough, or the one you name
 # (make PYTHON=/path/to/python3.12). When none is, python3 is left to say so itself.

@@ -17,6 +17,10 @@ settings.register_profile("tidings", deadline=None)
 settings.load_profile("tidings")
 
 
+NETWORKS = {"cli", "client", "live"}
+"""Folders whose tests start brokers."""
+
+
 # First, since what deals tests out reads the groups in the same hook.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -27,7 +31,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     on_spark = {item: item.get_closest_marker("spark") is not None for item in items}
     items.sort(key=lambda item: not on_spark[item])
     for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if on_spark[item] else str(item.path)))
+        # Networks of processes take the next ports that are free, and two of them would take the same.
+        alone = "network" if NETWORKS.intersection(item.path.parts) else str(item.path)
+        item.add_marker(pytest.mark.xdist_group("spark" if on_spark[item] else alone))
 
 
 @pytest.fixture(scope="session")
