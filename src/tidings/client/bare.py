@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from typing import Protocol, cast
@@ -169,7 +170,7 @@ class Bare(asyncio.Protocol):
         self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / 2, self._ping)
 
 
-class Sender(Bare):
+class Sender(Bare, ABC):
     """Sends its messages, each at its time or as fast as they go."""
 
     def __init__(self, reach: Reach, client_id: str, number: int, total: int, qos: int, timed: bool) -> None:
@@ -185,13 +186,13 @@ class Sender(Bare):
         self._room = asyncio.Event()
         self._refused: str | None = None
 
+    @abstractmethod
     def due_ns(self, number: int) -> int:
         """When one of its messages should be sent, after the start; in their order they never go back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:
         """The bytes of one of its messages, which should be sent, or is, at a time."""
-        raise NotImplementedError
 
     async def send(self, start_ns: int) -> None:
         if self.timed:
