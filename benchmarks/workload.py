@@ -50,7 +50,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=8_100_000, help="subscriptions")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each, of which the best counts")
+    parser.add_argument("--rounds", type=int, default=7, help="runs of each, of which the best counts")
     parser.add_argument(
         "--job", action="append", choices=(POINTS, TABLE), help="one of them; both by default"
     )

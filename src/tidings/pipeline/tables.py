@@ -77,13 +77,22 @@ class Table:
     unlike: tuple[str, ...] = ()
     """Columns whose values hardly repeat, beside those of numbers: they get no dictionary."""
 
+    scanned: bool = False
+    """Whether readers go through all of it: then no column has its least and greatest value written for each
+    piece of a file, and none has a dictionary. That is a seventh of writing subscriptions."""
+
 
 def _of_workload(name: str) -> Table:
     def schema(model: Any) -> pa.Schema:
         dimensions = [hierarchy.name for hierarchy in model.dimensions]
         return workload.schemas(dimensions, workload.details(model.spec.reports.details))[name]
 
-    return Table(name, schema, f"tidings.pipeline.workload.{name}")
+    return Table(
+        name,
+        schema,
+        f"tidings.pipeline.workload.{name}",
+        scanned=name in (workload.CLIENTS, workload.SUBSCRIPTIONS),
+    )
 
 
 TABLES: Mapping[str, Table] = {name: _of_workload(name) for name in workload.TABLES}
@@ -357,8 +366,12 @@ def write_files(frame: DataFrame, folder: Path, table: Table) -> None:
     """Write the files of a table into a folder, which is made."""
     writer = frame.write.options(**WRITING)
     numbers = [name for name, kind in frame.dtypes if kind in NUMBERS]
-    for column in {**dict.fromkeys(numbers), **dict.fromkeys(table.unlike)}:
+    for column in frame.columns if table.scanned else {*numbers, *table.unlike}:
         writer = writer.option(f"parquet.enable.dictionary#{column}", "false")
+    for field in frame.schema if table.scanned else ():
+        # Where there may be nulls they are counted, and looked for by `inspect`.
+        if not field.nullable:
+            writer = writer.option(f"parquet.column.statistics.enabled#{field.name}", "false")
     if table.partitioned_by:
         writer = writer.partitionBy(*table.partitioned_by)
     writer.parquet(_address(folder))

@@ -143,13 +143,15 @@ def lookup(pieces: Pieces) -> pa.Table:
     import pyarrow as pa
 
     flat = pieces.corners.reshape(len(pieces.cuts), -1)
+    columns = {
+        PIECE: pa.array(np.arange(len(flat))),
+        "cut": pa.array(pieces.cuts),
+        "other": pa.array(pieces.others),
+        **{f"corner{number}": pa.array(column) for number, column in enumerate(flat.T)},
+    }
+    # Parquet then has no place for nulls in what is made of these.
     return pa.table(
-        {
-            PIECE: pa.array(np.arange(len(flat))),
-            "cut": pa.array(pieces.cuts),
-            "other": pa.array(pieces.others),
-            **{f"corner{number}": pa.array(column) for number, column in enumerate(flat.T)},
-        }
+        columns, pa.schema([pa.field(name, column.type, False) for name, column in columns.items()])
     )
 
 
