@@ -105,9 +105,13 @@ def run(
     try:
         with asyncio.Runner(loop_factory=loop) as runner:
             return runner.run(interruptible())
-    except* TidingsError as group:
-        # Of tasks that failed together; they all say the same.
-        error: BaseException = group
+    except BaseExceptionGroup as group:
+        # Of tasks that failed together; they all say the same. Not `except*`: what is raised there is in a
+        # group again, in some Pythons even when it is alone.
+        said, _ = group.split(TidingsError)
+        if said is None:
+            raise
+        error: BaseException = said
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         raise error from None
