@@ -52,7 +52,7 @@ def test_records_of_a_simulation_become_tables_once(
     [
         (("--records", "nowhere"), "nowhere is not a folder; name the one that brokers write"),
         (("--records", ".", "--master", "mine"), "master 'mine' is unknown"),
-        (("--records", ".", "--set", "sizes.events=3"), "sizes.events is no setting of Spark"),
+        (("--records", ".", "--set", "sizes.events=3"), "'sizes.events' is no setting of Spark's"),
         (("--records", ".", "--data", "s3a://x/y"), "is an address; give a path"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings.cli.on_spark import DATA, MASTER, Data
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError
 from tidings.language import durations
@@ -24,15 +25,11 @@ if TYPE_CHECKING:
 ALL = "all"
 """In place of a stage: every one."""
 
-DATA = Path("data")
-
 WIDTH = 160
 """Of tables where nobody looks: what is piped has no window that it must fit into."""
 
 MICROSECONDS = "_us"
 """How names of lengths of time end, inside."""
-
-Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="The folder in which tables live.")]
 
 
 class Form(StrEnum):
@@ -54,7 +51,7 @@ def run(
             "--master",
             help="Where Spark runs: local[*], local[N], spark://HOST:PORT, k8s://…, yarn, or sc://HOST:PORT.",
         ),
-    ] = "local[*]",
+    ] = MASTER,
     spec: Annotated[
         Path | None,
         typer.Option("--spec", metavar="FILE", help="What to make, a TOML file; the default if left out."),

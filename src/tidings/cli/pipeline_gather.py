@@ -11,8 +11,7 @@ from typing import Annotated
 import typer
 
 from tidings.cli.lines import Lines
-from tidings.cli.pipeline import DATA, Data
-from tidings.cli.workload_spec import changed
+from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 from tidings.errors import InputError, PayloadError
 from tidings.gathering.replay import Reader
 from tidings.language.reports import Report
@@ -43,17 +42,10 @@ def gather(
     partitions: Annotated[
         int | None, typer.Option("--partitions", min=1, help="Tasks among which keys are divided.")
     ] = None,
-    master: Annotated[
-        str, typer.Option("--master", help="Where Spark runs, as for `tidings pipeline run`.")
-    ] = "local[*]",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of Spark (spark.driver.memory=4g); repeatable."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="What was made as one JSON object.")] = False,
+    master: Master = MASTER,
+    settings: Settings = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Gather reports into events on Spark, exactly as a broker's gatherer would.
 
@@ -69,10 +61,7 @@ def gather(
     from tidings.pipeline.gather.layout import Layout
     from tidings.pipeline.tables import Store
 
-    given = changed(settings or [])
-    if wrong := [key for key in given if not key.startswith("spark.")]:
-        raise InputError(f"{wrong[0]!r} is no setting of Spark's; those begin with 'spark.'")
-    session.check_master(master)
+    given = checked(master, settings)
     store = Store(data)
     topics = job.topics_of(data, topic or [])
     store.check([job.GATHERED], overwrite)

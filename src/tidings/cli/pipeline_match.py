@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli.pipeline import DATA, Data
-from tidings.cli.workload_spec import changed
-from tidings.errors import InputError
+from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 
 if TYPE_CHECKING:
     from tidings.pipeline.match.choosing import Choice
@@ -65,17 +63,10 @@ def match(
     ] = Form.ROWS,
     way: WayOption = Way.AUTO,
     memory: Memory = None,
-    master: Annotated[
-        str, typer.Option("--master", help="Where Spark runs, as for `tidings pipeline run`.")
-    ] = "local[*]",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of Spark (spark.driver.memory=4g); repeatable."
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the table that is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="What was made as one JSON object.")] = False,
+    master: Master = MASTER,
+    settings: Settings = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say on Spark which subscriptions of a workload get which of its events.
 
@@ -92,10 +83,7 @@ def match(
     from tidings.pipeline.match.job import NAMES
     from tidings.pipeline.tables import Store
 
-    given = changed(settings or [])
-    if wrong := [key for key in given if not key.startswith("spark.")]:
-        raise InputError(f"{wrong[0]!r} is no setting of Spark's; those begin with 'spark.'")
-    session.check_master(master)
+    given = checked(master, settings)
     store, wanted = Store(data), ways.Form(form.value)
     store.check([NAMES[wanted]], overwrite)
     cores = session.core_count(master) if session.is_local(master) else None

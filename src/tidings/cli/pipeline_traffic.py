@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidings.cli.pipeline import DATA, Data
-from tidings.cli.workload_spec import changed
-from tidings.errors import InputError
+from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Settings, checked
 
 if TYPE_CHECKING:
     from tidings.pipeline.traffic.running import Outcome
@@ -22,16 +20,9 @@ def traffic(
         Path, typer.Option("--records", metavar="DIR", help="The folder that brokers write records to.")
     ],
     data: Data = DATA,
-    master: Annotated[
-        str, typer.Option("--master", help="Where Spark runs, as for `tidings pipeline run`.")
-    ] = "local[*]",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="A setting of Spark (spark.driver.memory=4g); repeatable."
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="What was done as one JSON object.")] = False,
+    master: Master = MASTER,
+    settings: Settings = None,
+    as_json: AsJson = False,
 ) -> None:
     """Count from the records of brokers who talks to whom, over which links, how far and how long.
 
@@ -48,10 +39,7 @@ def traffic(
     from tidings.pipeline.tables import Store
     from tidings.pipeline.traffic import ledger
 
-    of_spark = changed(settings or [])
-    if wrong := [key for key in of_spark if not key.startswith("spark.")]:
-        raise InputError(f"--set {wrong[0]} is no setting of Spark, which all begin with 'spark.'")
-    session.check_master(master)
+    of_spark = checked(master, settings)
     # Before Spark starts, which takes a while.
     ledger.check(records)
     store = Store(data)
