@@ -136,7 +136,7 @@ def test_importing_tidings_loads_nothing_heavy() -> None:
 
 
 def test_the_command_line_loads_what_is_heavy_only_where_it_is_used() -> None:
-    heavy = ["pyspark", "pandas", "pyarrow", "prometheus_client", "numba", "rich", "uvloop"]
+    heavy = ["pyspark", "pandas", "pyarrow", "prometheus_client", "numba", "rich", "uvloop", "matplotlib"]
     told = subprocess.run(
         [sys.executable, "-c", "import sys, tidings.cli; print(*sorted(sys.modules))"],
         check=True,
