@@ -11,12 +11,13 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from pyspark.sql import DataFrame
 
 CHUNK = 50_000
 """Rows of one chunk at most: one array of numbers, which is exploded."""
 
-ROWS_PER_TASK = 1_000_000
-"""A file of so many rows has some 30 MB; tasks are short enough to share the work evenly."""
+ROWS_PER_TASK = 500_000
+"""A file of so many rows has some 15 MB; tasks are short enough to share the work evenly."""
 
 TASKS_MAX = 10_000
 
@@ -35,6 +36,18 @@ def split(
     before = np.repeat(np.cumsum(chunks) - chunks, chunks)
     begins = firsts[runs] + (np.arange(len(runs)) - before) * CHUNK
     return runs, begins, np.minimum(begins + CHUNK, firsts[runs] + counts[runs]) - 1
+
+
+def dealt(frame: DataFrame, rows: int) -> DataFrame:
+    """Chunks, dealt out to tasks by their numbers: a hash would give some tasks much more than others.
+
+    They have `begin`, and all numbers together are those below `rows`, or a few more.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    count = tasks(rows)
+    size = max(ROWS_PER_TASK, -(-rows // count))
+    return frame.repartitionById(count, F.expr(f"cast(begin div {size} as int)"))
 
 
 def tasks(rows: int) -> int:

@@ -75,7 +75,7 @@ def _make(frames: Frames, model: Model) -> DataFrame:
         .withColumn("chunk", F.expr(f"explode(sequence(0, (clients - 1) div {chunks.CHUNK}))"))
         .withColumn("begin", F.expr(f"first + chunk * {chunks.CHUNK}"))
         .withColumn("end", F.expr(f"least(begin + {chunks.CHUNK}, first + clients) - 1"))
-        .repartition(chunks.tasks(int(model.clients_count.sum())), "begin")
+        .transform(chunks.dealt, int(model.clients_count.sum()))
         .select(
             F.explode(F.sequence("begin", "end")).alias("client"),
             "region",

@@ -117,7 +117,7 @@ def _make(frames: Frames, model: Model) -> DataFrame:
     )
     rows = (
         frames[PIECES]
-        .repartition(chunks.tasks(model.spec.sizes.events), "begin")
+        .transform(chunks.dealt, model.spec.sizes.events)
         .withColumn("event", F.explode(F.sequence("begin", "end")))
         .withColumn("slot", slot)
         .join(F.broadcast(frames[WEIGHTS]), "slot")

@@ -69,7 +69,7 @@ def _make(frames: Frames, model: Model) -> DataFrame:
 
     requests = (
         frames[NUMBERS]
-        .repartition(chunks.tasks(count(model)), "begin")
+        .transform(chunks.dealt, count(model))
         .withColumn("request", F.explode(F.sequence("begin", "end")))
         .withColumn("subscription", random.below(drawn("subscription"), max(1, int(model.allocated.sum()))))
         .withColumn("span_slot", random.below(drawn("slot"), quantiles.SLOTS))

@@ -108,7 +108,7 @@ def numbered(frames: Frames, model: Model) -> DataFrame:
         .withColumn("chunk", F.expr(f"explode(sequence(0, (subscriptions - 1) div {chunks.CHUNK}))"))
         .withColumn("begin", F.expr(f"first + chunk * {chunks.CHUNK}"))
         .withColumn("end", F.expr(f"least(begin + {chunks.CHUNK}, first + subscriptions) - 1"))
-        .repartition(chunks.tasks(int(model.allocated.sum())), "begin")
+        .transform(chunks.dealt, int(model.allocated.sum()))
     )
     return dealt.withColumn("subscription", F.explode(F.sequence("begin", "end")))
 
