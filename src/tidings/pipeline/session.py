@@ -25,7 +25,12 @@ from tidings.errors import InputError, SetupError
 from tidings.pipeline.java import java_home
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from pyspark.sql import SparkSession
+
+    Session: TypeAlias = SparkSession
+    """What a session is called by those who may not import pyspark."""
 
 LOOPBACK = "127.0.0.1"
 
