@@ -1,0 +1,38 @@
+"""How large a demonstration is: what is generated, and in how much time a day of it is played.
+
+Small ends within about two minutes on two calm cores, medium within five, large within fifteen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DAY_S = 86_400
+"""What is played is a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of everything."""
+
+    brokers: int
+    subscriptions: int
+    """Each of a client of its own, and so an MQTT session."""
+
+    events: int
+    """About so many: arrivals are random."""
+
+    play_s: int
+    """In how many seconds the day is played, if the machine keeps up."""
+
+    @property
+    def speed_up(self) -> float:
+        """How much faster than life that is."""
+        return DAY_S / self.play_s
+
+
+SIZES = {
+    "small": Size(brokers=5, subscriptions=150, events=400, play_s=20),
+    "medium": Size(brokers=8, subscriptions=400, events=2_000, play_s=60),
+    "large": Size(brokers=12, subscriptions=1_000, events=8_000, play_s=240),
+}
