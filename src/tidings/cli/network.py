@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,13 @@ FIRST_PORT = 1883
 """MQTT's."""
 
 ASK_WITHIN_S = 3.0
+READY_WITHIN_S = 120.0
+"""A network; they all start at once, on whatever the machine has."""
+
 STOP_WITHIN_S = 20.0
 """Brokers drain for 10 s by default, and get 5 s more; who is still there then is killed."""
+
+LOG_LINES_SHOWN = 5
 
 EACH_OWN = (
     "id",
@@ -302,6 +307,18 @@ def free_ports(count: int, first: int = FIRST_PORT, taken: Iterable[int] = ()) -
                 continue
             found.append(port)
     raise SetupError(f"there are no {count} free ports on {LOOPBACK} from {first} up")
+
+
+def members(folder: Path, ids: Sequence[str], first: int = FIRST_PORT) -> list[Member]:
+    """New brokers with free ports: those for MQTT come first, for they are what people type."""
+    places = [f"{LOOPBACK}:{port}" for port in free_ports(3 * len(ids), first)]
+    count = len(ids)
+    return [
+        Member(id_, address, http, str(folder / id_), mqtt)
+        for id_, mqtt, address, http in zip(
+            ids, places[:count], places[count : 2 * count], places[2 * count :], strict=True
+        )
+    ]
 
 
 def write_config(member: Member, neighbours: Iterable[str], records: Path, shared: Mapping[str, str]) -> None:
@@ -575,3 +592,25 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         retain_ignored=mqtt["counters"].get("retain_ignored", 0),
         log=msgspec.convert(told.get("log", ()), tuple[Kept, ...]),
     )
+
+
+def settled(views: Iterable[View], links: int) -> bool:
+    """Whether all are ready, all links are up and all agree on the trees.
+
+    They are asked one after the other, and each new link makes trees grow anew: believe it the second time.
+    """
+    views = list(views)
+    return (
+        all(one.state == "ready" for one in views)
+        and sum(len(one.links) for one in views) >= 2 * links
+        and len({one.root for one in views}) <= 1
+    )
+
+
+def obituary(member: Member) -> str:
+    """That a broker died, with the last that it said."""
+    try:
+        last = member.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+    except OSError:
+        last = []
+    return "\n  ".join([f"{member.id} has died; its log is {member.log}", *last])

@@ -18,21 +18,18 @@ import msgspec
 import typer
 
 from tidings.cli import network
-from tidings.cli.network import LOOPBACK, Member, Process, State, StateFile, View, free_ports, view
+from tidings.cli.network import LOOPBACK, READY_WITHIN_S, Member, Process, State, StateFile, View, view
 from tidings.cli.status import table
 from tidings.cli.topologies import Topology, links
-from tidings.errors import ConfigurationError, InputError
+from tidings.errors import ConfigurationError, InputError, SetupError
 
 BROKERS_MAX = 200
 """Processes on one machine; more are for the simulator."""
 
-READY_WITHIN_S = 120.0
 LOOK_EVERY_S = 1.0
 
 PAUSE_S_MAX = 60.0
 """The longest pause before a broker that dies again and again is started once more."""
-
-LOG_LINES_SHOWN = 5
 
 
 def up(
@@ -83,12 +80,11 @@ def up(
         return
     shared = _shared(assigned or [])
     file = StateFile()
-    ports = free_ports(3 * brokers, port)
     folder = Path(tempfile.mkdtemp(prefix="tidings-")) if data is None else data.absolute()
-    members = _members(folder, ports)
     try:
+        members = network.members(folder, [f"b{number}" for number in range(1, brokers + 1)], port)
         file.claim(State(Process.of(os.getpid()), str(folder), data is None, shared, tuple(members)))
-    except InputError:
+    except (InputError, SetupError):
         if data is None:
             folder.rmdir()
         raise
@@ -130,18 +126,6 @@ def _shared(assigned: Iterable[str]) -> dict[str, str]:
         if paths:
             shared[name] = ",".join(str(path.absolute()) for path in paths)
     return shared
-
-
-def _members(folder: Path, ports: Sequence[int]) -> list[Member]:
-    """Brokers with ports: those for MQTT come first, for they are what people type."""
-    third = len(ports) // 3
-    places = [f"{LOOPBACK}:{port}" for port in ports]
-    return [
-        Member(id_ := f"b{number}", address, http, str(folder / id_), mqtt)
-        for number, (mqtt, address, http) in enumerate(
-            zip(places[:third], places[third : 2 * third], places[2 * third :], strict=True), 1
-        )
-    ]
 
 
 def lines(state: State) -> str:
@@ -261,8 +245,7 @@ class Supervisor:
         settled = 0
         while not self._stop.wait(0.2):
             views = self._look()
-            # Twice: they are asked one after the other, and each new link makes trees grow anew.
-            settled = settled + 1 if self._settled(views) else 0
+            settled = settled + 1 if network.settled(views, self._links) else 0
             if settled == 2:
                 return True
             if self._mourned and not self._restart:
@@ -273,14 +256,6 @@ class Supervisor:
                 return False
         return False
 
-    def _settled(self, views: Sequence[View]) -> bool:
-        """Whether all are ready, all links are up and all agree on the trees."""
-        return (
-            all(one.state == "ready" for one in views)
-            and sum(len(one.links) for one in views) >= 2 * self._links
-            and len({one.root for one in views}) == 1
-        )
-
     def _look(self) -> list[View]:
         """Ask all brokers how they are, see to those that died, and show it."""
         network.reap()
@@ -290,7 +265,7 @@ class Supervisor:
         for member in dead:
             assert member.process is not None, "it has died, so it has lived"
             if member.process not in self._mourned:
-                self._screen.say(_obituary(member))
+                self._screen.say(network.obituary(member))
         self._mourned |= {one.process for one in dead if one.process is not None}
         if self._restart:
             self._spawn([self._again(one) for one in dead if time.monotonic() >= self._not_before(one)])
@@ -315,15 +290,6 @@ class Supervisor:
                 id_: max(0, count - before.get(id_, count)) / (now - then) for id_, count in received.items()
             }
             self._before = now, received
-
-
-def _obituary(member: Member) -> str:
-    """That a broker died, with the last that it said."""
-    try:
-        last = member.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES_SHOWN:]
-    except OSError:
-        last = []
-    return "\n  ".join([f"{member.id} has died; its log is {member.log}", *last])
 
 
 def _detach(

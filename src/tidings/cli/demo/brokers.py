@@ -1,0 +1,238 @@
+"""A network of broker processes for a demonstration: started, watched, killed, restarted, left up if asked.
+
+It has a state file of its own, in the demonstration's folder: a network that runs on this machine already is
+neither disturbed nor seen. It does not know what is published.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from tidings.cli import network
+from tidings.cli.demo import stopping
+from tidings.cli.network import READY_WITHIN_S, Member, Process, State, StateFile, View, view
+from tidings.client.load import cpu_seconds
+from tidings.errors import InputError, NetworkError, SetupError
+
+SEAT_WITHIN_S = 30.0
+"""A topic has a seat once a report has come; others hear of it with the next word of the trees."""
+
+NOBODY = Process(0, "gone")
+"""Watches a network that was left up: nobody does."""
+
+
+class Brokers:
+    """A network of processes. Use it as a context manager: it stops what it has started."""
+
+    def __init__(
+        self,
+        folder: Path,
+        members: Sequence[Member],
+        links: Sequence[tuple[str, str]],
+        settings: Mapping[str, str],
+    ) -> None:
+        self.folder = folder
+        self.records = folder / "records"
+        """What all brokers have written down."""
+        self._links = tuple(links)
+        self._members = {member.id: member for member in members}
+        self._spent = dict.fromkeys(self._members, 0.0)
+        self._settings = dict(settings)
+        self._file = StateFile(folder)
+        self._kept = False
+
+    @classmethod
+    def start(
+        cls,
+        folder: Path,
+        brokers: Sequence[str],
+        links: Sequence[tuple[str, str]],
+        settings: Mapping[str, str] | None = None,
+        first_port: int = network.FIRST_PORT,
+    ) -> Brokers:
+        """A network that is ready and settled. Of each link the first broker dials the second.
+
+        `settings` are for all brokers, as `tidings up --set` takes them; paths in them must be absolute. What
+        brokers of these names have left in the folder, they find again.
+        """
+        folder = folder.absolute()
+        release(folder)
+        net = cls(folder, network.members(folder, brokers, first_port), links, settings or {})
+        for member in net.members:
+            dialled = [net._members[there].address for here, there in net._links if here == member.id]
+            network.write_config(member, dialled, net.records, net._settings)
+        net._file.claim(State(Process.of(os.getpid()), str(folder), False, net._settings, tuple(net.members)))
+        try:
+            for member in net.members:
+                net._spawn(member)
+            net.wait_until_settled()
+        except BaseException:
+            net.stop()
+            raise
+        return net
+
+    @property
+    def members(self) -> list[Member]:
+        """The brokers, in the order in which they were named."""
+        return list(self._members.values())
+
+    def mqtt(self, id_: str) -> str:
+        """Where MQTT clients reach a broker."""
+        return self._members[id_].mqtt
+
+    def http(self, id_: str) -> str:
+        """Where a broker's pages are."""
+        return self._members[id_].http
+
+    def views(self) -> list[View]:
+        """How the brokers are, now."""
+        network.reap()
+        return [view(member) for member in self.members]
+
+    def seat(self, topic: str) -> tuple[str, str]:
+        """Which broker gathers a topic and which is its deputy, by the seat's own word; "" for no deputy."""
+        found: list[tuple[str, str]] = []
+
+        def known() -> bool:
+            found[:] = [
+                (shown.id, seat.deputy)
+                for shown in self.views()
+                for seat in shown.seats
+                if seat.topic == topic and shown.state == "ready"
+            ]
+            return bool(found)
+
+        if not network.wait_for(known, SEAT_WITHIN_S):
+            raise NetworkError(f"no broker has the seat of {topic!r} after {SEAT_WITHIN_S:.0f} s")
+        return found[0]
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each broker has computed since the network started, whichever process that was."""
+        return {one.id: self._spent[one.id] + _cpu_seconds(one) for one in self.members}
+
+    def kill(self, id_: str) -> None:
+        """End a broker as a power cut does: kill -9."""
+        member = self._members[id_]
+        assert member.process is not None, "a network that has started has processes"
+        self._spent[id_] += _cpu_seconds(member)
+        member.process.signal(signal.SIGKILL)
+        network.wait_for(lambda: not member.alive, network.STOP_WITHIN_S)
+
+    def restart(self, id_: str, wait: bool = True) -> None:
+        """Start a broker that was killed, with the data it had, and wait until the network has settled."""
+        member = self._members[id_]
+        assert not member.alive, f"{id_} runs"
+        self._spawn(msgspec.structs.replace(member, restarts=member.restarts + 1))
+        if wait:
+            self.wait_until_settled()
+
+    def wait_until_settled(self) -> None:
+        """Wait until all that should run is ready, linked, and of one mind about the trees."""
+        wanted = [member for member in self.members if member.alive]
+        links = sum({here, there} <= {member.id for member in wanted} for here, there in self._links)
+        views: list[View] = []
+        seen = 0
+
+        def settled() -> bool:
+            nonlocal seen
+            for member in wanted:
+                if not member.alive:
+                    raise SetupError(network.obituary(member))
+            views[:] = [view(member) for member in wanted]
+            seen = seen + 1 if network.settled(views, links) else 0
+            return seen == 2
+
+        if not network.wait_for(settled, READY_WITHIN_S):
+            states = ", ".join(f"{one.id} ({one.state}, {len(one.links)} links)" for one in views)
+            raise SetupError(
+                f"the network did not settle within {READY_WITHIN_S:.0f} s: {states}; the logs are in "
+                f"{self.folder}, and a machine with less to do may be quick enough"
+            )
+
+    def stop(self) -> list[str]:
+        """Stop all that runs; says which brokers had to be killed. Nothing happens the second time."""
+        for member in self.members:
+            self._spent[member.id] += _cpu_seconds(member)
+        killed = network.stop(self.members)
+        self._members = {one.id: msgspec.structs.replace(one, process=None) for one in self.members}
+        self._file.clear()
+        return killed
+
+    def keep(self) -> None:
+        """Leave it up, and write it down where `tidings status` and `tidings down` look."""
+        StateFile().claim(
+            State(NOBODY, str(self.folder), False, self._settings, tuple(self.members), ready=True)
+        )
+        self._kept = True
+        self._file.clear()
+
+    def __enter__(self) -> Brokers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._kept:
+            self.stop()
+
+    def _spawn(self, member: Member) -> None:
+        with stopping.held():
+            (started,) = network.spawn([member])
+            self._members[member.id] = started
+            self._file.put(started)
+
+
+def check_keep() -> None:
+    """InputError if a network could not be kept, because one runs already where it would be written down."""
+    state = StateFile().read()
+    if state is not None:
+        raise InputError(
+            f"a network of {len(state.members)} brokers runs already, so that of the demonstration could not "
+            "be kept beside it; stop it with `tidings down`, or do not ask to keep"
+        )
+
+
+def release(folder: Path) -> None:
+    """Make sure that nothing runs in a folder or in those right below it, before it is used or replaced.
+
+    What a demonstration left that could not end it itself is ended. InputError if another one still runs
+    there, or if a network was kept there.
+    """
+    folder = folder.absolute()
+    kept = StateFile().read()
+    if kept is not None and Path(kept.data).is_relative_to(folder):
+        raise InputError(
+            f"the network that was kept in {kept.data} still runs; stop it with `tidings down`, or take "
+            "another folder"
+        )
+    files = [
+        StateFile(path.parent) for path in [*folder.glob("network.json"), *folder.glob("*/network.json")]
+    ]
+    found = [(file, state) for file in files if (state := file.read()) is not None]
+    for file, state in found:
+        if state.supervisor.alive:
+            raise InputError(
+                f"a demonstration runs in {file.folder} already, process {state.supervisor.pid}; wait for "
+                "it, or take another folder"
+            )
+    for file, state in found:
+        network.stop(state.members)
+        file.clear()
+
+
+def _cpu_seconds(member: Member) -> float:
+    if member.process is None or not member.process.alive:
+        return 0.0
+    try:
+        return cpu_seconds(member.process.pid)
+    except InputError:  # it has ended in between, or this is not Linux
+        return 0.0

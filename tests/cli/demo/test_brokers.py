@@ -1,0 +1,112 @@
+"""A network of processes that is started for a demonstration, and that nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tidings.cli import app, network
+from tidings.cli.demo import brokers
+from tidings.cli.demo.brokers import Brokers
+from tidings.cli.network import Member, Process, State, StateFile
+from tidings.errors import InputError, SetupError
+
+PORT = 21_200
+IDS = ["north", "south", "east"]
+LINKS = [("south", "north"), ("east", "south")]
+
+
+@pytest.fixture(autouse=True)
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFile]:
+    """Where a network of the user would be written down; whatever is there at the end is stopped."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
+    yield StateFile()
+    CliRunner().invoke(app, ["down"])
+
+
+def processes(net: Brokers) -> list[Process]:
+    return [one.process for one in net.members if one.process is not None]
+
+
+def test_a_network_starts_loses_a_broker_gets_it_back_and_leaves_nothing(
+    tmp_path: Path, users: StateFile
+) -> None:
+    with Brokers.start(tmp_path / "net", IDS, LINKS, {"heartbeat": "1s"}, PORT) as net:
+        assert [one.id for one in net.members] == IDS
+        assert {one.id: set(one.links) for one in net.views()} == {
+            "north": {"south"},
+            "south": {"north", "east"},
+            "east": {"south"},
+        }
+        assert users.read() is None
+        seen = processes(net)
+        before = net.cpu_seconds()
+        net.kill("east")
+        assert [one.state for one in net.views()] == ["ready", "ready", "dead"]
+        net.restart("east")
+        assert [one.state for one in net.views()] == ["ready", "ready", "ready"]
+        assert net.views()[2].restarts == 1
+        assert net.cpu_seconds()["east"] > before["east"] > 0
+        seen += processes(net)
+        assert len(set(seen)) == len(IDS) + 1
+    assert not any(process.alive for process in seen)
+    assert StateFile(tmp_path / "net").read() is None
+    assert net.records.is_dir()
+
+
+@pytest.mark.slow
+def test_a_network_that_is_kept_is_the_users(tmp_path: Path, users: StateFile) -> None:
+    with Brokers.start(tmp_path / "net", ["only"], [], first_port=PORT) as net:
+        net.keep()
+    assert [process.alive for process in processes(net)] == [True]
+    assert CliRunner().invoke(app, ["status"]).exit_code == 0
+    with pytest.raises(InputError, match=r"runs already.*tidings down"):
+        brokers.check_keep()
+    with pytest.raises(InputError, match=r"still runs.*another folder"):
+        Brokers.start(tmp_path / "net", ["only"], [], first_port=PORT)
+    down = CliRunner().invoke(app, ["down"])
+    assert f"its data is still in {tmp_path / 'net'}" in down.stdout
+    assert [process.alive for process in processes(net)] == [False]
+    assert users.read() is None
+
+
+def test_a_broker_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match=r"only has died; its log is .*\n.*heartbeat"):
+        Brokers.start(tmp_path / "net", ["only"], [], {"heartbeat": "often"}, PORT)
+    assert StateFile(tmp_path / "net").read() is None
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits to be ended."""
+    started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield started
+    started.kill()
+    started.communicate()
+
+
+def written(folder: Path, supervisor: Process, broker: Process) -> None:
+    member = Member("left", "127.0.0.1:1", "127.0.0.1:2", str(folder / "left"), "127.0.0.1:3", broker)
+    StateFile(folder).claim(State(supervisor, str(folder), False, {}, (member,)))
+
+
+def test_what_a_killed_demonstration_left_is_ended_first(
+    tmp_path: Path, child: subprocess.Popen[bytes]
+) -> None:
+    written(tmp_path, Process(os.getpid(), "at another time"), Process.of(child.pid))
+    with Brokers.start(tmp_path, [], []):
+        assert network.wait_for(lambda: child.poll() is not None, 30)
+
+
+def test_two_demonstrations_in_one_folder_are_refused(tmp_path: Path, child: subprocess.Popen[bytes]) -> None:
+    written(tmp_path / "network", Process.of(os.getpid()), Process.of(child.pid))
+    for folder in (tmp_path / "network", tmp_path):
+        with pytest.raises(InputError, match=r"runs in .* already.*another folder"):
+            brokers.release(folder)
+    assert child.poll() is None
