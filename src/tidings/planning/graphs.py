@@ -1,0 +1,127 @@
+"""A network of brokers as planners see it: who is linked to whom, how long each link is, and how far it is
+from each broker to each other one. Nothing here knows what is planned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidings.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+BROKERS_MAX = 20_000
+"""All distances of so many are 3 GB; a planner of more would need another method."""
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names as people expect them: numbers by size where all are whole numbers, else by their bytes.
+
+    >>> in_order(["10", "9"]), in_order(["b10", "b9"])
+    (['9', '10'], ['b10', 'b9'])
+    """
+    found = list(names)
+    if found and all(name.isascii() and name.isdigit() for name in found):
+        return sorted(found, key=lambda name: (int(name), name))
+    return sorted(found, key=str.encode)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Brokers and links, in one piece."""
+
+    names: tuple[str, ...]
+    """In their order: the lowest wins a tie."""
+
+    links: tuple[tuple[int, int, float], ...]
+    """Pairs of places in `names`, the lower first, with a length each; no pair twice."""
+
+    @classmethod
+    def of(cls, links: Iterable[tuple[str, str, float]], brokers: Iterable[str] = ()) -> Graph:
+        """From names; InputError if it is not in one piece, or a length is not one.
+
+        A link that is named twice has the shorter of its lengths.
+        """
+        lengths: dict[tuple[str, str], float] = {}
+        known = dict.fromkeys(brokers)
+        for a, b, length in links:
+            if not (math.isfinite(length) and length > 0):
+                raise InputError(f"the link {a},{b} has the length {length}; lengths are numbers above 0")
+            if a == b:
+                raise InputError(f"broker {a!r} is linked to itself; a link joins two brokers")
+            known |= {a: None, b: None}
+            pair = (a, b) if (b, a) not in lengths else (b, a)
+            lengths[pair] = min(length, lengths.get(pair, math.inf))
+        names = in_order(known)
+        if not names:
+            raise InputError("the network has no brokers; give at least one link, or one broker")
+        if len(names) > BROKERS_MAX:
+            raise InputError(
+                f"the network has {len(names):,} brokers; plans are made for up to {BROKERS_MAX:,}"
+            )
+        place = {name: at for at, name in enumerate(names)}
+        pairs = sorted((*sorted((place[a], place[b])), length) for (a, b), length in lengths.items())
+        made = cls(tuple(names), tuple((int(a), int(b), length) for a, b, length in pairs))
+        made._check_whole()
+        return made
+
+    def _check_whole(self) -> None:
+        reached, waiting = {0}, [0]
+        while waiting:
+            for other in self.neighbours[waiting.pop()]:
+                if other not in reached:
+                    reached.add(other)
+                    waiting.append(other)
+        if len(reached) < len(self.names):
+            apart = next(name for at, name in enumerate(self.names) if at not in reached)
+            raise InputError(
+                f"the network is in pieces: {apart!r} is not reached from {self.names[0]!r}; "
+                "add the links that are missing, or plan each piece by itself"
+            )
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """The place of each name."""
+        return {name: at for at, name in enumerate(self.names)}
+
+    @cached_property
+    def neighbours(self) -> Sequence[Mapping[int, float]]:
+        """By broker: its neighbours, lowest first, and how far each is."""
+        found: list[dict[int, float]] = [{} for _ in self.names]
+        for a, b, length in self.links:
+            found[a][b] = length
+            found[b][a] = length
+        return [dict(sorted(one.items())) for one in found]
+
+    @cached_property
+    def distances(self) -> NDArray[np.float64]:
+        """From each broker to each other one, along the shortest way."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import dijkstra
+
+        count = len(self.names)
+        if not self.links:
+            return np.zeros((count, count))
+        a, b, lengths = (np.array(column) for column in zip(*self.links, strict=True))
+        matrix = csr_array((lengths.astype(float), (a, b)), shape=(count, count))
+        found: NDArray[np.float64] = dijkstra(matrix, directed=False)
+        return found
+
+    def towards(self, target: int) -> list[int]:
+        """The neighbour through which each broker reaches a target, the lowest of several; itself there."""
+        far = self.distances[target]
+        found = []
+        for at, around in enumerate(self.neighbours):
+            if at == target:
+                found.append(at)
+                continue
+            ways = [other for other, length in around.items() if math.isclose(far[other] + length, far[at])]
+            found.append(ways[0])
+        return found

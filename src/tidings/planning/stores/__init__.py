@@ -1,0 +1,1 @@
+"""Where stores go, and which topics each keeps: the algorithms as published, baselines, ours, and a judge."""

@@ -1,0 +1,74 @@
+"""What planners of stores are asked for, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.planning.networks import EXAMPLE, example
+from tidings.errors import InputError
+from tidings.planning.graphs import Graph
+from tidings.planning.stores.base import Demand, Problem, held, loads, mean_distance, mean_distances
+
+
+def test_a_request_goes_to_the_nearest_replica_and_the_mean_is_by_requests() -> None:
+    graph = Graph.of([("a", "b", 1.0), ("b", "c", 2.0)])
+    demand = Demand.of(graph, [("x", "a", 3.0), ("x", "c", 1.0), ("y", "c", 4.0)])
+    problem = Problem.of(graph, demand, replicas=1, capacity=1)
+    assignment = [[1], [2]]
+    assert mean_distances(problem, assignment).tolist() == [(3 * 1 + 1 * 2) / 4, 0.0]
+    assert mean_distance(problem, assignment) == 5 / 8
+    assert loads(problem, assignment).tolist() == [0.0, 4.0, 4.0]
+    assert held(problem, assignment).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_stores_are_as_many_as_are_needed_if_nobody_says() -> None:
+    assert example().stores == 3
+
+
+def test_rates_that_are_named_twice_are_added() -> None:
+    graph = Graph.of([("a", "b", 1.0)])
+    assert Demand.of(graph, [("x", "a", 1.0), ("x", "a", 2.0)]).rates.tolist() == [[3.0, 0.0]]
+
+
+@pytest.mark.parametrize("rate", [-1.0, math.nan, math.inf])
+def test_rates_that_cannot_be_are_refused(rate: float) -> None:
+    graph = Graph.of([("a", "b", 1.0)])
+    with pytest.raises(InputError, match="rates are numbers from 0 up"):
+        Demand.of(graph, [("x", "a", rate)])
+
+
+def test_requests_at_unknown_brokers_and_none_at_all_are_refused() -> None:
+    graph = Graph.of([("a", "b", 1.0)])
+    with pytest.raises(InputError, match="no broker of the network"):
+        Demand.of(graph, [("x", "z", 1.0)])
+    with pytest.raises(InputError, match="nobody requests anything"):
+        Demand.of(graph, [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"replicas": 0, "capacity": 2}, "give at least 1"),
+        ({"replicas": 7, "capacity": 3}, "give at most 6"),
+        ({"replicas": 2, "capacity": 0}, "give a number above 0"),
+        ({"replicas": 2, "capacity": math.nan}, "give a number above 0"),
+        ({"replicas": 2, "capacity": 2, "stores": 2}, "give at least 3 stores"),
+        ({"replicas": 3, "capacity": 3, "stores": 2}, "give at least 3 stores"),
+        ({"replicas": 2, "capacity": 2, "stores": 7}, "give at most 6"),
+        ({"replicas": 6, "capacity": 2}, "more capacity, or fewer replicas"),
+        ({"replicas": 2, "capacity": 2, "sizes": {"a": 3.0}}, "'a' alone has 3"),
+        ({"replicas": 2, "capacity": 2, "sizes": {"z": 1.0}}, "which nobody requests"),
+        ({"replicas": 2, "capacity": 2, "sizes": {"a": -1.0}}, "sizes are numbers above 0"),
+        ({"replicas": 2, "capacity": 2, "load_max": 0.0}, "give a number above 0"),
+        ({"replicas": 2, "capacity": 2, "load_max": 10.0}, "cannot serve 50"),
+    ],
+)
+def test_what_is_impossible_is_refused_with_what_would_make_it_possible(
+    asked: dict[str, object], says: str
+) -> None:
+    known = example()
+    graph = Graph.of((a, b, 1.0) for a, b in EXAMPLE)
+    with pytest.raises(InputError, match=says):
+        Problem.of(graph, known.demand, **asked)  # type: ignore[arg-type]
