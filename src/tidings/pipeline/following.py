@@ -1,0 +1,164 @@
+"""A stream that follows a topic of a running network, and writes down every row of its log as a table.
+
+Whoever begins it ends it: `read_to_end` when the network has no more to say, `stop` in every case. What is in
+the table then is counted by Spark. It does not know what the rows are about.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from tidings.client.log import LogReader
+from tidings.errors import NetworkError
+from tidings.pipeline.source import NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+
+EVERY = "3 seconds"
+"""Between two micro-batches. Each costs a job and a question to the brokers, whatever there is to read."""
+
+LOOK_S = 0.1
+"""How often it is looked whether something has come about."""
+
+BEGIN_WITHIN_S = 30.0
+"""Starting Python beside Spark, which asks the brokers, takes some seconds on a busy machine."""
+
+BEGINNING = "Initializing sources"
+"""What Spark says of a query that has asked its source for nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What there is of a topic in a log."""
+
+    rows: int
+
+    versions: int
+    """Different pairs of event and version."""
+
+    events: int
+
+
+def begin(spark: SparkSession, urls: Sequence[str], topic: str, folder: Path) -> Stream:
+    """Follow a topic from its first entry on; `urls` are HTTP listeners of brokers, tried in turn.
+
+    InputError if the topic is not declared or not kept. The folder is for the table and a checkpoint.
+    """
+    rows = (
+        spark.readStream.format(NAME).option("url", ",".join(urls)).option("startingOffsets", "earliest")
+    ).load(topic)
+    table = folder / "rows"
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", f"file://{table}")
+        .option("checkpointLocation", f"file://{folder / 'checkpoint'}")
+        .trigger(processingTime=EVERY)
+        .start()
+    )
+    stream = Stream(spark, query, LogReader(urls), topic, table, rows.schema)
+    try:
+        stream.wait_until_reading()
+    except BaseException:
+        stream.stop()
+        raise
+    return stream
+
+
+def counts(rows: DataFrame) -> Counts:
+    """Count the rows of a log of a gathered topic."""
+    found = rows.agg(
+        F.count("*").alias("rows"),
+        F.count_distinct("_event", "_version").alias("versions"),
+        F.count_distinct("_event").alias("events"),
+    ).collect()[0]
+    return Counts(found["rows"], found["versions"], found["events"])
+
+
+class Stream:
+    """A query that runs."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: StreamingQuery,
+        reader: LogReader,
+        topic: str,
+        folder: Path,
+        schema: StructType,
+    ) -> None:
+        self.topic = topic
+        self._spark = spark
+        self._query = query
+        self._reader = reader
+        self._folder = folder
+        self._schema = schema
+
+    @property
+    def rows(self) -> int:
+        """How far it has read: entries, of all brokers together."""
+        return sum(self._read().values())
+
+    def read_to_end(self, within_s: float) -> Counts:
+        """Read what the log holds now, stop, and count what was written down.
+
+        NetworkError if the query has ended by itself, or does not come to the end in time.
+        """
+        ends = {
+            one.broker: one.next for one in self._reader.whole(self.topic).holders if one.next > one.first
+        }
+        end_s = time.monotonic() + within_s
+        while any(self._read().get(broker, 0) < number for broker, number in ends.items()):
+            self._check()
+            if time.monotonic() >= end_s:
+                raise NetworkError(
+                    f"the stream of {self.topic!r} has read up to {self._read()} within {within_s:g} s, and "
+                    f"the log goes to {ends}; a machine with less to do may be quick enough"
+                )
+            time.sleep(LOOK_S)
+        self.stop()
+        return counts(self.table())
+
+    def table(self) -> DataFrame:
+        """What it has written down."""
+        return self._spark.read.schema(self._schema).parquet(f"file://{self._folder}")
+
+    def stop(self) -> None:
+        """Stop it, whatever it does; nothing happens the second time."""
+        # Spark itself may be gone, and the query with it.
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            self._query.stop()
+
+    def wait_until_reading(self) -> None:
+        """Wait until it has asked the brokers; it reads from the first entry on, whenever that is."""
+        end_s = time.monotonic() + BEGIN_WITHIN_S
+        while self._query.status["message"] == BEGINNING and time.monotonic() < end_s:
+            self._check()
+            time.sleep(LOOK_S)
+        self._check()
+
+    def _read(self) -> dict[str, int]:
+        """The number of the next entry to be read, by broker; none before the first micro-batch."""
+        progress = self._query.lastProgress
+        if progress is None:
+            return {}
+        offset = json.loads(progress.sources[0].endOffset or "null") or {}
+        return {str(broker): int(number) for broker, number in offset.items()}
+
+    def _check(self) -> None:
+        if not self._query.isActive:
+            error = self._query.exception()
+            said = str(error).partition("\n")[0] if error is not None else "it was stopped"
+            raise NetworkError(f"the stream of {self.topic!r} has ended: {said}")
