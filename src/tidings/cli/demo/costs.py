@@ -1,0 +1,574 @@
+"""Step 6, the costs: the same reports and the same clients, carried in other ways, and what that takes.
+
+Run, not computed: real brokers, real connections, every delivery counted. Without gathering, each report is a
+message of its own; without content routing as well, each subscriber takes its whole topics and filters. What
+is unwanted is judged by the subscriber's filter on what the report itself says: a field that it does not tell
+is not known yet. Nothing here depends on when reports are published, so they go as fast as brokers take them.
+
+Everything is bounded, and stopped in every case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tidings.cli import network
+from tidings.cli.demo import stopping
+from tidings.cli.demo.brokers import Brokers
+from tidings.client import load as loads
+from tidings.client import refusals
+from tidings.client.bare import Bare, Sender
+from tidings.client.urls import Address, read_all
+from tidings.console.day import Check, Cost
+from tidings.errors import InputError, NetworkError, SetupError
+from tidings.language import names
+from tidings.matching.topical import TopicalIndex
+from tidings.mqtt.codec import encode, variable
+from tidings.mqtt.packets import Asked, Properties, Puback, Publish, Suback, Subscribe, Version
+from tidings.mqtt.reasons import FAILURE
+from tidings.records.schema import arrow_schema
+from tidings.records.workload import STORY
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidings.cli.demo.city import Truth
+    from tidings.cli.demo.counting import Counted
+    from tidings.cli.demo.playing import Played
+    from tidings.language.filters import Filter
+    from tidings.pipeline.session import Session
+
+TIDINGS = "Tidings"
+WITHOUT_GATHERING = "without gathering"
+WITHOUT_CONTENT = "without content routing"
+MOSQUITTO = "mosquitto"
+
+QOS = 1
+
+DELIVERY = 0x30 | QOS << 1
+"""The first byte of a PUBLISH of this QoS."""
+
+ACKNOWLEDGED = b"\x40\x02"
+"""The first bytes of a PUBACK; the packet's identifier follows."""
+
+HEAD_BYTES = 8
+"""A PUBLISH that is read by its offsets has more: its head, a topic, an identifier, a payload."""
+
+CONNECTING = 50
+"""Clients that connect and subscribe at once."""
+
+CONFIRMED_WITHIN_S = 60.0
+"""For the whole network to know of a subscription."""
+
+SETTLING = "settling"
+"""What a broker says of a subscription that not all others have confirmed."""
+
+QUIET_S = 5.0
+"""When nothing has come for so long, nothing more will."""
+
+PLACES = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"
+"""Where mosquitto is, beside PATH: a server is often in no user's path."""
+
+Marks = npt.NDArray[np.bool_]
+"""A row for each of some messages, a column for each listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A session that subscribes."""
+
+    session: str
+    broker: str
+    topic_filter: str
+    filter: Filter | None
+    """None for one who wants everything of its topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A report, as it is published."""
+
+    session: str
+    """Who publishes: what one publishes stays in order."""
+
+    broker: str
+    topic: str
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the same day costs in every way that was tried."""
+
+    costs: tuple[Cost, ...]
+    checks: tuple[Check, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What clients got in one way."""
+
+    delivered: int
+    unwanted: int
+    bytes: int
+    expected: int
+    """Deliveries that there should be."""
+
+    missed: int
+    """Pairs of a listener and an event that it wants, of which no report came that it wants."""
+
+    seconds: float
+
+    cut: bool
+    """Whether it was ended by its time, and not by having come to an end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One way, carried out."""
+
+    way: str
+    got: Got
+    cpu_s: float | None
+    """Of all brokers together; None where nobody can say."""
+
+    end_us: int
+    """When brokers rested after it: microseconds since 1970."""
+
+
+def run(
+    spark: Session,
+    console: Console,
+    played: Played,
+    counted: Counted,
+    folder: Path,
+    *,
+    first_port: int,
+    within_s: float = 120.0,
+) -> Costs:
+    """What the day cost as it was played, and what it costs in other ways, each within a time."""
+    listeners = [
+        Listener(one.session, one.broker, one.topic_filter, one.filter) for one in played.subscribers
+    ]
+    said = [Said(one.session, one.broker, one.topic, msgspec.json.encode(one.fields)) for one in played.sent]
+    judge = Judge(listeners, said, list(played.city.truths.values()))
+    ids = [place.id for place in played.city.brokers]
+    rounds: list[Round] = []
+    with Brokers.start(folder / "plain", ids, played.city.links, {}, first_port) as net:
+        addresses = {id_: _address(net.mqtt(id_)) for id_ in ids}
+        pids = [member.process.pid for member in net.members if member.process is not None]
+        for way, content in ((WITHOUT_GATHERING, True), (WITHOUT_CONTENT, False)):
+            console.print(f"  {way}: {len(said):,} reports to {len(listeners):,} subscribers")
+            rounds.append(stopping.run(_round(way, addresses, judge, content, within_s, pids)))
+    carried: list[int | None] = [*_carried(spark, net.records, [one.end_us for one in rounds])]
+    notes = []
+    program = shutil.which("mosquitto") or shutil.which("mosquitto", path=PLACES)
+    if program is None:
+        notes.append("mosquitto is not installed here, so that nothing is said of it")
+    else:
+        console.print(f"  {MOSQUITTO}: the same on one broker that knows topics only")
+        with mosquitto(program, folder, first_port) as (address, pid):
+            at = dict.fromkeys(ids, address)
+            rounds.append(stopping.run(_round(MOSQUITTO, at, judge, False, within_s, [pid])))
+        carried.append(None)
+    notes += [
+        f"{one.way}: ended after {within_s:g} s, when {_seen(one.got)} messages had come"
+        for one in rounds
+        if one.got.cut
+    ]
+    return Costs(
+        (
+            as_played(played, counted),
+            *(_cost(one, count, judge) for one, count in zip(rounds, carried, strict=True)),
+        ),
+        tuple(
+            Check(f"{one.way}: what has come", _seen(one.got), one.got.delivered == one.got.expected)
+            for one in rounds
+            if not one.got.cut
+        ),
+        tuple(notes),
+    )
+
+
+def as_played(played: Played, counted: Counted) -> Cost:
+    """What the day cost as it was played."""
+    filters = {one.client: one.filter for one in played.subscribers}
+    unwanted = 0
+    for one in played.delivered:
+        # One that is withdrawn has no fields: it says that the event, once wanted, is so no more.
+        wanted = filters[one.subscriber]
+        unwanted += bool(wanted is not None and one.fields and not wanted.matches(one.fields))
+    return Cost(
+        way=TIDINGS,
+        delivered=len(played.delivered),
+        unwanted=unwanted,
+        delivered_bytes=sum(one.bytes for one in played.delivered),
+        carried=sum(link.messages for link in counted.links),
+        cpu_s=sum(played.cpu_s.values()) or None,
+        seconds=played.seconds,
+        note="at the pace of the day; the log and the stream that reads it are in the CPU seconds",
+    )
+
+
+def _cost(one: Round, carried: int | None, judge: Judge) -> Cost:
+    got = one.got
+    note = {
+        WITHOUT_GATHERING: f"of {judge.of_truths.sum():,} times that somebody wants an event, no report says "
+        f"enough by itself in {got.missed:,}",
+        WITHOUT_CONTENT: "nor gathering: subscribers take every report of their topics and filter it",
+        MOSQUITTO: "one broker, written in C, which knows topics only and keeps nothing on disk",
+    }[one.way]
+    return Cost(one.way, got.delivered, got.unwanted, got.bytes, carried, one.cpu_s, got.seconds, note)
+
+
+def _seen(got: Got) -> str:
+    return f"{got.delivered:,} of {got.expected:,}"
+
+
+def _carried(spark: Session, records: Path, ends_us: Sequence[int]) -> list[int]:
+    """Messages between brokers in each of some stretches of time, from what they wrote until they stopped."""
+    from tidings.pipeline import days
+    from tidings.pipeline.tables import read_files
+
+    rows = days.carried(read_files(spark, [records], arrow_schema()), ends_us).collect()
+    by_place = {row["stretch"]: row["messages"] for row in rows}
+    return [by_place.get(place, 0) for place in range(len(ends_us))]
+
+
+# Judging.
+
+
+class Judge:
+    """Who wants what: each report by its own content, and each event by what it must end as."""
+
+    def __init__(self, listeners: Sequence[Listener], said: Sequence[Said], truths: Sequence[Truth]) -> None:
+        self.listeners = listeners
+        self.said = said
+        different = dict.fromkeys((one.topic, one.payload) for one in said)
+        self.places = {one: place for place, one in enumerate(different)}
+        """Of what a report says: two that say the same are one here."""
+        self._said = np.array([self.places[one.topic, one.payload] for one in said], dtype=np.int64)
+        topics = [topic for topic, _ in different]
+        fields = [msgspec.json.decode(payload, type=dict[str, int]) for _, payload in different]
+        self.of_reports = wanted(listeners, topics, fields)
+        self.of_topics = wanted([_any(one) for one in listeners], topics, fields)
+        self.of_truths = wanted(
+            listeners, [truth.topic for truth in truths], [dict(truth.fields) for truth in truths]
+        )
+        rows = {truth.story: row for row, truth in enumerate(truths)}
+        self._stories = np.array([rows.get(one.get(STORY, -1), -1) for one in fields], dtype=np.int64)
+
+    def expected(self, content: bool) -> int:
+        """Deliveries that there should be, with content routing or without."""
+        marks = self.of_reports if content else self.of_topics
+        return int(marks.sum(axis=1, dtype=np.int64)[self._said].sum())
+
+    def unwanted(self, listener: int, got: Sequence[int]) -> int:
+        """How many of what a listener got, by place, it did not want."""
+        return len(got) - int(self.of_reports[np.array(got, dtype=np.int64), listener].sum())
+
+    def missed(self, got: Sequence[Sequence[int]]) -> int:
+        """How many events, counted once for each who wants them, came to them in no report they want."""
+        reached = np.zeros_like(self.of_truths)
+        for listener, places in enumerate(got):
+            own = np.unique(np.array(places, dtype=np.int64))
+            stories = self._stories[own[self.of_reports[own, listener]]]
+            reached[stories[stories >= 0], listener] = True
+        return int((self.of_truths & ~reached).sum())
+
+
+def wanted(
+    listeners: Sequence[Listener], topics: Sequence[str], fields: Sequence[Mapping[str, int]]
+) -> Marks:
+    """Which of some messages each listener wants."""
+    marks = np.zeros((len(topics), len(listeners)), dtype=np.bool_)
+    index = TopicalIndex()
+    for number, one in enumerate(listeners):
+        if one.filter is not None:
+            index.add(number, one.topic_filter, one.filter)
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, topic in enumerate(topics):
+        rows[topic].append(row)
+    for topic, own in rows.items():
+        for number, one in enumerate(listeners):
+            if one.filter is None and names.match(one.topic_filter, topic):
+                marks[own, number] = True
+        for row, found in zip(own, index.match_batch(topic, [fields[row] for row in own]), strict=True):
+            marks[row, found] = True
+    return marks
+
+
+def _any(listener: Listener) -> Listener:
+    return Listener(listener.session, listener.broker, listener.topic_filter, None)
+
+
+# Carrying.
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """How one client reaches its broker."""
+
+    addresses: Sequence[Address]
+    version: Version = Version.V5
+    context: None = None
+    connect_within_s: float = 30.0
+
+
+async def _round(
+    way: str,
+    addresses: Mapping[str, Address],
+    judge: Judge,
+    content: bool,
+    within_s: float,
+    pids: Sequence[int],
+) -> Round:
+    """Carry all reports in one way, by brokers that run; it is over when they rest."""
+    before: float | None = None
+    with contextlib.suppress(InputError):  # a machine that does not say it
+        before = sum(map(loads.cpu_seconds, pids))
+    got = await carry(addresses, judge, content, within_s)
+    cpu_s = None if before is None else await loads.at_rest(pids) - before
+    return Round(way, got, cpu_s, time.time_ns() // 1000)
+
+
+async def carry(addresses: Mapping[str, Address], judge: Judge, content: bool, within_s: float) -> Got:
+    """Publish all reports and take what comes, until that is all or time is over; addresses are by broker."""
+    expected = judge.expected(content)
+    hall = _Hall(judge)
+    by_session: dict[str, list[Said]] = defaultdict(list)
+    for one in judge.said:
+        by_session[one.session].append(one)
+    listening = [
+        _Listening(_Reach([addresses[one.broker]]), one, hall, at, content)
+        for at, one in enumerate(judge.listeners)
+    ]
+    saying = [
+        _Saying(_Reach([addresses[said[0].broker]]), session, said) for session, said in by_session.items()
+    ]
+    try:
+        turn = asyncio.Semaphore(CONNECTING)
+
+        async def admit(client: Bare) -> None:
+            async with turn:
+                await client.connect()
+                if isinstance(client, _Listening):
+                    await client.subscribe()
+
+        await asyncio.gather(*map(admit, [*listening, *saying]))
+        start_s = time.monotonic()
+        hall.last_s = start_s
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s) as limit:
+                await asyncio.gather(*(one.send(time.perf_counter_ns()) for one in saying))
+                await _until_quiet(hall, listening, expected)
+    finally:
+        for client in [*listening, *saying]:
+            client.leave()
+    return Got(
+        delivered=sum(map(len, hall.places)),
+        unwanted=sum(judge.unwanted(at, places) for at, places in enumerate(hall.places)),
+        bytes=hall.bytes,
+        expected=expected,
+        missed=judge.missed(hall.places),
+        seconds=hall.last_s - start_s,
+        cut=limit.expired(),
+    )
+
+
+async def _until_quiet(hall: _Hall, listening: Sequence[_Listening], expected: int) -> None:
+    """Wait until all has come, or nothing more does."""
+    published_s = time.monotonic()
+    while hall.count < expected and time.monotonic() - max(hall.last_s, published_s) < QUIET_S:
+        for one in listening:
+            one.check()
+        await asyncio.sleep(0.02)
+
+
+class _Hall:
+    """All that has come, by listener."""
+
+    def __init__(self, judge: Judge) -> None:
+        self.known = {_form(*one): place for one, place in judge.places.items()}
+        self.places: list[array[int]] = [array("i") for _ in judge.listeners]
+        """Of what each listener got, the place of what it says."""
+        self.count = 0
+        self.bytes = 0
+        self.last_s = 0.0
+
+
+class _Listening(Bare):
+    """Subscribes, and takes what comes."""
+
+    def __init__(self, reach: _Reach, listener: Listener, hall: _Hall, number: int, content: bool) -> None:
+        super().__init__(reach, f"costs-{listener.session}", 0)
+        self._listener = listener
+        self._hall = hall
+        self._got = hall.places[number]
+        self._where = listener.filter.source if content and listener.filter is not None else None
+        self._asked = 0
+        self._answer: asyncio.Future[Suback] | None = None
+
+    async def subscribe(self) -> None:
+        """Ask until the whole network knows; a broker waits a second for that before it answers."""
+        try:
+            async with asyncio.timeout(CONFIRMED_WITHIN_S):
+                while (await self._ask()).properties.reason_string == SETTLING:
+                    pass
+        except TimeoutError:
+            raise NetworkError(
+                f"{self.address} does not confirm the subscription of {self.client_id} within "
+                f"{CONFIRMED_WITHIN_S:g} s; a machine with less to do may be quick enough"
+            ) from None
+
+    async def _ask(self) -> Suback:
+        self._asked += 1
+        self._answer = asyncio.get_running_loop().create_future()
+        user = () if self._where is None else (("where", self._where),)
+        asked = (Asked(self._listener.topic_filter, QOS),)
+        self.write(encode(Subscribe(self._asked, asked, Properties(user=user)), self.reach.version))
+        answer = await self._answer
+        if answer.reasons[0] >= FAILURE:
+            wheres = [] if self._where is None else [self._where]
+            said = answer.properties.reason_string
+            raise refusals.subscription(self._listener.topic_filter, wheres, answer.reasons[0], said)
+        return answer
+
+    def data_received(self, data: bytes) -> None:
+        """Whole deliveries of the usual form by their offsets, acknowledged at once; others by the codec."""
+        at, end = 0, 0 if self.decoder.held() else len(data)
+        hall, got, acknowledged = self._hall, self._got, []
+        while end - at > HEAD_BYTES and data[at] == DELIVERY:
+            length, head = data[at + 1], at + 2
+            if length > 0x7F:
+                if data[head] > 0x7F:
+                    break
+                length, head = length & 0x7F | data[head] << 7, head + 1
+            behind = head + length
+            if behind > end:
+                break
+            id_at = head + 2 + int.from_bytes(data[head : head + 2], "big")
+            payload_at = id_at + 3
+            if data[payload_at - 1]:  # it has properties
+                break
+            place = hall.known.get(data[head:id_at] + data[payload_at:behind])
+            if place is None:
+                break
+            got.append(place)
+            acknowledged.append(data[id_at : id_at + 2])
+            hall.bytes += behind - payload_at
+            at = behind
+        if acknowledged:
+            hall.count += len(acknowledged)
+            hall.last_s = time.monotonic()
+            self.write(ACKNOWLEDGED + ACKNOWLEDGED.join(acknowledged))
+        if at < len(data):
+            super().data_received(data[at:])
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, Publish):
+            hall = self._hall
+            self._got.append(hall.known[_form(packet.topic, packet.payload)])
+            hall.count += 1
+            hall.bytes += len(packet.payload)
+            hall.last_s = time.monotonic()
+            if packet.qos:
+                self.write(encode(Puback(packet.packet_id), self.reach.version))
+        elif isinstance(packet, Suback) and self._answer is not None:
+            self._answer.set_result(packet)
+        else:
+            super().on(packet)
+
+    def _end(self, reason: str) -> None:
+        super()._end(reason)
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(NetworkError(reason))
+
+
+class _Saying(Sender):
+    """Publishes the reports of one session, in their order."""
+
+    def __init__(self, reach: _Reach, session: str, said: Sequence[Said]) -> None:
+        super().__init__(reach, f"costs-{session}", 0, len(said), QOS, timed=False)
+        self._said = said
+
+    def due_ns(self, number: int) -> int:  # noqa: ARG002  nothing is timed
+        return 0
+
+    def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:  # noqa: ARG002
+        one = self._said[number]
+        body = b"".join((_form(one.topic, b""), packet_id, b"\x00", one.payload))
+        return bytes([DELIVERY]) + variable(len(body)) + body
+
+
+def _form(topic: str, payload: bytes) -> bytes:
+    """A message as it is in a packet, without what is between topic and payload."""
+    text = topic.encode()
+    return len(text).to_bytes(2, "big") + text + payload
+
+
+# Another broker.
+
+CONFIG = """\
+listener {port} {host}
+allow_anonymous true
+persistence false
+set_tcp_nodelay true
+max_inflight_messages 1000
+max_queued_messages 0
+log_type error
+"""
+"""All that waits for a subscriber is kept for it: beyond 1000 messages mosquitto would drop it."""
+
+
+@contextlib.contextmanager
+def mosquitto(program: str, folder: Path, first_port: int) -> Iterator[tuple[Address, int]]:
+    """A mosquitto of our own on this machine: where it is, and its process."""
+    (port,) = network.free_ports(1, first_port)
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "mosquitto.conf"
+    config.write_text(CONFIG.format(port=port, host=network.LOOPBACK), encoding="utf-8")
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with stopping.held(), (folder / "mosquitto.log").open("wb") as log:
+            process = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
+        running = process
+
+        def answers() -> bool:
+            if running.poll() is not None:
+                raise SetupError(f"mosquitto did not start; {folder / 'mosquitto.log'} says why")
+            with socket.socket() as probe:
+                return probe.connect_ex((network.LOOPBACK, port)) == 0
+
+        if not network.wait_for(answers, network.READY_WITHIN_S):
+            raise SetupError(f"mosquitto does not listen at port {port}")
+        yield _address(f"{network.LOOPBACK}:{port}"), process.pid
+    finally:
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(network.STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _address(place: str) -> Address:
+    (found,) = read_all(f"mqtt://{place}")
+    return found
