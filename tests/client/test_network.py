@@ -449,6 +449,28 @@ def test_refused_credentials_are_told_and_not_tried_again() -> None:
     tell(story)
 
 
+def test_pauses_between_attempts_grow_to_what_was_asked_for() -> None:
+    class Chance(random.Random):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pauses: list[float] = []
+
+        def uniform(self, _: float, most: float) -> float:
+            self.pauses.append(most)
+            return 0.0
+
+    async def story(stub: Stub) -> None:
+        async with tidings.connect(stub.address, pause_max=0.3) as network:
+            network._random = chance = Chance()
+            await stub.stop()
+            await until(lambda: len(chance.pauses) >= 6)
+            await stub.start()
+            await network.publish("t", "x")
+        assert chance.pauses[:6] == [0.0, 0.1, 0.2, 0.3, 0.3, 0.3]
+
+    tell(story)
+
+
 def test_a_session_taken_over_by_another_client_is_not_fought_for() -> None:
     async def story(stub: Stub) -> None:
         async with tidings.connect(stub.address, client_id="c") as network, network.subscribe("t") as events:

@@ -90,6 +90,7 @@ def connect(
     keep_alive: int = 60,
     timeout: float = ANSWER_WITHIN_S,
     queue_max: int = QUEUE_MAX,
+    pause_max: float | None = None,
 ) -> Network:
     """A network, to be entered: `async with tidings.connect("mqtt://localhost:1883") as network:`.
 
@@ -104,6 +105,7 @@ def connect(
     keep_alive: seconds after which either side notices that the other is gone.
     timeout: seconds that a broker may take to answer; calls have their own `timeout` too.
     queue_max: publications that wait while there is no connection; then `publish` waits.
+    pause_max: seconds between two attempts to connect again, at most; by default 30, for the broker's sake.
 
     Nothing is connected before it is entered. `.sync()` gives the same for programs without asyncio.
     """
@@ -123,6 +125,7 @@ def connect(
         keep_alive_s=keep_alive,
         answer_within_s=timeout,
         queue_max=queue_max,
+        pause_s_max=pause_max,
     )
 
 
@@ -152,6 +155,7 @@ class Network:
         keep_alive_s: int = 60,
         answer_within_s: float = ANSWER_WITHIN_S,
         queue_max: int = QUEUE_MAX,
+        pause_s_max: float | None = None,
     ) -> None:
         self.addresses = tuple(addresses)
         self.address: urls.Address | None = None
@@ -168,6 +172,7 @@ class Network:
         self._keep_alive_s = keep_alive_s
         self._answer_within_s = answer_within_s
         self._queue_max = queue_max
+        self._pause_s_max = PAUSE_S_MAX if pause_s_max is None else pause_s_max
         self._first = 0
         self._random = random.Random()
         self._connection: Connection | None = None
@@ -311,7 +316,7 @@ class Network:
             while not self.connected:
                 # All clients of a broker lose it at once, and should not all come back at once.
                 await asyncio.sleep(self._random.uniform(0, pause_s))
-                pause_s = min(PAUSE_S_MAX, max(PAUSE_S_MIN, pause_s * 2))
+                pause_s = min(self._pause_s_max, max(PAUSE_S_MIN, pause_s * 2))
                 try:
                     await self._connect_to_any()
                 except AccessError as error:
