@@ -28,11 +28,6 @@ def browser() -> Iterator[Tab]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return page.write(days.sample(), tmp_path_factory.mktemp("page"))
-
-
 def test_every_picture_draws_on_every_screen_and_nothing_complains(browser: Tab, written: Path) -> None:
     chosen = set()
     for width in (360, 1280):
@@ -52,6 +47,7 @@ def test_every_picture_draws_on_every_screen_and_nothing_complains(browser: Tab,
     assert {url.partition(":")[0] for url in browser.requests} <= {"file", "data"}
 
 
+@pytest.mark.slow
 def test_names_that_are_too_long_do_not_widen_a_phone(browser: Tab, tmp_path: Path) -> None:
     browser.screen(360, 800, dark=False)
     browser.open(page.write(days.crowded(300), tmp_path))

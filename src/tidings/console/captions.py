@@ -107,13 +107,13 @@ def life(day: Day) -> Caption:
     came = [happening for happening in event.happenings if happening.kind == "report"]
     told = [happening for happening in event.happenings if happening.kind == "version"]
     useful = sum(happening.became != "redundant" for happening in came)
-    took = (event.happenings[-1].at_s - event.happenings[0].at_s) * day.speed_up
     shows = (
         f"{counted(len(came), 'report')} about one thing that happened, on {_name(event.topic)}. "
         f"Each dot is something that a report said: orange if it was new, grey if it was known already. "
         f"{counted(useful, 'report')} added something, {count(len(came) - useful)} did not."
     )
     if told:
+        took = (told[-1].at_s - event.happenings[0].at_s) * day.speed_up
         shows += (
             " A blue bar is what subscribers know. "
             f"{counted(len(told), 'version was', 'versions were')} told within {duration(took)}, "
@@ -149,7 +149,7 @@ def suppression(day: Day) -> Caption:
     most = max(busy, key=lambda topic: ((topic.redundant + topic.merged) / topic.reports, topic.reports))
     shows = (
         f"Of all {counted(came, 'report')}, {percent(dropped, came)} said nothing new (grey) and stopped "
-        f"there, and {percent(merged, came)} added a detail to an event that was told anyway (light blue). "
+        f"there, and {percent(merged, came)} added a detail to an event that was told anyway (pale blue). "
         f"{percent(totals.opened(day), came)} were the first word of something (blue)."
     )
     if len(busy) > 1:

@@ -46,8 +46,9 @@ def write(day: Day, folder: Path) -> Path:
     drawn: dict[str, Drawn] = {}
     with drawing.settled():
         for name, draw in PICTURES.items():
-            drawn[name] = {look: drawing.svg(draw(day, look)) for look in LOOKS}
-            (folder / f"{name}.png").write_bytes(drawing.png(draw(day, WIDE), WIDE))
+            figures = {look: draw(day, look) for look in LOOKS}
+            drawn[name] = {look: drawing.svg(figure) for look, figure in figures.items()}
+            (folder / f"{name}.png").write_bytes(drawing.png(figures[WIDE], WIDE))
     page = folder / "index.html"
     page.write_text(html(day, drawn), encoding="utf-8")
     return page
@@ -82,9 +83,11 @@ way, and brings it only to those who asked for it.</p>
 </header>
 {_figures(day)}
 {_notes(day)}
+<div class="beside">
 {_checks(day)}
-{sections}
 {_steps(day)}
+</div>
+{sections}
 {_next()}
 </main>
 </body>
@@ -129,7 +132,7 @@ def _figures(day: Day) -> str:
     ]
     cards = "\n".join(
         f'<li class="{kind}"><b>{escape(number)}</b> <span>{escape(name)}</span> '
-        f"<small>{escape(more)}</small></li>"
+        f"<small>{_prose(more)}</small></li>"
         for kind, number, name, more in figures
     )
     return f'<ul class="figures">\n{cards}\n</ul>'
@@ -187,13 +190,13 @@ def _check(check: Check) -> str:
 
 
 def _section(name: str, caption: Caption, drawn: Drawn, table: Table | None) -> str:
-    without = f'<p class="without">{escape(caption.without)}</p>' if caption.without else ""
+    without = f'<p class="without">{_prose(caption.without)}</p>' if caption.without else ""
     return f"""<section class="card" id="{name}">
 <h2>{escape(caption.heading)}</h2>
 <figure>
 {_picture(drawn, caption.alt)}
 <figcaption>
-<p>{escape(caption.shows)}</p>
+<p>{_prose(caption.shows)}</p>
 {without}
 </figcaption>
 </figure>
@@ -297,6 +300,11 @@ reads the brokers' records. <i>docs/connector.md, docs/pipeline.md</i></li>
 </section>"""
 
 
+def _prose(text: str) -> str:
+    """A sentence in which no number is parted from its unit."""
+    return escape(re.sub(r"(\d) (%|m?s|min|h|[kMGT]?B)(?![\w/])", "\\1\u00a0\\2", text))
+
+
 def _text(text: str) -> str:
     return escape(clipped(text, TEXT_LENGTH_MAX))
 
@@ -344,6 +352,10 @@ p,li{overflow-wrap:anywhere}
 .card>p{max-width:46rem;margin:0 0 1rem}
 .card>:last-child{margin-bottom:0}
 .checks{list-style:none;margin:0;padding:0}
+.beside{display:grid;grid-template-columns:3fr 2fr;gap:1.2rem;margin:1.5rem 0}
+.beside .card{margin:0}
+.beside>:only-child{grid-column:1/-1}
+.checks b::first-letter,.steps li>:first-child::first-letter{text-transform:uppercase}
 .checks li{display:flex;gap:.8rem;padding:.55rem 0;border-top:1px solid var(--line)}
 .checks b{display:block;font-weight:600}
 .checks .sign{flex:none;width:1.5rem;height:1.5rem;border-radius:50%;background:var(--tone);
@@ -363,7 +375,8 @@ td{max-width:22rem;overflow-wrap:anywhere}
 th{color:var(--muted);font-weight:600}
 td.number{text-align:right;white-space:nowrap}
 .steps{list-style:none;padding:0;margin:0}
-.steps li{display:grid;grid-template-columns:1fr auto;gap:.1rem 1rem;padding:.45rem 0}
+.steps li{display:grid;grid-template-columns:1fr auto;gap:.1rem 1rem;padding:.3rem 0;font-size:.94rem}
+.steps li>*{display:block}
 .steps .number{color:var(--muted);font-variant-numeric:tabular-nums}
 .steps .bar{grid-column:1/-1;height:.35rem;border-radius:.2rem;background:var(--line);overflow:hidden}
 .steps .bar span{display:block;height:100%;background:var(--event)}
@@ -372,10 +385,11 @@ td.number{text-align:right;white-space:nowrap}
 i{color:var(--muted)}
 a{color:var(--event)}
 code{font:.9em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",monospace;
- background:var(--page);padding:.1em .35em;border-radius:.3em;overflow-wrap:anywhere}
+ background:var(--page);padding:.1em .35em;border-radius:.3em;white-space:nowrap}
 @media (max-width:NARROW){
  main{padding:1.4rem .6rem 3rem}
  header{padding:0 .4rem}
+ .beside{grid-template-columns:1fr}
  .card{padding:1.1rem .6rem;border-radius:.6rem}
  .figures{grid-template-columns:1fr 1fr;gap:.6rem}
  .figures li{padding:.7rem .75rem}

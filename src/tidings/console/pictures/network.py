@@ -26,6 +26,10 @@ NAMED_WIDE, NAMED_NARROW = 40, 14
 """With more brokers, only the busiest have their names."""
 
 LINK_PX_MAX = 9.0
+LINK_STEP_PX = 4.0
+LINKS_AVOIDED = 400
+"""By names; with more links there is no room without one."""
+
 PUSHES = 80
 SIDES = ("center", "center", "left", "right", "left", "right", "left", "right")
 """How a name is aligned below, above, to the right and left of its circle, and at its corners."""
@@ -60,7 +64,7 @@ def network(day: Day, look: Look) -> Figure:
         text = f"the {len(brokers)} busiest of {counted(len(day.brokers), 'broker')}"
         write(ax, 0, base, text, look, px=look.small_px, colour=colours.muted)
     side, below = (34, 46) if look.narrow else (70, 56)
-    area = (side, base + 34, look.width_px - side, height - below)
+    area = (side, base + (38 if look.narrow else 48), look.width_px - side, height - below)
     radii = _radii(brokers, area, look)
     places = _apart(_placed(brokers, area), radii, area)
     _links(ax, day, brokers, places, look)
@@ -186,11 +190,7 @@ def _names(ax: Axes, day: Day, brokers: Sequence[Broker], places: Places, radii:
     ]
     at = {broker.id: place for broker, place in zip(brokers, places.tolist(), strict=True)}
     ends = [(at[link.a], at[link.b]) for link in day.links if link.a in at and link.b in at]
-    along = [
-        (a[0] + (b[0] - a[0]) * i / 24, a[1] + (b[1] - a[1]) * i / 24)
-        for a, b in ends[:400]
-        for i in range(1, 24)
-    ]
+    along = np.array([point for a, b in ends[:LINKS_AVOIDED] for point in _points(a, b)]).reshape(-1, 2)
     crowded = len(brokers) > named
     for place, broker in enumerate(brokers[:named]):
         lines = _label(broker, look, short=crowded)
@@ -258,12 +258,19 @@ def _inside(box: Box, edges: Box) -> Box:
     return left + across, top + down, right + across, bottom + down
 
 
-def _covered(box: Box, taken: Sequence[Box], along: Sequence[tuple[float, float]]) -> float:
+def _points(a: Sequence[float], b: Sequence[float]) -> list[tuple[float, float]]:
+    """A link, as a point every few pixels."""
+    steps = max(2, int(math.dist(a, b) / LINK_STEP_PX))
+    return [(a[0] + (b[0] - a[0]) * i / steps, a[1] + (b[1] - a[1]) * i / steps) for i in range(1, steps)]
+
+
+def _covered(box: Box, taken: Sequence[Box], along: Places) -> float:
     """What a name would cover: circles and names by their area, links by their length."""
     left, top, right, bottom = box
     area = sum(
         max(0.0, min(right, r) - max(left, l)) * max(0.0, min(bottom, b) - max(top, t))
         for l, t, r, b in taken
     )
-    crossed = sum(left < x < right and top < y < bottom for x, y in along)
-    return area * 4 + crossed * 40
+    x, y = along[:, 0], along[:, 1]
+    crossed = int(((left < x) & (x < right) & (top < y) & (y < bottom)).sum())
+    return area * 4 + crossed * LINK_STEP_PX * 2
