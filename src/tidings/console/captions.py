@@ -175,15 +175,17 @@ def latency(day: Day) -> Caption:
         return _nothing("How long it took", "Nothing was delivered, so nothing was timed.")
     longest = max(ms for ms, n in day.latencies_ms if n)
     shows = (
-        "How long subscribers waited, from the moment when a report made a message due to the moment when "
-        f"they had it. Half of {counted(total, 'delivery', 'deliveries')} took up to "
+        "How long subscribers waited for news, from the report that brought it to the moment when they had "
+        "it: on the way, and at the seat, which waits for others to tell more"
+        + (" (not as long as in life, since the day was played faster). " if day.speed_up > 1 else ". ")
+        + f"Half of {counted(total, 'delivery', 'deliveries')} took up to "
         f"{duration(half / 1000)}, 99 of 100 up to {duration(most / 1000)}, "
         f"the slowest about {duration(longest / 1000)}."
     )
     came, told = totals.reports(day), totals.versions(day)
     without = (
-        "Gathering asks for a moment of patience, and saves more at the other end: without Tidings someone "
-        f"reads through {came / told:.1f} reports for each piece of news."
+        "Gathering asks for some patience, and saves more at the other end: without Tidings someone reads "
+        f"through {came / told:.1f} reports for each piece of news."
         if told and came > told
         else ""
     )

@@ -33,12 +33,17 @@ Drawn = Mapping[Look, str]
 """One picture as SVG, for every look."""
 
 
-def write(day: Day, folder: Path) -> Path:
-    """Write index.html and a PNG of every picture into the folder; answers where the page is."""
+def check() -> None:
+    """See that pages can be written here: for who would not like to hear at the end that they cannot."""
     if find_spec("matplotlib") is None:
         raise SetupError(
             "the page needs matplotlib, which is not installed; pip install 'tidings-network[papers]'"
         )
+
+
+def write(day: Day, folder: Path) -> Path:
+    """Write index.html and a PNG of every picture into the folder; answers where the page is."""
+    check()
     from tidings.console import drawing
     from tidings.console.pictures import PICTURES
 
