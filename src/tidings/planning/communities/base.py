@@ -1,0 +1,244 @@
+"""What the planners of client moves share: who talks to whom, where each client is, clusters, and what a
+seating costs.
+
+A client has a home, the broker that it is connected to; a seating says where each one would be. A message
+from a client to another takes the way between their brokers and a hop at each end. A cluster is a set of
+brokers near each other; brokers of the backbone are in none and have no clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidings.errors import InputError
+from tidings.planning.graphs import Graph, in_order
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CLIENT_LINKS = 2
+"""Hops of a message beside those between brokers: to the first broker, and from the last."""
+
+BACKBONE = -1
+"""The cluster of a broker that is in none."""
+
+
+def summed(groups: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """By group: the sum of its values."""
+    return np.bincount(groups, values, count).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Flows:
+    """Messages from clients to clients: a weighted directed graph, no pair twice."""
+
+    clients: tuple[str, ...]
+    senders: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+    messages: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, flows: Iterable[tuple[str, str, float]], clients: Iterable[str] = ()) -> Flows:
+        """From (sender, receiver, messages); `clients` are those who may neither send nor receive."""
+        found: dict[tuple[str, str], float] = {}
+        known = dict.fromkeys(clients)
+        for sender, receiver, messages in flows:
+            if not (math.isfinite(messages) and messages >= 0):
+                raise InputError(
+                    f"{sender!r} sent {messages} messages to {receiver!r}; counts are numbers from 0 up"
+                )
+            known |= {sender: None, receiver: None}
+            found[sender, receiver] = found.get((sender, receiver), 0.0) + messages
+        names = in_order(known)
+        place = {name: at for at, name in enumerate(names)}
+        pairs = sorted((place[sender], place[receiver], count) for (sender, receiver), count in found.items())
+        columns = list(zip(*pairs, strict=True)) or [(), (), ()]
+        return cls(
+            tuple(names),
+            np.array(columns[0], np.int64),
+            np.array(columns[1], np.int64),
+            np.array(columns[2], np.float64),
+        )
+
+    @property
+    def total(self) -> float:
+        """All messages."""
+        return float(self.messages.sum())
+
+    @cached_property
+    def sent(self) -> NDArray[np.float64]:
+        """By client: how many it sends."""
+        return summed(self.senders, self.messages, len(self.clients))
+
+    @cached_property
+    def place(self) -> Mapping[str, int]:
+        """The place of each client."""
+        return {name: at for at, name in enumerate(self.clients)}
+
+    @cached_property
+    def undirected(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Each pair once, the lower first, with the messages of both ways; nobody with itself."""
+        low, high = np.minimum(self.senders, self.receivers), np.maximum(self.senders, self.receivers)
+        apart = low < high
+        pairs, of_pair = np.unique(low[apart] * len(self.clients) + high[apart], return_inverse=True)
+        weights = summed(of_pair, self.messages[apart], len(pairs))
+        return pairs // len(self.clients), pairs % len(self.clients), weights
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Brokers in clusters, and the clients' homes."""
+
+    graph: Graph
+    clusters: tuple[str, ...]
+    cluster_of: NDArray[np.int64]
+    """By broker; BACKBONE for none."""
+
+    homes: NDArray[np.int64]
+    """By client: its broker."""
+
+    @classmethod
+    def of(
+        cls, graph: Graph, clusters: Mapping[str, str], homes: Mapping[str, str], clients: Sequence[str]
+    ) -> Network:
+        """From names, an empty cluster for a broker of the backbone; InputError for what cannot be."""
+        if unknown := [name for name in clusters if name not in graph.place]:
+            raise InputError(f"{unknown[0]!r} is in a cluster and no broker of the network; add its links")
+        if missing := [name for name in graph.names if name not in clusters]:
+            raise InputError(
+                f"broker {missing[0]!r} is in no cluster; name one, or give it an empty one if it is of "
+                "the backbone"
+            )
+        names = in_order({name for name in clusters.values() if name})
+        if not names:
+            raise InputError("all brokers are of the backbone; clients need brokers that are in a cluster")
+        number = {name: at for at, name in enumerate(names)} | {"": BACKBONE}
+        cluster_of = np.array([number[clusters[name]] for name in graph.names], np.int64)
+        found = np.empty(len(clients), np.int64)
+        for at, client in enumerate(clients):
+            home = homes.get(client)
+            if home is None:
+                raise InputError(f"client {client!r} has no home; name the broker that it is connected to")
+            if home not in graph.place:
+                raise InputError(
+                    f"the home of client {client!r} is {home!r}, which is no broker of the network"
+                )
+            found[at] = graph.place[home]
+            if cluster_of[found[at]] == BACKBONE:
+                raise InputError(
+                    f"the home of client {client!r} is {home!r}, a broker of the backbone; clients are "
+                    "connected to brokers of clusters"
+                )
+        return cls(graph, tuple(names), cluster_of, found)
+
+    @cached_property
+    def members(self) -> Sequence[NDArray[np.int64]]:
+        """By cluster: its brokers."""
+        return [np.flatnonzero(self.cluster_of == at) for at in range(len(self.clusters))]
+
+    def fair(self, total: float) -> NDArray[np.float64]:
+        """By cluster: V(s), its share of all messages by its brokers (equation 5)."""
+        sizes = np.array([len(brokers) for brokers in self.members], float)
+        found: NDArray[np.float64] = total * sizes / sizes.sum()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a plan must keep."""
+
+    overload: float = 1.5
+    """The most that a cluster's clients may send, in its fair share V(s)."""
+
+    moves: int | None = None
+    """Clients that may go to another cluster; None for any number."""
+
+    moves_inside: int | None = None
+    """Clients that may go to another broker of their cluster."""
+
+    broker_overload: float = math.inf
+    """The most that a broker's clients may send, in an even share of all messages."""
+
+    def __post_init__(self) -> None:
+        for name, value in (("overload", self.overload), ("broker_overload", self.broker_overload)):
+            if not value >= 1:
+                raise InputError(f"{name} is {value}; it is in fair shares, so give 1 or more")
+        for name, count in (("moves", self.moves), ("moves_inside", self.moves_inside)):
+            if count is not None and count < 0:
+                raise InputError(f"{name} is {count}; give a whole number from 0 up")
+
+
+@dataclass(frozen=True, eq=False)
+class Seating:
+    """Where each client would be."""
+
+    seats: NDArray[np.int64]
+    """By client: its broker."""
+
+    communities: NDArray[np.int64] | None = None
+    """By client: the number of its community."""
+
+    modularity: float | None = None
+
+
+def mean_hops(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
+    """Of a message, client links included; nothing if there are none."""
+    if not flows.total:
+        return 0.0
+    far = network.graph.distances[seats[flows.senders], seats[flows.receivers]]
+    return float(far @ flows.messages) / flows.total + CLIENT_LINKS
+
+
+def hop_counts(network: Network, flows: Flows, seats: NDArray[np.int64]) -> dict[float, float]:
+    """Messages by their hops."""
+    far = network.graph.distances[seats[flows.senders], seats[flows.receivers]] + CLIENT_LINKS
+    values, of_value = np.unique(far, return_inverse=True)
+    return dict(zip(values.tolist(), np.bincount(of_value, flows.messages).tolist(), strict=True))
+
+
+def cluster_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+    """By cluster: what its clients send, in fair shares."""
+    sent = summed(network.cluster_of[seats], flows.sent, len(network.clusters))
+    fair = network.fair(flows.total)
+    found: NDArray[np.float64] = sent / np.where(fair == 0, 1.0, fair)
+    return found
+
+
+def broker_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+    """By broker: what its clients send."""
+    return summed(seats, flows.sent, len(network.graph.names))
+
+
+def passing(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+    """By broker: messages that pass it, those of its own clients included; each copy counts."""
+    brokers = len(network.graph.names)
+    between = np.zeros((brokers, brokers))
+    np.add.at(between, (seats[flows.senders], seats[flows.receivers]), flows.messages)
+    found = np.zeros(brokers)
+    for target in np.flatnonzero(between.any(axis=0)).tolist():
+        towards = network.graph.towards(target)
+        carried = between[:, target].copy()
+        # The farthest first, so that all that comes through a broker is there before it goes on.
+        for at in np.argsort(-network.graph.distances[target], kind="stable").tolist():
+            found[at] += carried[at]
+            if at != target:
+                carried[towards[at]] += carried[at]
+    return found
+
+
+def backbone(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
+    """Messages that pass a broker of the backbone, on average; nothing if there is none."""
+    brokers = np.flatnonzero(network.cluster_of == BACKBONE)
+    return float(passing(network, flows, seats)[brokers].mean()) if len(brokers) else 0.0
+
+
+def moved(network: Network, seats: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Clients that go to another cluster, and those that go to another broker of their own."""
+    across = network.cluster_of[seats] != network.cluster_of[network.homes]
+    return np.flatnonzero(across), np.flatnonzero(~across & (seats != network.homes))

@@ -1,0 +1,176 @@
+"""Community clustering as published: communities to clusters (Algorithm 1), clients to brokers, and
+communities divided again while that costs less than it saves (§III-B and C).
+
+What the paper leaves open is a field of `Reading`, each with what it is by default.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidings.planning.communities import extraction
+from tidings.planning.communities.base import Limits, Seating, mean_hops, moved
+from tidings.planning.communities.extraction import Method
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tidings.planning.communities.base import Flows, Network
+
+DIVISIONS_MAX = 20
+
+
+class Proportion(StrEnum):
+    """What the clients of a community in a cluster are divided by (equation 3)."""
+
+    CLUSTER = "cluster"
+    """By all clients of the cluster, as printed."""
+
+    COMMUNITY = "community"
+    """By all clients of the community, which moves fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is left open."""
+
+    proportion: Proportion = Proportion.CLUSTER
+
+    fits: bool = False
+    """Whether a community is placed only where it fits; as printed, a cluster takes the one that overloads it
+    and no further one."""
+
+    balance_all: bool = False
+    """Whether all clients of a cluster are dealt to its brokers anew; as printed, only those that come."""
+
+    divide: bool = True
+    """Whether communities are divided again, by the rule of Rp and Rm."""
+
+    method: Method = Method.GREEDY
+
+
+def planned(
+    network: Network, flows: Flows, limits: Limits, reading: Reading | None = None, seed: int = 0
+) -> Seating:
+    """The published plan; of `limits` it knows the overload of clusters, and keeps the others by leaving
+    moves out, those of the smallest senders first.
+    """
+    how = reading or Reading()
+    numbers = extraction.communities(flows, how.method, seed)
+    best = _seated(network, flows, limits, how, numbers)
+    for _ in range(DIVISIONS_MAX if how.divide else 0):
+        finer = _divided(flows, how, seed, numbers)
+        if finer.max() == numbers.max():
+            break
+        tried = _seated(network, flows, limits, how, finer)
+        if not _worth_it(network, flows, best, tried):
+            break
+        numbers, best = finer, tried
+    return Seating(_within(network, flows, limits, best), numbers, extraction.modularity(flows, numbers))
+
+
+def _divided(flows: Flows, how: Reading, seed: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Each community divided by itself; one that has no parts stays whole."""
+    found = np.empty_like(numbers)
+    count = 0
+    for community in range(int(numbers.max()) + 1):
+        among = np.flatnonzero(numbers == community)
+        parts = extraction.communities(flows, how.method, seed, among)[among]
+        found[among] = parts + count
+        count += int(parts.max()) + 1
+    return found
+
+
+def _worth_it(network: Network, flows: Flows, before: NDArray[np.int64], after: NDArray[np.int64]) -> bool:
+    """Whether the share of moves that is saved is at least the share by which messages go farther."""
+    hops = [mean_hops(network, flows, seats) for seats in (before, after)]
+    moves = [len(moved(network, seats)[0]) for seats in (before, after)]
+    if not moves[0] or not hops[0]:
+        return False
+    return (hops[1] - hops[0]) / hops[0] <= (moves[0] - moves[1]) / moves[0]
+
+
+def _seated(
+    network: Network, flows: Flows, limits: Limits, how: Reading, numbers: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    placed = clustered(network, flows, limits, how, numbers)
+    return balanced(network, flows, placed[numbers], everybody=how.balance_all)
+
+
+def clustered(
+    network: Network, flows: Flows, limits: Limits, how: Reading, numbers: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Algorithm 1: the cluster of each community."""
+    count, clusters = int(numbers.max()) + 1, len(network.clusters)
+    home = network.cluster_of[network.homes]
+    located = np.zeros((count, clusters))
+    np.add.at(located, (numbers, home), 1.0)
+    whole = located.sum(axis=0, keepdims=True) if how.proportion is Proportion.CLUSTER else None
+    share = located / np.maximum(located.sum(axis=1, keepdims=True) if whole is None else whole, 1.0)
+    handled = np.bincount(numbers, flows.sent, count)
+    most = network.fair(flows.total) * limits.overload
+    load = np.zeros(clusters)
+    place = np.full(count, -1, np.int64)
+
+    def overloaded(cluster: int, more: float = 0.0) -> bool:
+        return bool(load[cluster] + (more if how.fits else 0.0) > most[cluster])
+
+    def put(community: int, cluster: int) -> None:
+        if place[community] >= 0:
+            load[place[community]] -= handled[community]
+        place[community] = cluster
+        load[cluster] += handled[community]
+
+    waiting = deque(range(clusters))
+    while waiting:
+        cluster = waiting.popleft()
+        there = np.flatnonzero(located[:, cluster])
+        for community in there[np.argsort(-share[there, cluster], kind="stable")].tolist():
+            if overloaded(cluster):
+                break
+            if place[community] == cluster or overloaded(cluster, handled[community]):
+                continue
+            before = int(place[community])
+            if before < 0:
+                put(community, cluster)
+            elif share[community, cluster] > share[community, before]:
+                put(community, cluster)
+                if not overloaded(before) and before not in waiting:
+                    waiting.append(before)
+    for community in sorted(np.flatnonzero(place < 0).tolist(), key=lambda one: (-handled[one], one)):
+        put(community, int(np.argmax(most - load)))
+    return place
+
+
+def balanced(
+    network: Network, flows: Flows, clusters: NDArray[np.int64], *, everybody: bool = False
+) -> NDArray[np.int64]:
+    """Phase 3: the broker of each client, by the cluster of each: the heaviest sender first, each to the
+    broker whose clients send least so far.
+    """
+    stays = (clusters == network.cluster_of[network.homes]) & (not everybody)
+    seats = np.where(stays, network.homes, -1)
+    load = np.bincount(network.homes[stays], flows.sent[stays], len(network.graph.names))
+    for client in np.argsort(-flows.sent, kind="stable").tolist():
+        if seats[client] < 0:
+            brokers = network.members[clusters[client]]
+            best = int(brokers[np.argmin(load[brokers])])
+            seats[client] = best
+            load[best] += flows.sent[client]
+    return seats
+
+
+def _within(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The plan with no more moves than allowed: those who send most move first."""
+    found = seats.copy()
+    for movers, most in zip(moved(network, seats), (limits.moves, limits.moves_inside), strict=True):
+        if most is not None and len(movers) > most:
+            order = movers[np.argsort(-flows.sent[movers], kind="stable")]
+            stay = order[most:]
+            found[stay] = network.homes[stay]
+    return found
