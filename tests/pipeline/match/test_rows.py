@@ -55,10 +55,12 @@ def test_they_answer_as_the_scan_does(count: int) -> None:
     made = rows.rows_of(image.arrays, asked=False)
     assert made is not None
     events = [some_event(rng) for _ in range(300)]
-    found = rows.Rows(made).match(*encode(attributes_of(image.about), pa.array(events, KIND)))
+    answering, asked = rows.Rows(made), encode(attributes_of(image.about), pa.array(events, KIND))
+    found = answering.match(*asked)
     lists = [one.tolist() for one in np.split(found.owners, found.ends[:-1])]
     assert lists == [list(scan.match(event)) for event in events]
     assert sum(map(len, lists)) > count
+    assert answering.count(*asked).tolist() == list(map(len, lists))
 
 
 @pytest.mark.parametrize("text", ["x = 1 OR y = 2", "x > 1 AND x < 0", "x IN (1, 5)"])

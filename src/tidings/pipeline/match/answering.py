@@ -33,13 +33,13 @@ class Matched:
     """What some events match."""
 
     positions: Array
-    """Places of subscriptions among all, one event after the other, sorted for each."""
+    """Places of subscriptions in `number`, one event after the other, sorted for each."""
 
     ends: Array
     """Behind the last of each event."""
 
     number: Array
-    """The number of each subscription, in increasing order."""
+    """The numbers of subscriptions, in increasing order."""
 
     @property
     def numbers(self) -> Array:
@@ -55,7 +55,7 @@ class Matched:
 class _Held:
     """What is held under one topic filter."""
 
-    def __init__(self, at: int, about: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    def __init__(self, at: int, about: Mapping[str, Any], arrays: Mapping[str, Array], number: Array) -> None:
         mine = f"{at}."
         self.filter: str = about["filter"]
         own = {key.removeprefix(mine): one for key, one in arrays.items() if key.startswith(mine)}
@@ -66,6 +66,8 @@ class _Held:
         self.position = own["position"]
         self.alone: bool = about["alone"]
         """Whether each filter is asked for by one subscription only."""
+        self.number = number[self.position] if self.alone else number
+        """Then, whose it is."""
 
     def found(self, fields: pa.StructArray) -> Found:
         """The filters that some events satisfy."""
@@ -74,6 +76,12 @@ class _Held:
             return self._rows.match(columns, raw, there)
         assert self._index is not None, "there are rows or an index"
         return self._index.match(columns, raw, there, partial(event_of, fields))
+
+    def counts(self, fields: pa.StructArray) -> Array:
+        """How many filters some events satisfy."""
+        if self._rows is not None:
+            return self._rows.count(*encode(self._attributes, fields))
+        return np.diff(self.found(fields).ends, prepend=0)
 
     def positions(self, fields: pa.StructArray) -> tuple[Array, Array]:
         """Which event of some, and the place of a subscription among all, for all that is found."""
@@ -106,7 +114,7 @@ class Matcher:
         self._timeless: bool = about["timeless"]
         self._from_at = arrays.get("from_at", self._number)
         self._until_at = arrays.get("until_at", self._number)
-        self._held = [_Held(at, one, arrays) for at, one in enumerate(about["topics"])]
+        self._held = [_Held(at, one, arrays, self._number) for at, one in enumerate(about["topics"])]
         self._topics: dict[str, list[_Held]] = {}
 
     def match(self, fields: pa.StructArray, topics: pa.Array | None, at: pa.Array | None) -> Matched:
@@ -115,11 +123,11 @@ class Matcher:
         Without topics those of all topics are looked at, without times those of all times.
         """
         asked = self._asked(fields, topics)
-        untimed = self._timeless or at is None
-        if len(asked) == 1 and asked[0].chosen is None and asked[0].held.alone and untimed:
+        if (plain := self._plain(asked, at)) is not None:
             # What the index has found is the answer, and in order.
-            found = asked[0].held.found(fields)
-            return Matched(asked[0].held.position[found.owners], found.ends, self._number)
+            found = plain.found(fields)
+            return Matched(found.owners, found.ends, plain.number)
+        untimed = self._timeless or at is None
         none = np.zeros(0, dtype=np.int64)
         every_event, every_position = [none], [none]
         for one in asked:
@@ -136,6 +144,17 @@ class Matcher:
         keys = np.sort((events << POSITION_BITS) | positions)
         ends = np.cumsum(np.bincount(events, minlength=len(fields)))
         return Matched(keys & ((1 << POSITION_BITS) - 1), ends, self._number)
+
+    def count(self, fields: pa.StructArray, topics: pa.Array | None, at: pa.Array | None) -> Array:
+        """How many subscriptions each event has."""
+        plain = self._plain(self._asked(fields, topics), at)
+        return self.match(fields, topics, at).counts if plain is None else plain.counts(fields)
+
+    def _plain(self, asked: list[_Asked], at: pa.Array | None) -> _Held | None:
+        """What alone answers for all events, each of whose filters one subscription has, at all times."""
+        if len(asked) != 1 or asked[0].chosen is not None or not (self._timeless or at is None):
+            return None
+        return asked[0].held if asked[0].held.alone else None
 
     def _asked(self, fields: pa.StructArray, topics: pa.Array | None) -> list[_Asked]:
         """What is held under topic filters, with the events whose topics they match."""
