@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV ?= uv
 UPGRADE ?=
-PARALLEL ?=
+# In two processes; `make test PARALLEL=` for one.
+PARALLEL ?= -n 2 --dist loadgroup
+SIZE ?= medium
+KEEP ?=
 
 # The Python that makes the environment: the first of these that is new enough, or the one you name
 # (make PYTHON=/path/to/python3.12). When none is, python3 is left to say so itself.
@@ -39,8 +42,8 @@ lint: prepare
 types: prepare
 	$(BIN)/mypy
 
-demo: prepare ## a small, real example
-	$(BIN)/python examples/demo.py
+demo: prepare ## all of it in a few minutes: a city's reports, events, and who gets them (SIZE=small|medium|large, KEEP=1)
+	$(BIN)/tidings demo --size $(SIZE) $(if $(KEEP),--keep)
 
 bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/importtime.py

@@ -16,6 +16,7 @@ from tidings import __version__, installation
 from tidings.cli import bench as bench_command
 from tidings.cli import broker as broker_command
 from tidings.cli import centre as centre_command
+from tidings.cli import demo as demo_command
 from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
 from tidings.cli import gather as gather_command
@@ -60,6 +61,7 @@ app.command("join", epilog=EPILOG)(join_command.join)
 app.command("leave", epilog=EPILOG)(leave_command.leave)
 app.command("down", epilog=EPILOG)(down_command.down)
 app.command("broker", epilog=EPILOG)(broker_command.broker)
+app.command("demo", epilog=EPILOG)(demo_command.demo)
 app.command("match", epilog=EPILOG)(match_command.match)
 app.command("gather", epilog=EPILOG)(gather_command.gather)
 app.command("bench", epilog=EPILOG)(bench_command.bench)

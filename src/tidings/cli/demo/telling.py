@@ -1,0 +1,126 @@
+"""What a demonstration says: steps with the reason for each, how far they are, and the summary at the end.
+
+It goes to a console, with bars where that is a terminal and a line now and then where it is not. What is said
+is given; nothing is computed here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from tidings.console.day import Check, Cost, Day, Step
+
+LINE_S = 10.0
+"""How often a line says how far it is, where there are no bars."""
+
+Move = Callable[[float, str], None]
+"""Told how far something is, and in words."""
+
+
+class Telling:
+    """Says what happens, and keeps how long each step took."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.steps: list[Step] = []
+
+    @contextmanager
+    def step(self, name: str, why: str) -> Iterator[None]:
+        """A step: its name, and in a line or two what it does and why that matters."""
+        self.console.rule(f"[bold]{len(self.steps) + 1}  {name}", align="left")
+        self.say(why)
+        began = time.monotonic()
+        yield
+        self.steps.append(Step(name, round(time.monotonic() - began, 2)))
+        self.say(f"({self.steps[-1].seconds:.1f} s)\n", style="dim")
+
+    def say(self, text: str, style: str | None = None) -> None:
+        """A line, or some."""
+        self.console.print(text, style=style, highlight=False, markup=False)
+
+    @contextmanager
+    def bar(self, title: str, total: float | None = None) -> Iterator[Move]:
+        """Something that goes on for a while."""
+        if not self.console.is_terminal:
+            yield self._lines(title)
+            return
+        bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[said]}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+        )
+        with bars:
+            task = bars.add_task(title, total=total, said="")
+
+            def move(done: float, said: str) -> None:
+                bars.update(task, completed=done, said=said)
+
+            yield move
+
+    def _lines(self, title: str) -> Move:
+        last = time.monotonic()
+
+        def move(_: float, said: str) -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_S:
+                last = time.monotonic()
+                self.say(f"{title}: {said}")
+
+        return move
+
+    def checks(self, checks: Sequence[Check]) -> None:
+        """What had to hold, and whether it does."""
+        for one in checks:
+            mark = "[green]yes[/]" if one.holds else "[bold red]NO [/]"
+            self.console.print(f"  {mark}  {one.name}: {one.seen}", highlight=False)
+
+    def summary(self, day: Day, counts: Mapping[str, int]) -> None:
+        """The day in figures."""
+        table = Table(box=None, show_header=False, title=f"{day.title}, {day.size}", title_justify="left")
+        table.add_column()
+        table.add_column(justify="right")
+        for name, count in counts.items():
+            table.add_row(name, f"{count:,}")
+        self.console.print(table)
+        if day.costs:
+            self.console.print(_costs(day.costs))
+        took = Table("step", box=None, title="How long it took", title_justify="left")
+        took.add_column("seconds", justify="right")
+        for step in day.steps:
+            took.add_row(step.name, f"{step.seconds:.1f}")
+        self.console.print(took)
+        for note in day.notes:
+            self.say(f"Note: {note}")
+
+    def paths(self, paths: Mapping[str, Path]) -> None:
+        """Where everything lies."""
+        table = Table(box=None, show_header=False, title="Where everything lies", title_justify="left")
+        for name, path in paths.items():
+            table.add_row(name, str(path))
+        self.console.print(table, soft_wrap=True)
+
+
+def _costs(costs: Sequence[Cost]) -> Table:
+    table = Table("the same day", box=None, title="What it costs", title_justify="left")
+    for name in ("delivered", "unwanted", "MB", "between brokers", "CPU s"):
+        table.add_column(name, justify="right")
+    for cost in costs:
+        table.add_row(
+            cost.way,
+            f"{cost.delivered:,}",
+            f"{cost.unwanted:,}",
+            f"{cost.delivered_bytes / 1e6:,.2f}",
+            "–" if cost.carried is None else f"{cost.carried:,}",
+            "–" if cost.cpu_s is None else f"{cost.cpu_s:,.1f}",
+        )
+    return table
