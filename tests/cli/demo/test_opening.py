@@ -20,7 +20,7 @@ PORT = 21_400
 PATIENCE_S = 120.0
 
 PLAY = """
-import sys
+import signal, sys
 from pathlib import Path
 import typer
 from rich.console import Console
@@ -29,6 +29,7 @@ from tidings.cli.demo import opening, stopping
 heavy = {"pyspark", "pandas", "matplotlib"} & sys.modules.keys()
 assert not heavy, heavy
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
 console = Console()
 try:
     with stopping.guard(console, folder):

@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,16 @@ from rich.console import Console
 
 from tidings.cli.demo import stopping
 from tidings.cli.demo.stopping import SIGNALS, Guard
+
+
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """Signals as a terminal has them, however the tests themselves were started."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def console() -> Console:
@@ -102,6 +112,14 @@ def test_signals_are_handled_as_before_when_it_is_over(tmp_path: Path) -> None:
     with pytest.raises(typer.Exit), stopping.guard(console(), tmp_path):
         signal.raise_signal(signal.SIGTERM)
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_what_is_ignored_stays_so(tmp_path: Path) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with stopping.guard(console(), tmp_path):
+        signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
 def test_asynchronous_work_is_cancelled_in_peace(tmp_path: Path) -> None:

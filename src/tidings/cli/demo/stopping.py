@@ -118,8 +118,8 @@ def _handled(handler: Callable[[int, object], object]) -> Iterator[None]:
     before = {}
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
-            # Who runs it with `nohup` wants it to go on when the terminal is closed.
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            # What is ignored stays so: with `nohup` it is to go on when the terminal is closed.
+            if signal.getsignal(number) != signal.SIG_IGN:
                 before[number] = signal.signal(number, handler)
     try:
         yield
