@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from tidings.cli.demo.city import Truth
-from tidings.cli.demo.costs import Judge, Listener, Said
+from tidings.cli.demo.costs import PLACES, Judge, Listener, Said, carry, mosquitto
+from tidings.cli.network import Process
+from tidings.errors import SetupError
 from tidings.language.filters import parse
+
+PORT = 21_700
+PROGRAM = shutil.which("mosquitto", path=PLACES)
 
 
 def listener(name: str, where: str | None, topic_filter: str = "roads") -> Listener:
@@ -76,3 +85,29 @@ def test_missed_are_the_events_wanted_of_which_no_report_says_enough(judge: Judg
     assert judge.missed(by_content) == 1
     assert judge.missed([places(judge, *REPORTS[:4]), *by_content[1:]]) == 1
     assert judge.missed([[], [], [], []]) == 5
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs mosquitto")
+def test_a_broker_that_knows_topics_only_brings_everything_of_them(judge: Judge, tmp_path: Path) -> None:
+    assert PROGRAM is not None
+    with mosquitto(PROGRAM, tmp_path, PORT) as (address, pid):
+        running = Process.of(pid)
+        got = asyncio.run(carry({"b1": address}, judge, content=False, within_s=60.0))
+    assert (got.delivered, got.expected, got.unwanted, got.missed) == (13, 13, 6, 1)
+    assert got.bytes == 3 * sum(len(one.payload) for one in REPORTS[:4]) + len(REPORTS[4].payload)
+    assert not got.cut
+    assert not running.alive
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs mosquitto")
+def test_what_takes_longer_than_it_may_is_cut_off_and_counted_so_far(judge: Judge, tmp_path: Path) -> None:
+    assert PROGRAM is not None
+    with mosquitto(PROGRAM, tmp_path, PORT) as (address, _):
+        got = asyncio.run(carry({"b1": address}, judge, content=False, within_s=0.0))
+    assert got.cut
+    assert got.delivered < got.expected == 13
+
+
+def test_a_program_that_does_not_start_is_said_to_be_so(tmp_path: Path) -> None:
+    with pytest.raises(SetupError, match="did not start"), mosquitto("/bin/false", tmp_path, PORT):
+        pass

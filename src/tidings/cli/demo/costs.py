@@ -188,7 +188,7 @@ def run(
             rounds.append(stopping.run(_round(MOSQUITTO, at, judge, False, within_s, [pid])))
         carried.append(None)
     notes += [
-        f"{one.way}: ended after {within_s:g} s, when {_seen(one.got)} messages had come"
+        f"{one.way}: cut off after {within_s:g} s, when {_seen(one.got)} messages had come"
         for one in rounds
         if one.got.cut
     ]
@@ -222,7 +222,8 @@ def as_played(played: Played, counted: Counted) -> Cost:
         carried=sum(link.messages for link in counted.links),
         cpu_s=sum(played.cpu_s.values()) or None,
         seconds=played.seconds,
-        note="at the pace of the day; the log and the stream that reads it are in the CPU seconds",
+        note="at the pace of the day, idle moments too; the log, and Spark that reads it, are in the CPU "
+        "seconds",
     )
 
 
@@ -234,6 +235,8 @@ def _cost(one: Round, carried: int | None, judge: Judge) -> Cost:
         WITHOUT_CONTENT: "nor gathering: subscribers take every report of their topics and filter it",
         MOSQUITTO: "one broker, written in C, which knows topics only and keeps nothing on disk",
     }[one.way]
+    if got.cut:
+        note = f"cut off when {_seen(got)} messages had come; {note}"
     return Cost(one.way, got.delivered, got.unwanted, got.bytes, carried, one.cpu_s, got.seconds, note)
 
 
