@@ -39,13 +39,27 @@ def test_the_words_have_the_numbers_of_the_day() -> None:
     assert "41,020 messages went between these brokers on the same day, 4.4 times as many" in network.without
     costs = captions.costs(day)
     assert "Without gathering: 81,400 messages, 4.8 times as many." in costs.without
-    assert "Mosquitto: 3,761,000 messages, 220 times as many, and 96 % of them unwanted." in costs.without
+    assert (
+        "Mosquitto: 3,761,000 messages, 220 times as many, and 96 % of them unwanted (one broker)."
+        in costs.without
+    )
 
 
 def test_the_latency_says_how_long_half_and_nearly_all_took() -> None:
     day = replace(days.sample(), latencies_ms=((2.0, 50), (30.0, 49), (1_400.0, 1)))
     shows = captions.latency(day).shows
     assert "Half of 100 deliveries took up to 2 ms, 99 of 100 up to 30 ms, the slowest about 1.4 s" in shows
+
+
+def test_what_gathering_costs_more_is_said() -> None:
+    day = days.sample()
+    ours, raw = day.costs[:2]
+    without = captions.network(replace(day, costs=(ours, replace(raw, carried=5_000)))).without
+    assert "This is the price of it" in without
+    assert "Without gathering 5,000 messages went between these brokers on the same day, not 9,340" in without
+    assert f"subscribers got 81,400 messages instead of {ours.delivered:,}" in without
+    fewer = captions.costs(replace(day, costs=(ours, replace(raw, delivered=ours.delivered // 2)))).without
+    assert "0.5 times as many" in fewer
 
 
 def test_an_event_that_ended_otherwise_is_not_called_true() -> None:

@@ -15,6 +15,9 @@ from tidings.console.day import Cost, Day, Life
 from tidings.console.words import clipped, count, counted, duration, listed, percent, size, times
 
 NAME_LENGTH = 48
+NOTE_LENGTH = 200
+FEW = 10
+"""Deliveries of which no shares are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +54,11 @@ def network(day: Day) -> Caption:
             f"{percent(reports, between)} of them reports on their way to a seat (orange), "
             f"the rest on the way to those who asked (blue)."
         )
-    raw, here = totals.without_gathering(day), totals.ours(day)
-    if raw and here and raw.carried and here.carried:
-        without = (
-            f"Without gathering, {count(raw.carried)} messages went between these brokers on the same day, "
-            f"{times(raw.carried / here.carried)} as many: every report to everyone who might care."
-        )
-    else:
-        without = "Without Tidings every report goes to everyone who might care, wherever they are."
     drawn = counted(len(day.brokers), "broker")
     return Caption(
         "Where the messages went",
         " ".join(shows),
-        without if day.links else "",
+        _carried_otherwise(day) if day.links else "",
         f"A drawing of {drawn} and {counted(len(day.links), 'link')}; {_name(busiest.id)} is the largest"
         + (
             f"; seats are {listed([_name(broker.id) for broker in seats[:6]])}"
@@ -72,6 +67,23 @@ def network(day: Day) -> Caption:
             else ""
         )
         + ".",
+    )
+
+
+def _carried_otherwise(day: Day) -> str:
+    raw, here = totals.without_gathering(day), totals.ours(day)
+    if not (raw and here and raw.carried and here.carried):
+        return "Without Tidings every report goes to everyone who might care, wherever they are."
+    if raw.carried > here.carried:
+        return (
+            f"Without gathering, {count(raw.carried)} messages went between these brokers on the same day, "
+            f"{times(raw.carried / here.carried)} as many: every report to everyone who might care."
+        )
+    return (
+        "This is the price of it: every report goes to a seat first. Without gathering "
+        f"{count(raw.carried)} messages went between these brokers on the same day, not {count(here.carried)}; "
+        f"but subscribers got {counted(raw.delivered, 'message')} instead of {count(here.delivered)}, and "
+        "nobody put them together."
     )
 
 
@@ -173,15 +185,19 @@ def latency(day: Day) -> Caption:
     half, most = totals.quantile_ms(day, 0.5), totals.quantile_ms(day, 0.99)
     if half is None or most is None:
         return _nothing("How long it took", "Nothing was delivered, so nothing was timed.")
-    longest = max(ms for ms, n in day.latencies_ms if n)
+    longest = duration(max(ms for ms, n in day.latencies_ms if n) / 1000)
     shows = (
         "How long subscribers waited for news, from the report that brought it to the moment when they had "
         "it: on the way, and at the seat, which waits for others to tell more"
         + (" (not as long as in life, since the day was played faster). " if day.speed_up > 1 else ". ")
-        + f"Half of {counted(total, 'delivery', 'deliveries')} took up to "
-        f"{duration(half / 1000)}, 99 of 100 up to {duration(most / 1000)}, "
-        f"the slowest about {duration(longest / 1000)}."
     )
+    if total < FEW:
+        shows += f"The slowest of {counted(total, 'delivery', 'deliveries')} took about {longest}."
+    else:
+        shows += (
+            f"Half of {count(total)} deliveries took up to {duration(half / 1000)}, 99 of 100 up to "
+            f"{duration(most / 1000)}, the slowest about {longest}."
+        )
     came, told = totals.reports(day), totals.versions(day)
     without = (
         "Gathering asks for some patience, and saves more at the other end: without Tidings someone reads "
@@ -209,7 +225,7 @@ def costs(day: Day) -> Caption:
     shows = (
         f"The same reports and the same subscribers, run again in other ways: {ways}. With Tidings "
         f"subscribers got {counted(here.delivered, 'message')} ({size(here.delivered_bytes)}), of which "
-        f"{count(here.unwanted) if here.unwanted else 'none'} had not been asked for."
+        f"{count(here.unwanted) if here.unwanted else 'none'} had not been asked for{_noted(here)}."
     )
     return Caption(
         "The same day, carried otherwise",
@@ -230,7 +246,12 @@ def _otherwise(here: Cost, other: Cost) -> str:
         told += f", {times(other.delivered / here.delivered)} as many"
     if other.unwanted:
         told += f", and {percent(other.unwanted, other.delivered)} of them unwanted"
-    return told + "."
+    return f"{told}{_noted(other)}."
+
+
+def _noted(cost: Cost) -> str:
+    note = clipped(cost.note, NOTE_LENGTH).rstrip(".")
+    return f" ({note})" if note else ""
 
 
 CAPTIONS: dict[str, Callable[[Day], Caption]] = {

@@ -22,6 +22,9 @@ STEPS_PER_TEN = 12
 """Bars for a factor of ten in time."""
 
 BARS_MAX = 60
+SPAN_MIN = 20.0
+"""From the shortest to the longest time on the axis, so that one bar does not fill it."""
+
 REACH_MIN = 0.04
 """Of a pair, as a power of ten: finer ones are taken together."""
 
@@ -39,6 +42,9 @@ def latency(day: Day, look: Look) -> Figure:
     ax.set_xscale("log")
     ax.stairs(shares, edges, fill=True, color=colours.delivery, alpha=0.8, linewidth=0)
     low, high = edges[0], edges[-1]
+    if high < low * SPAN_MIN:
+        middle = math.sqrt(low * high)
+        low, high = middle / math.sqrt(SPAN_MIN), middle * math.sqrt(SPAN_MIN)
     ax.set(xlim=(low, high), ylim=(0, max(shares) * 1.08))
     ticks = _ticks(low, high, 4 if look.narrow else 8)
     ax.set_xticks(ticks, [duration(ms / 1000) for ms in ticks])
