@@ -56,7 +56,7 @@ def test_what_gathering_costs_more_is_said() -> None:
     ours, raw = day.costs[:2]
     without = captions.network(replace(day, costs=(ours, replace(raw, carried=5_000)))).without
     assert "This is the price of it" in without
-    assert "Without gathering 5,000 messages went between these brokers on the same day, not 9,340" in without
+    assert "Without gathering 5,000 messages went between these brokers that day, not 9,340" in without
     assert f"subscribers got 81,400 messages instead of {ours.delivered:,}" in without
     fewer = captions.costs(replace(day, costs=(ours, replace(raw, delivered=ours.delivered // 2)))).without
     assert "0.5 times as many" in fewer

@@ -81,7 +81,7 @@ def _carried_otherwise(day: Day) -> str:
         )
     return (
         "This is the price of it: every report goes to a seat first. Without gathering "
-        f"{count(raw.carried)} messages went between these brokers on the same day, not {count(here.carried)}; "
+        f"{count(raw.carried)} messages went between these brokers that day, not {count(here.carried)}; "
         f"but subscribers got {counted(raw.delivered, 'message')} instead of {count(here.delivered)}, and "
         "nobody put them together."
     )
