@@ -203,7 +203,7 @@ def _about(happening: Happening, rng: random.Random) -> Iterable[Report]:
         told = {name: value for name, value in truth.items() if name in seen}
         for name in GREATEST:
             if name in told:
-                told[name] = max(0, int(told[name]) - rng.choice((0, 0, 0, 1, 2)))
+                told[name] = max(1, int(told[name]) - rng.choice((0, 0, 0, 1, 2)))
         yield Report(round(at_s, 3), happening.topic, rng.choice(BROKERS), told)
         at_s += rng.uniform(0.5, 1.5) * EVERY_S * (0.6 if age_s < 1 else 1.0)
 
