@@ -97,6 +97,31 @@ def test_a_run_makes_the_hours_that_it_touches_and_links_all_others(
     assert set(links.columns) == set(traffic.schemas()["links"].names)
 
 
+def test_a_large_segment_of_one_hour_is_kept_as_it_is(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidings.pipeline.traffic import running
+
+    monkeypatch.setattr(running, "LINKED_ROWS_MIN", 50)
+    rows = drawn.records(12, 500, hours=2)
+    hour = [[one for one in rows if one.at // HOUR_US == at] for at in range(2)]
+    first = drawn.segment(tmp_path / "records", "a", hour[0][50:])
+    drawn.segment(tmp_path / "records", "b", [*hour[0][:40], *hour[1][:100]])
+    assert run(spark, tmp_path / "records", tmp_path / "data").records == len(hour[0]) - 10 + 100
+    kept = files(tmp_path / "data")
+    assert kept[f"records/hour=0/{first.name}"] == first.stat().st_ino
+    # One that came before, in part, and has grown.
+    first.unlink()
+    drawn.segment(tmp_path / "records", "a", hour[0][40:])
+    second = drawn.segment(tmp_path / "records", "c", hour[1][100:])
+    outcome = run(spark, tmp_path / "records", tmp_path / "data")
+    assert (outcome.segments, outcome.repeated) == (2, len(hour[0]) - 50)
+    again = files(tmp_path / "data")
+    assert again[f"records/hour=0/{first.name}"] == kept[f"records/hour=0/{first.name}"]
+    assert f"records/hour=1/{second.name}" not in again, "some came twice in this run"
+    assert tables(tmp_path / "data") == drawn.judged(unique(rows))
+
+
 def test_a_late_report_finds_the_deliveries_of_its_version_hours_after_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -1,6 +1,6 @@
 """The table `brokers`: what each broker took in, sent on and gave out.
 
-What a broker received is read from the records of those who sent it, in the hour in which they did.
+What a broker received is what went over the links to it, in the hour in which it was sent.
 """
 
 from __future__ import annotations
@@ -10,53 +10,43 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, copies, is_kind, size, total
+from tidings.pipeline.traffic.hours import Hours, is_kind, total
+from tidings.pipeline.traffic.sums import counts
 from tidings.records import traffic
 from tidings.records.record import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COUNTED = (
-    Kind.PUBLISHED,
-    Kind.FORWARDED,
-    Kind.DELIVERED,
-    Kind.OPENED,
-    Kind.MERGED,
-    Kind.TOLD,
-    Kind.SUPPRESSED,
-    Kind.REQUESTED,
-)
-
 
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Counts and bytes by broker."""
-    records = hours.of(frames[traffic.RECORDS], *COUNTED)
     published, forwarded, delivered = map(is_kind, (Kind.PUBLISHED, Kind.FORWARDED, Kind.DELIVERED))
+    records, copies, copied = F.col("records"), F.col("copies"), F.col("copied_bytes")
     sums = {
-        "published": total(1, published),
-        "published_bytes": total(size(), published),
+        "published": total(records, published),
+        "published_bytes": total(F.col("bytes"), published),
         "received": total(0),
         "received_bytes": total(0),
-        "forwarded": total(copies(), forwarded),
-        "forwarded_bytes": total(copies() * size(), forwarded),
-        "delivered": total(copies(), delivered),
-        "delivered_bytes": total(copies() * size(), delivered),
-        "gathered": total(1, is_kind(Kind.OPENED, Kind.MERGED)),
-        "told": total(1, is_kind(Kind.TOLD)),
-        "suppressed": total(1, is_kind(Kind.SUPPRESSED)),
-        "requested": total(1, is_kind(Kind.REQUESTED)),
+        "forwarded": total(copies, forwarded),
+        "forwarded_bytes": total(copied, forwarded),
+        "delivered": total(copies, delivered),
+        "delivered_bytes": total(copied, delivered),
+        "gathered": total(records, is_kind(Kind.OPENED, Kind.MERGED)),
+        "told": total(records, is_kind(Kind.TOLD)),
+        "suppressed": total(records, is_kind(Kind.SUPPRESSED)),
+        "requested": total(records, is_kind(Kind.REQUESTED)),
     }
-    own = records.groupBy("broker", "hour").agg(*(column.alias(name) for name, column in sums.items()))
-    lists = (
-        records.where(forwarded)
-        .groupBy("receivers", "hour")
-        .agg(total(1).alias("received"), total(size()).alias("received_bytes"))
+    own = (
+        counts(frames[traffic.RECORDS], hours)
+        .groupBy("broker", "hour")
+        .agg(*(column.alias(name) for name, column in sums.items()))
     )
+    links = {"received": "forwarded", "received_bytes": "bytes"}
     nothing = F.lit(0).cast("bigint")
-    others = lists.select(
-        F.explode("receivers").alias("broker"),
-        *((F.col(name) if name.startswith("received") else nothing).alias(name) for name in sums),
+    others = hours.within(frames[traffic.LINKS]).select(
+        F.col("receiver").alias("broker"),
+        *((F.col(links[name]) if name in links else nothing).alias(name) for name in sums),
         "hour",
     )
     return (
@@ -70,7 +60,7 @@ def make(frames: Frames, hours: Hours) -> DataFrame:
 STAGE = Stage(
     table=traffic.BROKERS,
     says="what each broker took in, sent on and gave out",
-    reads=(traffic.RECORDS,),
+    reads=(traffic.RECORDS, traffic.LINKS),
     lookups=lambda _: {},
     make=make,
 )

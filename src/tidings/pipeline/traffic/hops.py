@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, copies, total
+from tidings.pipeline.traffic.hours import Hours, total
+from tidings.pipeline.traffic.sums import trips
 from tidings.records import traffic
-from tidings.records.record import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Deliveries by broker and number of links."""
     return (
-        hours.of(frames[traffic.RECORDS], Kind.DELIVERED)
+        trips(frames[traffic.RECORDS], hours)
         .where("hops IS NOT NULL")
         .groupBy("broker", "hops", "hour")
-        .agg(total(copies()).alias("deliveries"))
+        .agg(total(F.col("deliveries")).alias("deliveries"))
         .select("broker", "hops", "deliveries", "hour")
     )
 

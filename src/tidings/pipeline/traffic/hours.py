@@ -24,11 +24,15 @@ class Hours:
 
     def of(self, records: DataFrame, *kinds: Kind) -> DataFrame:
         """The records of these hours and kinds."""
-        return _of(records, self.made, kinds)
+        return self.within(records).where(is_kind(*kinds))
 
     def near(self, records: DataFrame, *kinds: Kind) -> DataFrame:
         """Those of the hours around as well."""
-        return _of(records, self.around, kinds)
+        return _within(records, self.around).where(is_kind(*kinds))
+
+    def within(self, table: DataFrame) -> DataFrame:
+        """The rows of these hours."""
+        return _within(table, self.made)
 
     @property
     def around(self) -> tuple[int, ...]:
@@ -43,13 +47,13 @@ class Hours:
         )
 
 
-def _of(records: DataFrame, hours: Sequence[int], kinds: Sequence[Kind]) -> DataFrame:
+def _within(table: DataFrame, hours: Sequence[int]) -> DataFrame:
     # As one range where it is one: a long list would be in the plan of every scan.
     first, last = min(hours, default=0), max(hours, default=-1)
-    found = records.where(F.col(HOUR).between(first, last))
+    found = table.where(F.col(HOUR).between(first, last))
     if len(hours) < last - first + 1:
         found = found.where(F.col(HOUR).isin(list(hours)))
-    return found.where(F.col("kind").isin([kind.value for kind in kinds]))
+    return found
 
 
 def is_near(one: Column, other: Column) -> Column:

@@ -12,36 +12,21 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, copies, total
+from tidings.pipeline.traffic.hours import Hours, total
+from tidings.pipeline.traffic.sums import trips
 from tidings.records import traffic
-from tidings.records.record import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DIGITS = 4
-
 
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Deliveries by broker and latency."""
-    size = "abs(latency_us)"
-    shift = f"greatest(0, length(bin({size})) - {DIGITS})"
-    lowest = F.expr(f"shiftleft(shiftright({size}, {shift}), {shift})")
     return (
-        hours.of(frames[traffic.RECORDS], Kind.DELIVERED)
-        .where("latency_us IS NOT NULL")
-        .select(
-            "broker",
-            F.when(F.col("latency_us") < 0, -lowest).otherwise(lowest).alias("bucket"),
-            copies().alias("deliveries"),
-            (F.col("latency_us") * copies()).alias("total_us"),
-            "hour",
-        )
+        trips(frames[traffic.RECORDS], hours)
+        .where("bucket IS NOT NULL")
         .groupBy("broker", "bucket", "hour")
-        .agg(
-            total(F.col("deliveries")).alias("deliveries"),
-            total(F.col("total_us")).alias("total_us"),
-        )
+        .agg(total(F.col("deliveries")).alias("deliveries"), total(F.col("total_us")).alias("total_us"))
         .select("broker", F.col("bucket").alias("latency_us"), "deliveries", "total_us", "hour")
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.errors import InputError
+from tidings.records.schema import arrow_schema
 from tidings.records.segments import Segment, closed_segments
 from tidings.records.traffic import hour_of
 
@@ -29,6 +30,9 @@ class Fresh:
     first: int
     last: int
     """The hours of its records are from the one to the other."""
+
+    whole: bool
+    """Whether it has every column that a record has now, as a segment of an older release has not."""
 
 
 def read(folder: Path | None) -> dict[str, int]:
@@ -82,7 +86,8 @@ def _looked_at(segment: Segment, size: int) -> Fresh:
 
     try:
         metadata = pq.read_metadata(segment.path)
-        place = metadata.schema.to_arrow_schema().names.index("at")
+        names = metadata.schema.to_arrow_schema().names
+        place = names.index("at")
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
         times = [group.column(place).statistics for group in groups if group.num_rows]
         first = min((one.min for one in times), default=0)
@@ -91,4 +96,5 @@ def _looked_at(segment: Segment, size: int) -> Fresh:
         raise InputError(
             f"{segment.path} is not a segment of records ({error}); move it out of the folder"
         ) from None
-    return Fresh(segment.path, size, metadata.num_rows, hour_of(first), hour_of(last))
+    whole = names == arrow_schema().names
+    return Fresh(segment.path, size, metadata.num_rows, hour_of(first), hour_of(last), whole)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Copies, different messages, bytes, reports and false positives by sender and receiver."""
     records = frames[traffic.RECORDS]
-    link = ["sender", "receiver", "hour"]
+    link, use = ["sender", "receiver", "hour"], ["receiver", "message", "hour"]
     sent = (
         hours.of(records, Kind.FORWARDED)
         .select(
@@ -33,6 +33,8 @@ def make(frames: Frames, hours: Hours) -> DataFrame:
             F.col("report").isNotNull().alias("is_report"),
             "hour",
         )
+        # As the join below has them: so nothing is moved twice.
+        .repartition(*use)
         .groupBy(*link, "message")
         .agg(
             total(1).alias("forwarded"),
@@ -49,7 +51,7 @@ def make(frames: Frames, hours: Hours) -> DataFrame:
     )
     in_vain = F.col("useful").isNull() & (F.col("reports") == 0)
     return (
-        sent.join(used, ["receiver", "message", "hour"], "left")
+        sent.join(used, use, "left")
         .groupBy(*link)
         .agg(
             total(F.col("forwarded")).alias("forwarded"),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, size, total
+from tidings.pipeline.traffic.hours import Hours, is_kind, total
+from tidings.pipeline.traffic.sums import counts
 from tidings.records import traffic
 from tidings.records.record import Kind
 
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Requests, and the bytes that they were answered with, by broker, holder and topic."""
     return (
-        hours.of(frames[traffic.RECORDS], Kind.REQUESTED)
-        .where("topic IS NOT NULL")
+        counts(frames[traffic.RECORDS], hours)
+        .where(is_kind(Kind.REQUESTED) & F.col("topic").isNotNull())
         .withColumn("holder", F.col("broker"))
         .withColumn("broker", F.coalesce("link", "holder"))
         .groupBy("broker", "holder", "topic", "hour")
-        .agg(total(1).alias("requests"), total(size()).alias("bytes"))
+        .agg(total(F.col("records")).alias("requests"), total(F.col("bytes")).alias("bytes"))
         .select("broker", "holder", "topic", "requests", "bytes", "hour")
     )
 

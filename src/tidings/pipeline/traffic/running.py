@@ -1,7 +1,8 @@
 """Making traffic, a little more with every run: the edge.
 
 A run reads the segments that are not in its ledger, keeps the records that it had not, makes all tables of
-the hours that these touch, links the files of all other hours, and publishes everything with one rename:
+the hours that these touch, links the files of all other hours, and publishes everything with one rename. A
+large segment whose records are all new is kept by a link as well:
 
     DIR/traffic -> .versions/traffic/3
     DIR/traffic/messages/hour=498552/part-….parquet
@@ -18,7 +19,8 @@ import importlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +32,7 @@ from tidings.errors import InputError
 from tidings.pipeline.running import versions
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TRAFFIC, Made, Store, check_columns, inspect, read_files, write_files
-from tidings.pipeline.traffic import keeping, ledger
+from tidings.pipeline.traffic import keeping, ledger, sums
 from tidings.pipeline.traffic.hours import Hours
 from tidings.pipeline.watching import watched
 from tidings.records import traffic
@@ -40,6 +42,10 @@ from tidings.records.traffic import CONTRIBUTIONS, HOUR, RECORDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+LINKED_ROWS_MIN = 10_000
+"""A segment of so many records, all of one hour, becomes a file of the table of records as it is. Smaller
+ones are written together: files cost too."""
 
 Progress = Callable[[str, int, int], None]
 """Told what is being made, how many of its tasks are done, and of how many."""
@@ -156,9 +162,11 @@ class _Making:
         self._make(version, _stage(CONTRIBUTIONS), here)
         self._made = {*here.made, *self._further(version, here)}
         all_made = Hours(tuple(sorted(self._made)))
-        for name in TRAFFIC:
-            if name not in (RECORDS, CONTRIBUTIONS):
-                self._make(version, _stage(name), all_made)
+        records = self._read(version, RECORDS)
+        with _held(sums.counts(records, all_made)), _held(sums.trips(records, all_made)):
+            for name in TRAFFIC:
+                if name not in (RECORDS, CONTRIBUTIONS):
+                    self._make(version, _stage(name), all_made)
 
     def _keep(self, version: Path) -> tuple[int, ...]:
         """Add the records that were not kept yet to those that were; the hours that they are of."""
@@ -169,14 +177,41 @@ class _Making:
             had = read_files(self._spark, [self._before / RECORDS], traffic.schemas()[RECORDS])
             kept = had.where(F.col(HOUR).between(between[0], between[-1]))
         folder = version / RECORDS
-        self._write(keeping.unseen(segments, kept), folder, RECORDS)
+        with _held(keeping.repeated(segments, kept)) as twice:
+            with self._told(RECORDS):
+                once = twice.isEmpty()
+            if once:
+                self._take(folder)
+            else:
+                self._write(keeping.unseen(segments, kept, twice), folder, RECORDS)
         touched = tuple(_hours(version))
         self._added = inspect(folder, TRAFFIC[RECORDS], traffic.schemas()[RECORDS], 0).rows
         if self._before is not None:
-            _link(self._before / RECORDS, folder, _hours(self._before))
+            _link_hours(self._before / RECORDS, folder, _hours(self._before))
         self._all = set(_hours(version))
         self.rows[RECORDS] = _count(folder, RECORDS)
         return touched
+
+    def _take(self, folder: Path) -> None:
+        """Keep all that is fresh, where no record comes twice: large segments as they are."""
+        whole = [one for one in self._fresh if self._is_whole(one)]
+        rest = [one.path for one in self._fresh if one not in whole]
+        if rest:
+            segments = read_files(self._spark, rest, arrow_schema(), fleeting=True)
+            self._write(keeping.unseen(segments), folder, RECORDS)
+        for one in whole:
+            hour = folder / f"{HOUR}={one.first}"
+            hour.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):  # a broker removes its oldest
+                _link(one.path, hour)
+
+    def _is_whole(self, one: ledger.Fresh) -> bool:
+        """Whether a segment can be a file of the table of records."""
+        if one.rows < LINKED_ROWS_MIN or one.first != one.last or not one.whole:
+            return False
+        # Of one that has grown since it was read, or was lost and came back, the name is taken.
+        kept = self._before / RECORDS / f"{HOUR}={one.first}" if self._before is not None else None
+        return kept is None or not (kept / one.path.name).exists()
 
     def _further(self, version: Path, here: Hours) -> list[int]:
         """Hours not near in which versions of events were delivered of which more is known now."""
@@ -201,7 +236,7 @@ class _Making:
             (version / stage.table).mkdir()
         if self._before is not None:
             others = self._all.difference(hours.made)
-            _link(self._before / stage.table, version / stage.table, others)
+            _link_hours(self._before / stage.table, version / stage.table, others)
         self.rows[stage.table] = _count(version / stage.table, stage.table)
 
     def _read(self, version: Path, name: str) -> DataFrame:
@@ -209,9 +244,15 @@ class _Making:
 
     def _write(self, frame: DataFrame, folder: Path, name: str) -> None:
         check_columns(frame, name, traffic.schemas()[name])
+        with self._told(name):
+            write_files(frame, folder, TRAFFIC[name])
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """While a table is made: how far it is."""
         self._progress(name, 0, 0)
         with watched(self._spark, lambda done, tasks: self._progress(name, done, tasks)):
-            write_files(frame, folder, TRAFFIC[name])
+            yield
 
 
 def _stage(name: str) -> Stage:
@@ -225,19 +266,34 @@ def _hours(version: Path) -> list[int]:
     return sorted(int(folder.name.partition("=")[2]) for folder in folders)
 
 
-def _link(source: Path, target: Path, hours: Iterable[int]) -> None:
-    """Have the files of some hours in another folder too: the same files, not copies."""
+def _link_hours(source: Path, target: Path, hours: Iterable[int]) -> None:
+    """Have the files of some hours in another folder too."""
     for hour in hours:
         for file in sorted((source / f"{HOUR}={hour}").glob("*.parquet")):
             folder = target / f"{HOUR}={hour}"
             folder.mkdir(exist_ok=True)
-            try:
-                os.link(file, folder / file.name)
-            except OSError as error:
-                if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP):
-                    raise
-                # A file system without links, or with as many as it can.
-                shutil.copy2(file, folder / file.name)
+            _link(file, folder)
+
+
+def _link(file: Path, folder: Path) -> None:
+    """Have a file in another folder too: the same file, no copy. Nobody writes to it again."""
+    try:
+        os.link(file, folder / file.name)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP):
+            raise
+        # Another file system, one without links, or with as many as it can.
+        shutil.copy2(file, folder / file.name)
+
+
+@contextmanager
+def _held(frame: DataFrame) -> Iterator[DataFrame]:
+    """While this is open, what a DataFrame has is made once, for whatever is made from the same."""
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
 
 
 def _count(folder: Path, name: str) -> int:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, copies, size, total
+from tidings.pipeline.traffic.hours import Hours, is_kind, total
+from tidings.pipeline.traffic.sums import counts
 from tidings.records import traffic
 from tidings.records.record import Kind
 
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
 
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Messages, their bytes, and the sessions that were spared one."""
-    reason = F.split_part(F.coalesce("reason", F.lit("")), F.lit(":"), F.lit(1))
     return (
-        hours.of(frames[traffic.RECORDS], Kind.SUPPRESSED)
-        .where("topic IS NOT NULL")
-        .groupBy("topic", reason.alias("reason"), "hour")
+        counts(frames[traffic.RECORDS], hours)
+        .where(is_kind(Kind.SUPPRESSED) & F.col("topic").isNotNull())
+        .groupBy("topic", "reason", "hour")
         .agg(
-            total(1).alias("messages"),
-            total(size()).alias("bytes"),
-            total(copies()).alias("sessions"),
+            total(F.col("records")).alias("messages"),
+            total(F.col("bytes")).alias("bytes"),
+            total(F.col("copies")).alias("sessions"),
         )
         .select("topic", "reason", "messages", "bytes", "sessions", "hour")
     )

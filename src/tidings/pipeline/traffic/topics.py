@@ -7,41 +7,32 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.traffic.hours import Hours, copies, is_kind, size, total
+from tidings.pipeline.traffic.hours import Hours, is_kind, total
+from tidings.pipeline.traffic.sums import counts
 from tidings.records import traffic
 from tidings.records.record import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COUNTED = (
-    Kind.PUBLISHED,
-    Kind.OPENED,
-    Kind.MERGED,
-    Kind.TOLD,
-    Kind.DELIVERED,
-    Kind.SUPPRESSED,
-    Kind.REQUESTED,
-)
-
 
 def make(frames: Frames, hours: Hours) -> DataFrame:
     """Counts by topic, as it was named when something was published."""
-    published = is_kind(Kind.PUBLISHED)
+    published, records = is_kind(Kind.PUBLISHED), F.col("records")
     sums = {
-        "published": total(1, published),
-        "published_bytes": total(size(), published),
-        "reports": total(1, published & F.col("report").isNotNull()),
-        "opened": total(1, is_kind(Kind.OPENED)),
-        "merged": total(1, is_kind(Kind.MERGED)),
-        "told": total(1, is_kind(Kind.TOLD)),
-        "delivered": total(copies(), is_kind(Kind.DELIVERED)),
-        "suppressed": total(1, is_kind(Kind.SUPPRESSED)),
-        "requested": total(1, is_kind(Kind.REQUESTED)),
+        "published": total(records, published),
+        "published_bytes": total(F.col("bytes"), published),
+        "reports": total(records, published & F.col("is_report")),
+        "opened": total(records, is_kind(Kind.OPENED)),
+        "merged": total(records, is_kind(Kind.MERGED)),
+        "told": total(records, is_kind(Kind.TOLD)),
+        "delivered": total(F.col("copies"), is_kind(Kind.DELIVERED)),
+        "suppressed": total(records, is_kind(Kind.SUPPRESSED)),
+        "requested": total(records, is_kind(Kind.REQUESTED)),
     }
     return (
-        hours.of(frames[traffic.RECORDS], *COUNTED)
-        .where("topic IS NOT NULL")
+        counts(frames[traffic.RECORDS], hours)
+        .where(F.col("topic").isNotNull() & ~is_kind(Kind.FORWARDED))
         .groupBy("topic", "hour")
         .agg(*(column.alias(name) for name, column in sums.items()))
         .select("topic", *sums, "hour")
