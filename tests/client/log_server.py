@@ -66,6 +66,8 @@ class LogServer:
         """By broker and what."""
         self.away: set[str] = set()
         """Brokers that cannot be asked."""
+        self.copies: dict[str, tuple[int, int]] = {}
+        """Of brokers that are away: from and up to which number a deputy has their entries."""
         self.user: tuple[str, str] | None = None
         """Name and password, where they are asked for."""
         self.cut_after: list[int] = []
@@ -141,7 +143,13 @@ class LogServer:
             holders = [
                 {"broker": one, "first": log.first, "next": log.following} for one, log in there.items()
             ]
-            told = {"topic": self.topic.name, "holders": holders, "away": sorted(self.away)}
+            copies = {one: span for one, span in self.copies.items() if one in self.away}
+            holders += [
+                {"broker": one, "first": first, "next": following, "copied": True}
+                for one, (first, following) in copies.items()
+            ]
+            away = sorted(self.away - copies.keys())
+            told = {"topic": self.topic.name, "holders": holders, "away": away}
             return HTTPStatus.OK, told | msgspec.to_builtins(form_of(self.topic, what))
         if path == "/log/at":
             at_us = int(asked["at"])
@@ -149,7 +157,8 @@ class LogServer:
             return HTTPStatus.OK, {"holders": numbers, "away": sorted(self.away)}
         assert path == "/log/read", path
         broker, start, stop = asked["broker"], int(asked["from"]), int(asked["to"])
-        if broker in self.away:
+        first, following = self.copies.get(broker, (0, -1))
+        if broker in self.away and not first <= start <= stop <= following:
             return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"{broker!r} cannot be reached"}
         log = logs[broker]
         if start < log.first:

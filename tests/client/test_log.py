@@ -72,6 +72,12 @@ def test_a_filter_that_cannot_be_understood_is_the_callers_fault(server: LogServ
         rows(LogReader(server.url), "b1", 0, 1, "severty >= 1")
 
 
+def test_a_filter_that_is_too_long_for_a_request_is_not_sent(server: LogServer) -> None:
+    with pytest.raises(InputError, match=r"where has 7\d+ bytes in a request"):
+        rows(LogReader(server.url), "b1", 0, 1, f"road = '{'x' * 7000}'")
+    assert server.asked == []
+
+
 @pytest.mark.parametrize("batches", [0, 1, 2, 3])
 def test_a_cut_answer_is_never_taken_for_a_whole_one(server: LogServer, batches: int) -> None:
     """Also where it is cut behind its last row: only the sender knows that there is no more."""
@@ -125,6 +131,37 @@ def test_a_broker_that_is_away_fails_the_read_and_is_named(server: LogServer) ->
         rows(reader, "b2", 0, 5)
 
 
+@pytest.mark.parametrize(
+    ("since", "until", "enough"),
+    [
+        ({}, {}, False),
+        ({"b2": 3}, {}, True),
+        ({"b2": 8}, {}, True),
+        ({"b2": 9}, {}, False),
+        ({"b2": 3}, {"b2": 9}, False),
+    ],
+)
+def test_a_deputy_speaks_for_a_broker_as_far_as_it_has_its_entries(
+    server: LogServer, since: dict[str, int], until: dict[str, int], enough: bool
+) -> None:
+    """What it does not have is not lost: its broker is away."""
+    filled(server, "b1", 5)
+    filled(server, "b2", 10)
+    server.away, server.copies = {"b2"}, {"b2": (3, 8)}
+    reader = LogReader(server.url)
+    if enough:
+        found = reader.whole("traffic", since=since, until=until)
+        assert [(one.broker, one.first, one.next, one.copied) for one in found.holders] == [
+            ("b1", 0, 5, False),
+            ("b2", 3, 8, True),
+        ]
+    else:
+        with pytest.raises(NetworkError, match=r"'b2' \(its deputy has 3 up to 8\) may hold a part"):
+            reader.whole("traffic", since=since, until=until)
+        others = reader.whole("traffic", of={"b1"}, since=since, until=until)
+        assert ([one.broker for one in others.holders], others.away) == (["b1"], ("b2",))
+
+
 def test_with_patience_a_broker_that_comes_back_is_waited_for(server: LogServer) -> None:
     filled(server, "b1", 5)
     server.away = {"b1"}
@@ -138,6 +175,21 @@ def test_with_patience_a_broker_that_comes_back_is_waited_for(server: LogServer)
     reader = LogReader(server.url, patience_s=60, sleep=sleep)
     assert len(rows(reader, "b1", 0, 5)) == 5
     assert pauses == [0.25, 0.5, 1.0]
+
+
+def test_patience_is_a_time_whether_it_passes_in_pauses_or_in_answers(server: LogServer) -> None:
+    """A broker that takes long to say nothing is not asked more often for it."""
+    server.away = {"b1"}
+    now_s = [0.0]
+
+    def clock() -> float:
+        now_s[0] += 20.0
+        return now_s[0]
+
+    filled(server, "b1", 5)
+    with pytest.raises(NetworkError):
+        rows(LogReader(server.url, patience_s=60, sleep=lambda _: None, clock=clock), "b1", 0, 5)
+    assert len(server.asked) == 3
 
 
 def test_a_time_is_a_number_of_each_broker(server: LogServer) -> None:

@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from tidings.client.log import Holder
 from tidings.errors import DataLost, InputError
-from tidings.pipeline.offsets import admitted, check_kept, forgiven, ranges, read_bound, resolved
+from tidings.pipeline.offsets import (
+    admitted,
+    bounded,
+    check_kept,
+    check_order,
+    forgiven,
+    ranges,
+    read_bound,
+    resolved,
+)
 
 HOLDERS = (Holder("b1", 5, 20), Holder("b2", 0, 8))
 
@@ -107,6 +116,20 @@ def test_lost_entries_are_refused_with_the_way_out(start: dict[str, int], reason
 
 def test_nothing_is_lost_where_all_is_kept() -> None:
     check_kept({"b1": 5, "b2": 8}, HOLDERS)
+
+
+def test_a_batch_that_would_end_before_it_begins_is_refused() -> None:
+    check_order({"b1": 6, "b2": 3}, {"b1": 6, "b2": 8})
+    with pytest.raises(InputError, match="endingOffsets is before startingOffsets: 2 and 3 at 'b2'"):
+        check_order({"b1": 6, "b2": 3}, {"b1": 6, "b2": 2})
+
+
+def test_a_target_bounds_what_is_read_and_takes_nothing_back() -> None:
+    """A target may be what a deputy knew; where its broker is back, more may have been read of it already."""
+    target = (Holder("b1", 5, 12, copied=True),)
+    assert bounded(HOLDERS, target, {"b1": 7}) == (Holder("b1", 5, 12),)
+    assert bounded(HOLDERS, target, {"b1": 14}) == (Holder("b1", 5, 14),)
+    assert bounded(HOLDERS, target, {}) == (Holder("b1", 5, 12),)
 
 
 def test_who_takes_what_there_is_goes_on_with_the_first_that_is_kept() -> None:

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import datasource as d
 
+from tidings.errors import InputError
 from tidings.language.filters import parse
 from tidings.pipeline.connecting import read_options
-from tidings.pipeline.pushing import narrowed, split, text_of
+from tidings.pipeline.pushing import check, narrowed, split, text_of
 
 FIELDS = {
     "road": "string",
@@ -47,6 +48,29 @@ def test_a_filter_goes_down_as_a_term_or_stays(pushed: d.Filter, text: str | Non
     assert text_of(pushed, FIELDS) == text
 
 
+@pytest.mark.parametrize(
+    ("where", "reason"),
+    [
+        ("severity >= 3 AND place.city = 'Athens' AND lanes IS NULL AND $topic LIKE 'a/%'", None),
+        ("severty >= 3", "where: .*'?severty"),
+        ("severity >= 'high'", "where: .*severity"),
+        ("lanes = 2", "where: .*lanes"),
+        ("severity >", "where: .*expected"),
+        (f"road = '{'x' * 7000}'", "where has 70.. bytes in a request, and may have 6144"),
+    ],
+)
+def test_a_where_that_brokers_would_refuse_is_refused_at_once(where: str, reason: str | None) -> None:
+    if reason is None:
+        check(where, FIELDS)
+    else:
+        with pytest.raises(InputError, match=reason):
+            check(where, FIELDS)
+
+
+def test_a_topic_without_fields_takes_any_where_that_can_be_read() -> None:
+    check("anything = 3", {})
+
+
 def test_a_time_is_the_same_point_in_time() -> None:
     at = datetime(2026, 11, 15, 11, 5, 0, 250_000, tzinfo=UTC)
     text = text_of(d.EqualTo(("seen",), at), FIELDS)
@@ -60,6 +84,12 @@ def test_what_stays_is_given_back_by_itself() -> None:
     assert taken == ["road = 'A1'"]
     assert left == [kept]
     assert left[0] is kept
+
+
+def test_what_would_make_a_request_too_long_stays() -> None:
+    long = d.In(("road",), tuple(f"road number {number}" for number in range(400)))
+    taken, left = split([long, d.EqualTo(("severity",), 3)], FIELDS, "fire")
+    assert (taken, left) == (["severity = 3"], [long])
 
 
 def test_both_filters_hold_together() -> None:

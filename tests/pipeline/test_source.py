@@ -152,6 +152,26 @@ def test_offsets_bound_a_batch(spark: SparkSession, server: LogServer) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"startingOffsets": '{"b1": 4}', "endingOffsets": '{"b1": 3}'}, "3 and 4 at 'b1'"),
+        ({"startingOffsets": '{"b7": 4}'}, "'b7' holds nothing of the topic; who does: 'b1'"),
+        ({"startingOffsets": '{"b1": 11}'}, "'b1' has not got as far as 11"),
+        ({"startingOffsets": "{b1: 4}"}, "startingOffsets: .*write earliest"),
+        ({"where": "severty > 3"}, "where: .*severty"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_a_task_runs(
+    spark: SparkSession, server: LogServer, options: dict[str, str], reason: str
+) -> None:
+    server.publish("b1", *reports(10))
+    with pytest.raises(Exception, match=reason):
+        read(spark, server, **options).count()
+    assert "/log/read" not in [path for path, _ in server.asked]
+
+
+@pytest.mark.spark
 def test_an_empty_log_is_an_empty_table(spark: SparkSession, server: LogServer) -> None:
     assert read(spark, server).count() == 0
 
@@ -276,6 +296,35 @@ def test_a_stream_fails_where_entries_are_gone_unless_told_otherwise(
         sink.run(spark, server)
     sink.run(spark, server, failOnDataLoss="false")
     assert sink.all == [("b1", at) for at in (*range(5), *range(8, 15))]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_deputy_is_read_where_it_has_all_that_is_asked_for_and_else_its_broker_is_waited_for(
+    spark: SparkSession, server: LogServer, sink: Sink
+) -> None:
+    """A copy that begins later or ends earlier than the log is no loss, and is never taken for the whole."""
+    server.publish("b1", *reports(10))
+    server.publish("b2", *reports(10))
+    server.away, server.copies = {"b2"}, {"b2": (2, 8)}
+    with pytest.raises(Exception, match="its deputy has 2 up to 8"):
+        read(spark, server).count()
+    assert read(spark, server, startingOffsets='{"b2": 2}').count() == 16
+    with pytest.raises(Exception, match="its deputy has 2 up to 8"):
+        read(spark, server, endingOffsets='{"b2": 9}', startingOffsets='{"b2": 2}').count()
+    with pytest.raises(Exception, match="its deputy has 2 up to 8"):
+        sink.run(spark, server, startingOffsets="earliest")
+    server.copies = {"b2": (0, 8)}
+    sink.run(spark, server, startingOffsets="earliest")
+    assert [row for row in sink.all if row[0] == "b2"] == [("b2", at) for at in range(8)]
+    server.away = set()
+    sink.run(spark, server, startingOffsets="earliest")
+    server.away = {"b2"}
+    with pytest.raises(Exception, match="its deputy has 0 up to 8"):
+        sink.run(spark, server, startingOffsets="earliest", failOnDataLoss="false")
+    server.away = set()
+    sink.run(spark, server, startingOffsets="earliest")
+    assert sink.all == all_of(server)
 
 
 # Writing.

@@ -17,12 +17,12 @@ import base64
 import http.client
 import ssl
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import unquote, urlencode, urlsplit
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -49,6 +49,9 @@ PAUSE_S_MAX = 5.0
 ANSWER_BYTES_MAX = 16 << 20
 """Of an answer in JSON: a line for each broker of the network."""
 
+WHERE_BYTES_MAX = 6144
+"""Of a filter as it stands in a request, whose head a broker takes up to 8 KiB."""
+
 Result = TypeVar("Result")
 
 
@@ -62,6 +65,9 @@ class Holder(msgspec.Struct, frozen=True):
 
     next: int
     """The number that the next entry will get."""
+
+    copied: bool = False
+    """Whether the broker is away and its deputy speaks for it, which may have less than the broker itself."""
 
 
 class _Told(Form, frozen=True, kw_only=True):
@@ -135,6 +141,7 @@ class LogReader:
         timeout_s: float = TIMEOUT_S,
         patience_s: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`ca` is a file of authorities to trust instead of the system's, `certificate` and `key` are our
         own. `patience_s` is how long a broker may be out of reach before a call fails.
@@ -146,6 +153,7 @@ class LogReader:
         self._timeout_s = timeout_s
         self._patience_s = patience_s
         self._sleep = sleep
+        self._clock = clock
         self._tls = _context(ca, certificate, key) if any(one.secure for one in self.places) else None
         if self._password and self._username is None:
             raise InputError("there is a password and no user name; give both, or none")
@@ -176,19 +184,42 @@ class LogReader:
 
         return self._patient(ask)
 
-    def whole(self, topic: str, what: str = EVENTS, of: Container[str] | None = None) -> About:
+    def whole(
+        self,
+        topic: str,
+        what: str = EVENTS,
+        of: Container[str] | None = None,
+        since: Mapping[str, int] | None = None,
+        until: Mapping[str, int] | None = None,
+    ) -> About:
         """As `about`, but with none of these brokers away, or with none at all: waits for them while there is
         patience, then NetworkError.
+
+        A deputy that speaks for a broker is as good as that one where it has the entry at which a read begins
+        (`since`, by broker; the very first if it is not there) and reaches as far as `until`. Otherwise the
+        broker counts as away.
         """
 
         def ask() -> About:
             found = _about(self._ask("/log", {"topic": topic, "what": what}, _Told))
-            missed = [broker for broker in found.away if of is None or broker in of]
-            if missed:
-                raise NetworkError(
-                    f"{_listed(missed)} may hold a part of {topic!r} and cannot be asked now; is it running?"
+            short = {
+                one.broker: f"{one.broker!r} (its deputy has {one.first} up to {one.next})"
+                for one in found.holders
+                if one.copied
+                and not (
+                    one.first <= (since or {}).get(one.broker, 0) <= one.next
+                    and (until or {}).get(one.broker, 0) <= one.next
                 )
-            return found
+            }
+            away = sorted({*found.away, *short})
+            missed = [broker for broker in away if of is None or broker in of]
+            if missed:
+                named = ", ".join(short.get(broker, repr(broker)) for broker in missed)
+                raise NetworkError(
+                    f"{named} may hold a part of {topic!r} and cannot be asked now; is it running?"
+                )
+            there = tuple(one for one in found.holders if one.broker not in short)
+            return replace(found, holders=there, away=tuple(away))
 
         return self._patient(ask)
 
@@ -200,9 +231,11 @@ class LogReader:
         DataLost if the first of them are kept no more, NetworkError if the rest cannot be had.
         """
         asked = {"topic": topic, "what": what, "broker": broker, "to": str(stop)}
+        if fault := where_fault(where):
+            raise InputError(fault)
         if where:
             asked["where"] = where
-        patience = _Patience(self._patience_s, self._sleep)
+        patience = _Patience(self._patience_s, self._sleep, self._clock)
         while start < stop:
             try:
                 for batch, following in self._stream("/log/read", {**asked, "from": str(start)}):
@@ -226,7 +259,7 @@ class LogReader:
     # Asking.
 
     def _patient(self, ask: Callable[[], Result]) -> Result:
-        patience = _Patience(self._patience_s, self._sleep)
+        patience = _Patience(self._patience_s, self._sleep, self._clock)
         while True:
             try:
                 return ask()
@@ -256,11 +289,17 @@ class LogReader:
     def _answer(self, path: str, asked: dict[str, str]) -> http.client.HTTPResponse:
         """The answer of the first broker that gives one; its body is still to be read."""
         faults = []
+        untrusted = 0
         for place in self.places:
             try:
                 response = self._request(place, f"{path}?{urlencode(asked)}")
+            except ssl.SSLCertVerificationError as error:
+                faults.append(f"{place} is not trusted: {error.verify_message.rstrip('.')}")
+                untrusted += 1
+                continue
             except (OSError, http.client.HTTPException) as error:
-                faults.append(f"{place}: {_reason(error)}")
+                hint = "; does it speak TLS?" if isinstance(error, ssl.SSLError) else ""
+                faults.append(f"{place}: {_reason(error)}{hint}")
                 continue
             if response.status != HTTPStatus.OK:
                 with response:
@@ -271,6 +310,11 @@ class LogReader:
                 raise fault
             self.places = (place, *(other for other in self.places if other != place))
             return response
+        if untrusted == len(faults):
+            # No patience helps.
+            raise SetupError(
+                f"{'; '.join(faults)}; name the authority that signed its certificate, and the host as in it"
+            )
         raise NetworkError("; ".join(faults))
 
     def _request(self, place: Place, target: str) -> http.client.HTTPResponse:
@@ -325,22 +369,31 @@ class _Body:
 class _Patience:
     """How long to go on trying; full again after each success."""
 
-    def __init__(self, patience_s: float, sleep: Callable[[float], None]) -> None:
+    def __init__(self, patience_s: float, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:
         self._patience_s = patience_s
         self._sleep = sleep
+        self._clock = clock
         self.restore()
 
     def restore(self) -> None:
-        self._left_s, self._pause_s = self._patience_s, PAUSE_S
+        self._until_s, self._pause_s = self._clock() + self._patience_s, PAUSE_S
 
     def wait_or_raise(self, error: NetworkError) -> None:
         """Wait a little; raises what DataLost is too, and what there is no more patience for."""
-        if isinstance(error, DataLost) or self._left_s <= 0:
+        left_s = self._until_s - self._clock()
+        if isinstance(error, DataLost) or left_s <= 0:
             raise error
-        pause_s = min(self._pause_s, self._left_s)
-        self._left_s -= pause_s
+        pause_s = min(self._pause_s, left_s)
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
         self._sleep(pause_s)
+
+
+def where_fault(where: str) -> str | None:
+    """Why a filter cannot be asked for in one request; None if it can."""
+    size = len(quote_plus(where))
+    if size <= WHERE_BYTES_MAX:
+        return None
+    return f"where has {size} bytes in a request, and may have {WHERE_BYTES_MAX}; filter after reading"
 
 
 def read_places(urls: str | Sequence[str]) -> tuple[tuple[Place, ...], str | None, str | None]:
@@ -404,7 +457,7 @@ def _refusal(place: Place, response: http.client.HTTPResponse) -> Exception:
         return DataLost(f"{place}: {reason}", told.first)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return AccessError(f"{place}: {reason}")
-    if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED):
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return InputError(f"{place}: {reason}")
     return NetworkError(f"{place}: {reason}")
 

@@ -92,6 +92,9 @@ class Held(msgspec.Struct, frozen=True):
     first: int
     next: int
 
+    copied: bool = False
+    """Whether the broker itself is away, and a deputy speaks for it: it may have more than that."""
+
 
 class _Holders(msgspec.Struct, frozen=True):
     """What another broker answers to /log, as far as it is used here."""
@@ -193,7 +196,12 @@ class Reading:
             )
         kept_us = topic.keep_us
         if what != EVENTS:
-            kept_us = None if topic.gathering is None else topic.gathering.keep_reports_us
+            if topic.gathering is None:
+                raise BadRequest(
+                    HTTPStatus.NOT_FOUND,
+                    f"{name[:80]!r} is plain, and has no {what}; ask for events",
+                )
+            kept_us = topic.gathering.keep_reports_us
         if kept_us is None:
             option = "keep" if what == EVENTS else "keep_reports"
             raise BadRequest(
@@ -232,25 +240,38 @@ class Reading:
             listed = _decoded(broker, told, _Holders)
             found[broker] = {one.broker: one for one in listed.holders}
         holders = _merged(found)
+        for broker in holders.keys() & set(away):
+            holders[broker] = msgspec.structs.replace(holders[broker], copied=True)
         return _json(
             msgspec.to_builtins(form_of(asked.topic, asked.what))
             | {
                 "topic": asked.topic.name,
                 "holders": [holders[broker] for broker in sorted(holders)],
-                # Of one that is away a deputy may have all that it has.
                 "away": sorted(set(away) - holders.keys()),
             }
         )
 
     def _at(self, asked: Asked) -> Answer:
         at_us = _number(asked.words, "at")
-        logs = self._node.logs
-        found = {self._node.id: {} if logs is None else logs.at(asked.topic.name, asked.what, at_us)}
+        found = {self._node.id: self._at_here(asked, at_us)}
         answers, away = self._ask_others("/log/at", asked)
         for broker, told in answers.items():
             found[broker] = _decoded(broker, told, _Numbers).holders
         numbers = _merged(found)
         return _json({"holders": dict(sorted(numbers.items())), "away": sorted(set(away) - numbers.keys())})
+
+    def _at_here(self, asked: Asked, at_us: int) -> dict[str, int]:
+        logs = self._node.logs
+        if logs is None:
+            return {}
+        numbers = logs.at(asked.topic.name, asked.what, at_us)
+        # Before the first entry of a copy its owner may have others that are as late.
+        unsure = {
+            held.broker
+            for held in self._here(asked)
+            if held.broker != self._node.id and 0 < held.first == numbers.get(held.broker)
+        }
+        return {broker: number for broker, number in numbers.items() if broker not in unsure}
 
     def _here(self, asked: Asked) -> list[Held]:
         logs = self._node.logs
@@ -347,31 +368,40 @@ class Reading:
                 return self._passed_on(others[span.broker], asked)
             except (OSError, http.client.HTTPException):
                 pass  # away; a deputy may have it
+        fault = BadRequest(HTTPStatus.NOT_FOUND, f"{span.broker!r} holds nothing of {asked.topic.name!r}")
+        if span.broker in others:
+            fault = BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, f"{span.broker!r} cannot be reached now")
         for held in self._here(asked):
             if held.broker == span.broker:
-                return self._made(asked, span, where, held, tally)
+                try:
+                    return self._made(asked, span, where, held, tally)
+                except Incomplete as error:
+                    fault = error  # another broker may have been its deputy for longer
         for other, url in others.items():
             if other != span.broker:
                 try:
                     return self._passed_on(url, asked)
                 except (OSError, http.client.HTTPException, BadRequest):
                     continue
-        if span.broker in others:
-            raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, f"{span.broker!r} cannot be reached now")
-        raise BadRequest(HTTPStatus.NOT_FOUND, f"{span.broker!r} holds nothing of {asked.topic.name!r}")
+        raise fault
 
     def _made(
         self, asked: Asked, span: Span, where: Filter | None, held: Held, tally: Tally
     ) -> Generator[bytes, None, None]:
-        if not held.first <= span.start <= held.next:
-            if held.broker == self._node.id and span.start < held.first:
+        if held.broker == self._node.id:
+            if span.start < held.first:
                 raise Gone(
                     f"{held.broker!r} keeps entries from {held.first} on, not {span.start}", held.first
                 )
-            # A copy may begin later or end earlier than what it is a copy of, which is away.
-            raise BadRequest(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"of {held.broker!r} there is {held.first} up to {held.next} here, not {span.start}",
+            if span.start > held.next:
+                raise BadRequest(
+                    HTTPStatus.SERVICE_UNAVAILABLE,
+                    f"{held.broker!r} has entries up to {held.next}, not yet {span.start}",
+                )
+        elif not held.first <= span.start <= span.stop <= held.next:
+            raise Incomplete(
+                f"{held.broker!r} is away, and the copy here has {held.first} up to {held.next}, not all of "
+                f"{span.start} up to {span.stop}"
             )
         logs = self._node.logs
         assert logs is not None, "it holds something"
@@ -406,6 +436,13 @@ class Gone(BadRequest):
     def __init__(self, reason: str, first: int | None) -> None:
         super().__init__(HTTPStatus.GONE, reason)
         self.about["first"] = first
+
+
+class Incomplete(BadRequest):
+    """A copy that begins later or ends earlier than what is asked for. Nothing is lost: its owner is away."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ A password is in no text that these objects make of themselves. What is done wit
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -87,6 +88,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Reading:
         raise InputError(
             "endingOffsets is for spark.read; a stream ends when it is stopped, or by availableNow"
         )
+    if streaming and values.flag("pushdown", False):
+        raise InputError("pushdown is for spark.read; in a stream say it in the option where")
     if not streaming and "maxrowsperbatch" in values:
         raise InputError("maxRowsPerBatch is for spark.readStream; a batch read is all of its range")
     starting = values.text("startingOffsets", LATEST if streaming else EARLIEST)
@@ -95,6 +98,17 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Reading:
     ending = values.text("endingOffsets", LATEST)
     if ending.strip().lower() == EARLIEST:
         raise InputError("endingOffsets earliest reads nothing; leave it out, or give a time")
+    start, stop = read_bound("startingOffsets", starting), read_bound("endingOffsets", ending)
+    if isinstance(start, int):
+        if start > time.time_ns() // 1000:
+            raise InputError(
+                f"startingOffsets {starting.strip()} is still to come, and what comes before it would be "
+                "read; write latest in a stream, or give a time that has been"
+            )
+        if isinstance(stop, int) and stop < start:
+            raise InputError(
+                f"endingOffsets {ending.strip()} is before startingOffsets {starting.strip()}; swap them"
+            )
     topic = values.get("topic", values.get("path"))
     if not topic:
         raise InputError(
@@ -105,8 +119,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> Reading:
         topic,
         what=values.choice("what", EVENTS, KINDS),
         where=values.text("where", ""),
-        start=read_bound("startingOffsets", starting),
-        stop=read_bound("endingOffsets", ending),
+        start=start,
+        stop=stop,
         fail_on_data_loss=values.flag("failOnDataLoss", True),
         rows_per_partition=values.count("rowsPerPartition", ROWS_PER_PARTITION),
         rows_per_batch=values.count("maxRowsPerBatch", 0) or None,
@@ -179,7 +193,7 @@ class _Values:
         value = self.get(name)
         if value is None:
             return default
-        if not (value.isascii() and value.isdigit()) or not 0 < int(value) < 2**63:
+        if not (value.isascii() and value.isdigit() and len(value) < 20 and 0 < int(value) < 2**63):
             raise InputError(f"{name} is {value[:80]!r}; it is a whole number above 0")
         return int(value)
 
@@ -200,6 +214,8 @@ def _access(values: _Values, default_url: str) -> Access:
             password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise SetupError(f"passwordFile {file} cannot be read: {error}; name another") from None
+    if "tlsKey" in values and "tlsCertificate" not in values:
+        raise InputError("tlsKey is given without tlsCertificate; name the certificate that it belongs to")
     return Access(
         values.text("url", default_url),
         values.get("user", os.environ.get(urls.USER)),

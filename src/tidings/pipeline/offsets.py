@@ -113,6 +113,30 @@ def admitted(start: Mapping[str, int], holders: Sequence[Holder], rows_max: int 
     return ordered(end)
 
 
+def bounded(
+    holders: Sequence[Holder], target: Sequence[Holder], start: Mapping[str, int]
+) -> tuple[Holder, ...]:
+    """What there is, but no more than a target has; and never less than was read, since the target may be
+    what a deputy knew of its broker.
+    """
+    ends = {one.broker: one.next for one in target}
+    return tuple(
+        msgspec.structs.replace(one, next=min(one.next, max(ends[one.broker], start.get(one.broker, 0))))
+        for one in holders
+        if one.broker in ends
+    )
+
+
+def check_order(start: Mapping[str, int], stop: Mapping[str, int]) -> None:
+    """Refuse a batch that would end before it begins, at any broker."""
+    for broker, begin in start.items():
+        if stop[broker] < begin:
+            raise InputError(
+                f"endingOffsets is before startingOffsets: {stop[broker]} and {begin} at {broker!r}; give a "
+                "later end, or an earlier start"
+            )
+
+
 def check_kept(start: Mapping[str, int], holders: Sequence[Holder]) -> None:
     """Refuse to go on where entries behind `start` are gone, or a whole broker with its log."""
     known = {one.broker: one for one in holders}
@@ -132,7 +156,8 @@ def check_kept(start: Mapping[str, int], holders: Sequence[Holder]) -> None:
         if number > one.next:
             raise DataLost(
                 f"{broker!r} was read up to {number}, and its next entry is {one.next}: it has lost its "
-                "disk; set failOnDataLoss to false to go on with what it has now",
+                "disk, or the checkpoint is of another topic; begin with a new one, or set failOnDataLoss to "
+                "false to go on with what it has now",
                 one.first,
             )
 

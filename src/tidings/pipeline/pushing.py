@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,8 +26,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tidings.errors import FilterError
-from tidings.language.fields import Type
+from tidings.client.log import where_fault
+from tidings.errors import FilterError, InputError
+from tidings.language.fields import Conflict, Field, Type
 from tidings.language.filters import parse
 from tidings.language.wording import name_text, string_text
 from tidings.pipeline.connecting import Reading
@@ -41,23 +42,44 @@ RELATIONS: dict[type[Filter], str] = {
 }
 
 
-def split(filters: Sequence[Filter], fields: Mapping[str, Any]) -> tuple[list[str], list[Filter]]:
-    """The texts of those that go to the brokers, and those that stay."""
+def split(
+    filters: Sequence[Filter], fields: Mapping[str, Any], where: str = ""
+) -> tuple[list[str], list[Filter]]:
+    """The texts of those that go to the brokers beside a `where`, and those that stay."""
     taken: list[str] = []
     left: list[Filter] = []
     for one in filters:
         text = text_of(one, fields)
-        if text is None:
+        if text is None or _refused(joined(where, [*taken, text])):
             left.append(one)
         else:
             taken.append(text)
     return taken, left
 
 
+def check(where: str, fields: Mapping[str, Any]) -> None:
+    """Refuse what a broker would refuse, before a task asks it; InputError points at the place."""
+    if not where:
+        return
+    if fault := where_fault(where):
+        raise InputError(fault)
+    declared = {field.path: field for field in _declared(fields, ())}
+    try:
+        parse(where, declared or None)
+    except FilterError as error:
+        raise InputError(f"where: {error}") from None
+
+
 def narrowed(options: Reading, texts: Sequence[str]) -> Reading:
     """A read of what satisfies all of these too."""
-    parts = [f"({options.where})"] if options.where and texts else [options.where] if options.where else []
-    return dataclasses.replace(options, where=" AND ".join([*parts, *texts]))
+    return dataclasses.replace(options, where=joined(options.where, texts))
+
+
+def joined(where: str, texts: Sequence[str]) -> str:
+    """A filter and further terms as one."""
+    if not texts:
+        return where
+    return " AND ".join([f"({where})", *texts] if where else texts)
 
 
 def text_of(one: Filter, fields: Mapping[str, Any]) -> str | None:
@@ -69,11 +91,16 @@ def text_of(one: Filter, fields: Mapping[str, Any]) -> str | None:
         text = _term(one, fields)
     if text is None:
         return None
+    return None if _refused(text) else text
+
+
+def _refused(text: str) -> bool:
+    """Whether brokers would not take a filter: it is too long, or too costly."""
     try:
         parse(text)
     except FilterError:
-        return None
-    return text
+        return True
+    return where_fault(text) is not None
 
 
 def _term(one: Any, fields: Mapping[str, Any]) -> str | None:
@@ -93,6 +120,17 @@ def _term(one: Any, fields: Mapping[str, Any]) -> str | None:
     if isinstance(one, StringStartsWith) and kind is Type.STRING and not set(one.value) & set("%_\\"):
         return f"{name} LIKE {string_text(one.value + '%')}"
     return None
+
+
+def _declared(fields: Mapping[str, Any], group: tuple[str, ...]) -> Iterator[Field]:
+    for name, kind in fields.items():
+        path = (*group, name)
+        if isinstance(kind, Mapping):
+            yield from _declared(kind, path)
+        elif isinstance(kind, str):
+            yield Field(path, Type(kind))
+        else:
+            yield Field(path, Type(kind[0]), conflict=Conflict.UNION)
 
 
 def _type(path: Sequence[str], fields: Mapping[str, Any]) -> Type | None:

@@ -77,13 +77,14 @@ class _Writer:
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish all rows of a partition; done when the last is acknowledged."""
         access = self.options.access
+        own = access.certificate
         rows = 0
         with connect(
             access.url,
             user=access.user,
             password=access.password,
             authority=access.authority,
-            certificate=(access.certificate, access.key) if access.certificate and access.key else None,
+            certificate=(own, access.key or own) if own else None,  # one file may hold both
         ).sync() as network:
             for batch in iterator:
                 # A few at a time as Python objects, whatever the size of Spark's batches.

@@ -10,7 +10,7 @@ how a broker keeps its log.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -43,7 +43,9 @@ from tidings.pipeline.offsets import (
     Bound,
     Offsets,
     admitted,
+    bounded,
     check_kept,
+    check_order,
     forgiven,
     ordered,
     ranges,
@@ -74,12 +76,15 @@ class TidingsSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options, streaming=False)
         about = _about(options)
+        pushing.check(options.where, about.form.fields)
         columns = _columns(about, schema)
         return PushingReader(options, columns, about) if options.pushdown else BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = read_options(self.options, streaming=True)
-        return StreamReader(options, _columns(_about(options), schema))
+        about = _about(options)
+        pushing.check(options.where, about.form.fields)
+        return StreamReader(options, _columns(about, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(write_options(self.options), schema, overwrite)
@@ -110,13 +115,16 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
-        about = options.access.reader().whole(options.topic, options.what)
-        start = _resolved(options, "startingOffsets", options.start, about.holders)
-        stop = _resolved(options, "endingOffsets", options.stop, about.holders, LATEST)
+        since, until = _numbers(options, options.start), _numbers(options, options.stop)
+        about = options.access.reader().whole(options.topic, options.what, since=since, until=until)
+        start = resolved("startingOffsets", options.start, about.holders, since)
+        stop = resolved("endingOffsets", options.stop, about.holders, until, LATEST)
         if options.fail_on_data_loss:
             check_kept(start, about.holders)
+            check_kept(stop, about.holders)
         else:
-            start = forgiven(start, about.holders)
+            start, stop = forgiven(start, about.holders), forgiven(stop, about.holders)
+        check_order(start, stop)
         return [Range(*one) for one in ranges(start, stop, options.rows_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -134,7 +142,7 @@ class PushingReader(BatchReader):
         self._fields = about.form.fields
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        taken, left = pushing.split(filters, self._fields)
+        taken, left = pushing.split(filters, self._fields, self.options.where)
         self.options = pushing.narrowed(self.options, taken)
         yield from left
 
@@ -151,18 +159,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         options = self.options
-        # From the earliest on, one that is away now enters later, at its first entry.
-        about = self._about(() if options.start == EARLIEST else None)
-        return _resolved(options, "startingOffsets", options.start, about.holders)
+        if options.start == EARLIEST:
+            # One that is away now enters later, at its first entry.
+            return resolved("startingOffsets", EARLIEST, self._about((), {}).holders)
+        since = _numbers(options, options.start)
+        if options.start == LATEST:
+            about = options.access.reader().about(options.topic, options.what)
+            since = resolved("startingOffsets", LATEST, about.holders)
+        return resolved("startingOffsets", options.start, self._about(None, since).holders, since)
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """How far the next micro-batch goes. Waits for brokers that are away, and then fails."""
-        holders = self._about(start).holders
+        needed = {*start, *(one.broker for one in self._target or ())}
+        holders = self._about(needed, start).holders
         self._latest = ordered({one.broker: one.next for one in holders})
-        if self._target is not None:
-            holders = self._target
         if self.options.fail_on_data_loss:
             check_kept(start, holders)
+        if self._target is not None:
+            holders = bounded(holders, self._target, start)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return admitted(start, holders, rows_max)
 
@@ -174,19 +188,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._target = self._about(None).holders
+        # Where each begins is not known yet: `latestOffset` asks whether a deputy has that.
+        about = self.options.access.reader().about(self.options.topic, self.options.what)
+        since = {one.broker: one.first for one in about.holders}
+        self._target = self._about(None, since).holders
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         if not self.options.fail_on_data_loss:
-            start = forgiven(start, self._about(start).holders)
+            start = forgiven(start, self._about(start, start).holders)
         return [Range(*one) for one in ranges(start, end, self.options.rows_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _rows(self.options, self.columns, partition)
 
-    def _about(self, needed: Container[str] | None) -> About:
-        """What there is, with none of these brokers away, or with none at all."""
-        return self.options.access.reader().whole(self.options.topic, self.options.what, needed)
+    def _about(self, needed: Container[str] | None, since: Mapping[str, int] | None) -> About:
+        """What there is, with none of these brokers away, or with none at all, and read from there on."""
+        return self.options.access.reader().whole(self.options.topic, self.options.what, needed, since)
 
 
 def spark_schema(columns: pa.Schema) -> StructType:
@@ -235,13 +252,11 @@ def _columns(about: About, schema: StructType) -> pa.Schema:
     return pa.schema([there.field(field.name) for field in schema])
 
 
-def _resolved(
-    options: Reading, option: str, bound: Bound, holders: Sequence[Holder], missing: str = EARLIEST
-) -> Offsets:
-    at = None
+def _numbers(options: Reading, bound: Bound) -> Offsets | None:
+    """What a bound says of single brokers: itself, or their answer for a time; None for words."""
     if isinstance(bound, int):
-        at = options.access.reader().at(options.topic, options.what, bound)
-    return resolved(option, bound, holders, at, missing)
+        return options.access.reader().at(options.topic, options.what, bound)
+    return bound if isinstance(bound, dict) else None
 
 
 def _rows(options: Reading, columns: pa.Schema, partition: InputPartition) -> Iterator[pa.RecordBatch]:
