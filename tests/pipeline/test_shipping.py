@@ -88,6 +88,52 @@ def test_errors_about_something_else_are_left_as_they_are() -> None:
     assert shipping.python_trouble("Job aborted: OutOfMemoryError") is None
 
 
+ALONE = """
+import sys
+allowed = {name.partition(".")[0] for name in sys.argv[1:]}
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        known = name in allowed or name in sys.stdlib_module_names or name.startswith("_")
+        if path is None and not known:
+            raise ModuleNotFoundError("no " + name, name=name)
+sys.meta_path.insert(0, Nothing())
+"""
+
+GATHERED = """
+import pyarrow as pa
+from tidings.language.topics import Topic
+from tidings.pipeline.gather import batch, engines, streaming
+from tidings.pipeline.gather.layout import Layout
+for options in ({}, {"tell_now": "n > 3"}):
+    topic = {"name": "t", "kind": "gathered", "key": ["k"], "merge_after": "1s", "redundant_for": "2s"}
+    fields = {"k": {"type": "string"}, "n": {"type": "int"}}
+    layout = Layout(Topic.from_mapping(topic | options | {"window": "3s", "fields": fields}))
+    rows = pa.table({"report": [1], "at": [0], "f0": ["a"], "f1": [4]}, schema=layout.rows)
+    assert engines.gather(layout, rows).num_rows == 2, "a version and a closing"
+"""
+
+MATCHED = """
+import pyarrow as pa
+from tidings.pipeline.match import answering, asking, meeting, ways
+table = pa.table({"subscription": [1], "where": ["n > 3"]})
+matcher = answering.Matcher(*asking.image(asking.subscriptions_of(table, ())))
+assert matcher.match(pa.array([{"n": 4}]), None, None).counts.tolist() == [1]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("needed", "code"), [(shipping.STATES, GATHERED), (shipping.KERNELS, MATCHED)], ids=["gather", "match"]
+)
+def test_workers_need_nothing_that_they_are_not_asked_for(needed: tuple[str, ...], code: str) -> None:
+    # Beside the package, Spark's own and what these bring with them.
+    own = ("tidings", "pyspark", "py4j", "llvmlite", "six", "dateutil", "pytz", "cython_runtime")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE + code, *needed, *own], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.spark
 def test_on_this_machine_nothing_is_sent(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipping, "archive", lambda: pytest.fail("nothing is packed"))

@@ -89,9 +89,7 @@ def match(
     cores = session.core_count(master) if session.is_local(master) else None
     job = _job(data, memory, cores, way)
     with session.start("tidings match", master=master, settings=given) as spark:
-        shipping.send(spark, master)
-        if not session.is_local(master):
-            shipping.check(spark, (*shipping.NEEDED, "numba", "msgspec"))
+        shipping.send(spark, master, needed=shipping.KERNELS)
         made = job.run(spark, store, wanted, master=master, settings=given, overwrite=overwrite)
     if as_json:
         table = {key: value for key, value in asdict(made).items() if key != "spec"}

@@ -30,7 +30,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEEDED = ("numpy", "pyarrow", "scipy")
-"""What Python on workers imports beside this package."""
+"""What Python on workers imports beside this package, for the tables of a workload and for sweeps."""
+
+KERNELS = ("msgspec", "numba", "numpy", "pyarrow", "sqlglot")
+"""For gather and match: compiled kernels, and the language of topics and filters. Traffic needs none."""
+
+STATES = (*KERNELS, "google.protobuf", "pandas")
+"""For gather in a stream: Spark's own client of a state too."""
 
 ASKED = 32
 """Tasks that ask: enough for most workers to have one, and done in a moment."""
@@ -39,7 +45,9 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time of everything in the archive: the earliest that the format knows."""
 
 
-def send(spark: SparkSession, master: str, files: Iterable[Path] = ()) -> None:
+def send(
+    spark: SparkSession, master: str, files: Iterable[Path] = (), needed: Sequence[str] = NEEDED
+) -> None:
     """Send the package and files to where the work is done, and check that they can be used there.
 
     Raises `SetupError` that says what is the matter on which worker. On this machine nothing is sent: its
@@ -50,7 +58,7 @@ def send(spark: SparkSession, master: str, files: Iterable[Path] = ()) -> None:
     spark.addArtifacts(str(archive()), pyfile=True)
     for file in sorted(set(files)):
         spark.addArtifacts(str(file), file=True)
-    check(spark)
+    check(spark, needed)
 
 
 def archive(package: Path | None = None, cache: Path | None = None) -> Path:
@@ -123,16 +131,18 @@ def check(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
         rows = spark.range(0, ASKED, 1, ASKED).select(ask("id").alias("said")).distinct().collect()
     except (PySparkException, _java_error()) as error:
         if (reason := python_trouble(str(error))) is not None:
-            raise SetupError(f"{reason}. {WAY_OUT}") from error
+            raise SetupError(f"{reason}. {way_out(modules)}") from error
         raise
     if found := troubles(sorted(row["said"] for row in rows)):
-        raise SetupError(f"{'; '.join(found)}. {WAY_OUT}")
+        raise SetupError(f"{'; '.join(found)}. {way_out(modules)}")
 
 
-WAY_OUT = (
-    f"Workers need Python {sys.version_info[0]}.{sys.version_info[1]} with {' and '.join(NEEDED)}; set "
-    f"PYSPARK_PYTHON, or spark.pyspark.python, to one that has them (docs/pipeline.md)"
-)
+def way_out(needed: Sequence[str]) -> str:
+    """What to do about workers that lack something."""
+    return (
+        f"Workers need Python {sys.version_info[0]}.{sys.version_info[1]} with {' and '.join(needed)}; set "
+        f"PYSPARK_PYTHON, or spark.pyspark.python, to one that has them (docs/pipeline.md)"
+    )
 
 
 def troubles(answers: Iterable[str]) -> list[str]:
