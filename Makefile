@@ -52,6 +52,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/gathering.py
 	$(BIN)/python benchmarks/workload.py
 	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python benchmarks/pipeline.py
 	$(BIN)/python benchmarks/link.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/faults.py --trials 12

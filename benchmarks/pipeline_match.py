@@ -1,69 +1,41 @@
-"""Match at scale: events per second with 100,000 filters, beside DuckDB's join of the same predicate.
-
-    python benchmarks/pipeline_match.py                       1 million events; some minutes
-    python benchmarks/pipeline_match.py --events 10000000 --jobs counted
-    python benchmarks/pipeline_match.py --grow                how it grows with events, partitions and filters
+"""Match at scale: events per second with many filters, beside DuckDB's join of the same predicate.
 
 Filters and events are those of W1 (`benchmarks/workloads.py`): ten whole-number attributes 1..128, three
 ranges per filter, about 0.5% of the filters match an event. DuckDB gets the same rectangles and 10,000 of the
-events, counts the same, and must find as many. Machines are shared, so that beside the clock the CPU time of
-all processes of the run is given.
+events, counts the same, and must find as many.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
+from benchmarks.pipeline_measuring import Bench, Spent, Watch, alone
 
-if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tidings.pipeline import session
+from tidings.language.fields import Field, Type
+from tidings.language.fields import Path as FieldPath
 from tidings.pipeline.match import asking, files, ways
 from tidings.pipeline.match.ways import Form
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+JOB = "match"
+TARGETS = {"counted": 80_000, "written": 25_000}
+TIMES_DUCKDB = 100
+"""How many times as many events are to be counted in a second."""
+
 NAMES = tuple(f"a{at}" for at in range(10))
-FILTERS = 100_000
-PEER_EVENTS = 10_000
 LOW, HIGH = 1, 128
+PEER_EVENTS = 10_000
 FILE_ROWS = 250_000
 
 
-@dataclass(slots=True)
-class Row:
-    """One line of the table."""
-
-    job: str
-    engine: str
-    filters: int
-    events: int
-    partitions: int
-    seconds: float
-    cpu_seconds: float
-    notifications: int
-
-    @property
-    def events_per_s(self) -> float:
-        return self.events / self.seconds
-
-    @property
-    def events_per_cpu_s(self) -> float:
-        return self.events / self.cpu_seconds if self.cpu_seconds else 0.0
+# Filters and events.
 
 
 def rectangles(count: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -92,192 +64,173 @@ def subscriptions(low: np.ndarray, high: np.ndarray) -> pa.Table:
     return pa.table({"subscription": np.arange(len(low)), "where": asked})
 
 
-def write_events(folder: Path, count: int, seed: int = 2) -> None:
-    drawn = np.random.default_rng(seed)
-    for begin in range(0, count, FILE_ROWS):
-        rows = min(FILE_ROWS, count - begin)
-        values = drawn.integers(LOW, HIGH + 1, (len(NAMES), rows))
-        fields = pa.StructArray.from_arrays([pa.array(one) for one in values], list(NAMES))
-        table = pa.table({"event": pa.array(np.arange(begin, begin + rows)), "fields": fields})
-        pq.write_table(table, folder / f"part-{begin:09d}.parquet")
+def events(bench: Bench, count: int) -> list[Path]:
+    """Files of so many events; the files of fewer are the first of them."""
+    begins = range(0, count, FILE_ROWS)
+    rows = [min(FILE_ROWS, count - begin) for begin in begins]
+    folder = bench.inputs / "events"
+    paths = [folder / f"{begin:09d}+{some}.parquet" for begin, some in zip(begins, rows, strict=True)]
+    writes = (partial(write_events, begin, some) for begin, some in zip(begins, rows, strict=True))
+    return bench.written(paths, writes, f"{count:,} events")
 
 
-def declared() -> dict[Any, Any]:
-    from tidings.language.fields import Field, Type
-
-    return {(name,): Field((name,), Type.INT, (LOW, HIGH)) for name in NAMES}
-
-
-# Time.
+def write_events(begin: int, rows: int, path: Path) -> None:
+    values = np.random.default_rng([2, begin]).integers(LOW, HIGH + 1, (rows, len(NAMES))).T
+    fields = pa.StructArray.from_arrays([pa.array(np.ascontiguousarray(one)) for one in values], list(NAMES))
+    pq.write_table(pa.table({"event": np.arange(begin, begin + rows), "fields": fields}), path)
 
 
-def tree_cpu(root: int) -> float:
-    """Seconds of CPU of a process and all below it, those that have ended among them."""
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    tick = os.sysconf("SC_CLK_TCK")
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            told = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents[int(folder.name)] = int(told[1])
-        used[int(folder.name)] = sum(map(int, told[11:15])) / tick
-    total = 0.0
-    for process, seconds in used.items():
-        at = process
-        while at not in (root, 0):
-            at = parents.get(at, 0)
-        total += seconds if at == root else 0.0
-    return total
-
-
-@contextmanager
-def measured(row: Row) -> Iterator[None]:
-    cpu, clock = tree_cpu(os.getpid()), perf_counter()
-    yield
-    row.seconds, row.cpu_seconds = perf_counter() - clock, tree_cpu(os.getpid()) - cpu
+def index(bench: Bench, filters: int) -> Path:
+    """The file of so many filters; made once in a run."""
+    path = bench.work / f"index-{filters}"
+    if not path.exists():
+        bench.tell(f"match: an index of {filters:,} filters")
+        declared: dict[FieldPath, Field] = {(name,): Field((name,), Type.INT, (LOW, HIGH)) for name in NAMES}
+        known = asking.subscriptions_of(subscriptions(*rectangles(filters)), (), declared)
+        watch = Watch()
+        size = files.write(path, *asking.image(known))
+        note = f"{size / 1e6:,.1f} MB"
+        bench.row(JOB, "index made", filters, watch.spent(), engine="one process", note=note)
+    return path
 
 
 # Jobs.
 
 
-def counted(frame: Any) -> int:
+def run(bench: Bench, counted: tuple[int, ...], written: int, filters: int) -> None:
+    """Counted at every size; exploded and written at one; DuckDB on the first events."""
+    warm_up(bench, filters)
+    best = 0.0
+    for size in counted:
+        count(bench, size, filters, grows="rows")
+        best = max(best, bench.rows[-1].per_s)
+    if written:
+        explode(bench, written, filters)
+        write(bench, written, filters)
+    peer(bench, min(PEER_EVENTS, *counted), filters, best)
+
+
+def prepare(bench: Bench, counted: tuple[int, ...], written: int) -> None:
+    """Write what all of that reads."""
+    for size in sorted({*counted, written} - {0}):
+        events(bench, size)
+
+
+def warm_up(bench: Bench, filters: int) -> None:
+    """Workers load compiled code and map the index: no part of a rate."""
+    path = index(bench, filters)
+    bench.tell("match: getting warm")
+    some = frame(bench, FILE_ROWS).where("event % 100 = 0")
+    total(ways.by_index(some, str(path), Form.COUNTS))
+
+
+def frame(bench: Bench, count: int) -> DataFrame:
+    return bench.spark.read.parquet(*(f"file://{path}" for path in events(bench, count)))
+
+
+def total(found: DataFrame) -> int:
+    """Notifications in a result of any form but lists."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    column = "matches" if "matches" in frame.columns else None
-    total = F.sum(column) if column else F.count("*")
-    return int(frame.agg(total.alias("total")).toArrow().column(0)[0].as_py() or 0)
+    counted = F.sum("matches") if "matches" in found.columns else F.count("*")
+    return int(found.agg(counted.alias("total")).toArrow().column(0)[0].as_py() or 0)
 
 
-def by_spark(
-    spark: Any,
-    folder: Path,
-    index: Path,
-    filters: int,
-    events: int,
-    jobs: list[str],
-    tell: Callable[[str], None],
-) -> list[Row]:
-    found: list[Row] = []
-    for job in jobs:
-        tell(f"{job} of {events:,} events with {filters:,} filters")
-        frame = spark.read.parquet(f"file://{folder}")
-        row = Row(job, "Spark, index", filters, events, len(list(folder.glob("*.parquet"))), 0, 0, 0)
-        with measured(row):
-            if job == "counted":
-                row.notifications = counted(ways.by_index(frame, str(index), Form.COUNTS))
-            elif job == "exploded":
-                row.notifications = counted(ways.by_index(frame, str(index), Form.ROWS))
-            else:
-                out = folder.parent / "written"
-                lists = ways.by_index(frame, str(index), Form.LISTS)
-                lists.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{out}")
-                row.notifications = found[0].notifications if found else 0
-        found.append(row)
-    return found
+def count(bench: Bench, size: int, filters: int, partitions: int | None = None, *, grows: str) -> None:
+    """How many notifications there are; with `partitions`, by so many tasks."""
+    happened = frame(bench, size)
+    if partitions is not None:
+        happened = happened.coalesce(partitions)
+    target = TARGETS["counted"] if grows == "rows" else 0
+    measured(bench, "counted", size, happened, filters, Form.COUNTS, grows=grows, target=target)
 
 
-def by_duckdb(folder: Path, low: np.ndarray, high: np.ndarray, events: int, cores: int) -> Row:
-    """The same predicate as a join; of each filter only what it limits is looked at, as a range."""
+def explode(bench: Bench, size: int, filters: int) -> None:
+    """A row for each notification, counted by Spark."""
+    happened = frame(bench, size)
+    found = measured(bench, "exploded", size, happened, filters, Form.ROWS)
+    counted = total(ways.by_index(happened, str(index(bench, filters)), Form.COUNTS))
+    assert found == counted, f"{found:,} rows, and {counted:,} counted"
+
+
+def measured(
+    bench: Bench, what: str, size: int, happened: DataFrame, filters: int, form: Form, **more: Any
+) -> int:
+    """The notifications of a form, counted."""
+    path = index(bench, filters)
+    return bench.timed(
+        JOB,
+        what,
+        size,
+        lambda: total(ways.by_index(happened, str(path), form)),
+        lambda found: f"{found / size:,.1f} notifications per event",
+        partitions=happened.rdd.getNumPartitions(),
+        subscriptions=filters,
+        **more,
+    )
+
+
+def write(bench: Bench, size: int, filters: int) -> None:
+    """Lists, to Parquet."""
+    happened, path = frame(bench, size), index(bench, filters)
+    with bench.scratch("lists") as out:
+        target = f"file://{out}/lists"
+        lists = ways.by_index(happened, str(path), Form.LISTS)
+
+        def work() -> None:
+            lists.write.option("compression", "zstd").parquet(target)
+
+        bench.timed(
+            JOB,
+            "written",
+            size,
+            work,
+            lambda _: f"{sum(file.stat().st_size for file in out.rglob('*.parquet')) / 1e6:,.0f} MB",
+            partitions=happened.rdd.getNumPartitions(),
+            subscriptions=filters,
+            target=TARGETS["written"],
+        )
+
+
+def peer(bench: Bench, size: int, filters: int, ours_per_s: float) -> None:
+    """DuckDB, which must find as many as Spark does in the same events."""
+    bench.tell(f"match: DuckDB, {size:,} events")
+    first = events(bench, max(size, FILE_ROWS))[0]
+    (spent, found), peak_mb = alone(duckdb_count, first, size, filters, bench.cores)
+    happened = bench.spark.read.parquet(f"file://{first}").where(f"event < {size}")
+    same = total(ways.by_index(happened, str(index(bench, filters)), Form.COUNTS))
+    assert same == found, f"DuckDB finds {found:,}, we {same:,}"
+    times = ours_per_s * spent.seconds / size
+    bench.row(
+        JOB,
+        "counted",
+        size,
+        spent,
+        engine="DuckDB",
+        partitions=bench.cores,
+        subscriptions=filters,
+        note=f"peak {peak_mb:,} MB; Spark counts {times:,.0f} times as many (target {TIMES_DUCKDB})",
+    )
+
+
+def duckdb_count(file: Path, size: int, filters: int, threads: int) -> tuple[Spent, int]:
+    """The same predicate as a join."""
     import duckdb
 
+    low, high = rectangles(filters)
     asked = pa.table(
         {f"{name}_lo": low[:, at] for at, name in enumerate(NAMES)}
         | {f"{name}_hi": high[:, at] for at, name in enumerate(NAMES)}
     )
-    happened = pq.read_table(folder).slice(0, events)
-    happened = pa.table(dict(zip(NAMES, happened.column("fields").combine_chunks().flatten(), strict=True)))
-    connection = duckdb.connect(config={"threads": cores})
-    connection.register("asked", asked)
-    connection.register("happened", happened)
-    connection.execute("CREATE TABLE s AS SELECT * FROM asked")
-    connection.execute("CREATE TABLE e AS SELECT * FROM happened")
-    where = " AND ".join(f"e.{name} BETWEEN s.{name}_lo AND s.{name}_hi" for name in NAMES)
-    row = Row("counted", "DuckDB", len(low), happened.num_rows, cores, 0, 0, 0)
-    with measured(row):
+    fields: Any = pq.read_table(file).slice(0, size).column("fields").combine_chunks().flatten()
+    happened = pa.table(dict(zip(NAMES, fields, strict=True)))
+    with duckdb.connect(config={"threads": threads}) as connection:
+        connection.register("asked", asked)
+        connection.register("happened", happened)
+        connection.execute("CREATE TABLE s AS SELECT * FROM asked")
+        connection.execute("CREATE TABLE e AS SELECT * FROM happened")
+        where = " AND ".join(f"e.{name} BETWEEN s.{name}_lo AND s.{name}_hi" for name in NAMES)
+        watch = Watch()
         told = connection.execute(f"SELECT count(*) FROM e JOIN s ON {where}").fetchone()
         assert told is not None, "a count is one row"
-        row.notifications = int(told[0])
-    return row
-
-
-def table(rows: list[Row]) -> Table:
-    made = Table(title="Match at scale: W1")
-    for title in (
-        "job", "engine", "filters", "events", "partitions", "seconds", "events/s", "CPU s", "events/CPU s",
-        "notifications/event",
-    ):  # fmt: skip
-        made.add_column(title, justify="left" if title in ("job", "engine") else "right")
-    for row in rows:
-        made.add_row(
-            row.job, row.engine, f"{row.filters:,}", f"{row.events:,}", str(row.partitions),
-            f"{row.seconds:.1f}", f"{row.events_per_s:,.0f}", f"{row.cpu_seconds:.1f}",
-            f"{row.events_per_cpu_s:,.0f}", f"{row.notifications / row.events:,.1f}",
-        )  # fmt: skip
-    return made
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--events", type=int, default=1_000_000)
-    parser.add_argument("--filters", type=int, default=FILTERS)
-    parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--jobs", nargs="+", default=["counted", "exploded", "written"])
-    parser.add_argument("--no-peer", action="store_true", help="without DuckDB")
-    parser.add_argument("--grow", action="store_true", help="more lines: fewer events, fewer filters")
-    parser.add_argument("--json", type=Path, help="write the figures here too")
-    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="folder for the table")
-    chosen = parser.parse_args()
-    console = Console(width=150)
-    rows: list[Row] = []
-
-    def tell(what: str) -> None:
-        console.print(what)
-
-    with tempfile.TemporaryDirectory() as place:
-        sizes = [(chosen.filters, chosen.events)]
-        if chosen.grow:
-            sizes = [(chosen.filters, chosen.events // 10), (chosen.filters // 10, chosen.events), *sizes]
-        with session.start(
-            "tidings benchmark", master=f"local[{chosen.cores}]", settings={"spark.driver.memory": "2g"}
-        ) as spark:
-            for filters, events in sizes:
-                folder, index = Path(place) / f"events-{events}", Path(place) / f"index-{filters}"
-                low, high = rectangles(filters)
-                if not folder.exists():
-                    folder.mkdir()
-                    write_events(folder, events)
-                if not index.exists():
-                    known = asking.subscriptions_of(subscriptions(low, high), (), declared())
-                    start = perf_counter()
-                    size = files.write(index, *asking.image(known))
-                    tell(f"index of {filters:,}: {perf_counter() - start:.1f} s, {size / 1e6:,.1f} MB")
-                # Workers load compiled code once, which is no part of a rate.
-                start = perf_counter()
-                some = spark.read.parquet(f"file://{folder}").where("event % 1000 = 0")
-                counted(ways.by_index(some, str(index), Form.COUNTS))
-                tell(f"workers ready after {perf_counter() - start:.1f} s")
-                rows += by_spark(spark, folder, index, filters, events, chosen.jobs, tell)
-            if not chosen.no_peer:
-                tell("DuckDB")
-                peer = by_duckdb(folder, low, high, min(PEER_EVENTS, chosen.events), chosen.cores)
-                first = spark.read.parquet(f"file://{folder}").where(f"event < {peer.events}")
-                same = counted(ways.by_index(first, str(index), Form.COUNTS))
-                assert same == peer.notifications, f"DuckDB finds {peer.notifications:,}, we {same:,}"
-                rows.append(peer)
-    made = table(rows)
-    console.print(made)
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    with (chosen.out / "pipeline_match.txt").open("w") as file:
-        Console(file=file, width=150).print(made)
-    if chosen.json:
-        chosen.json.write_text(json.dumps([asdict(row) for row in rows], indent=1))
-
-
-if __name__ == "__main__":
-    main()
+        return watch.spent(), int(told[0])

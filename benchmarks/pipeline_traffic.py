@@ -1,44 +1,36 @@
 """Traffic at scale: records per second to all tables of traffic, beside DuckDB doing the same in one process.
 
-    python benchmarks/pipeline_traffic.py                        1 million records
-    python benchmarks/pipeline_traffic.py --records 10000000
-    python benchmarks/pipeline_traffic.py --records 50000000 --no-peer
-
 Records are those of 50 brokers over some hours: of ten, six of a plain message that goes over four links, two
 of them in vain, and four of a report that is told and delivered. DuckDB reads the same segments, keeps each
 record once, by hour, and writes the same tables; their rows and sums must agree. Then one more segment comes,
-for the last hour, which is what a run costs from then on. Machines are shared, so that beside the clock the
-CPU time of all processes of the run is given.
+for the last hour, which is what a run costs from then on.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-import tempfile
+from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from rich.console import Console
-from rich.table import Table
+from benchmarks.pipeline_measuring import Bench, Spent, Watch, alone
 
-if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from tidings.pipeline import session
 from tidings.pipeline.tables import Store
+from tidings.pipeline.traffic import running
+from tidings.pipeline.traffic.running import Outcome
 from tidings.records import traffic
 from tidings.records.record import Kind
 from tidings.records.schema import arrow_schema
 from tidings.records.segments import write_table
 from tidings.records.traffic import HOUR_US
 
+Array = npt.NDArray[Any]
+
+JOB = "traffic"
 BROKERS = 50
 SESSIONS = 5_000
 PER_UNIT = 10
@@ -49,17 +41,32 @@ FILE_ROWS = 100_000
 
 PER_HOUR = 2_000_000
 
-KINDS = np.array(
+KINDS = pa.array(
     [
         Kind.PUBLISHED, Kind.FORWARDED, Kind.DELIVERED, Kind.DELIVERED, Kind.FORWARDED, Kind.DELIVERED,
         Kind.PUBLISHED, Kind.FORWARDED, Kind.MERGED, Kind.DELIVERED,
     ],
-    dtype=object,
+    pa.string(),
 )  # fmt: skip
+AT_BROKER = np.array([0, 0, 0, 1, 1, 3, 0, 0, 1, 1])
+"""How many brokers further each of them is."""
 
 
-def words(prefix: str, numbers: Any) -> Any:
-    return pc.binary_join_element_wise(prefix, pc.cast(pa.array(numbers), pa.string()), "")
+# Records.
+
+
+def segments(bench: Bench, rows: int) -> list[Path]:
+    """The files of so many records; the files of fewer are the first of them."""
+    assert rows % FILE_ROWS == 0, f"{rows:,} are not whole segments of {FILE_ROWS:,} records"
+    begins = range(0, rows, FILE_ROWS)
+    folder = bench.inputs / "records"
+    paths = [folder / f"bench+{1:020d}+{begin // FILE_ROWS:010d}.parquet" for begin in begins]
+    return bench.written(paths, (partial(write, begin) for begin in begins), f"{rows:,} records")
+
+
+def write(first: int, path: Path) -> None:
+    with path.open("wb") as file:
+        write_table(segment(first, FILE_ROWS), file)
 
 
 def segment(first: int, rows: int) -> pa.Table:
@@ -67,22 +74,9 @@ def segment(first: int, rows: int) -> pa.Table:
     row = np.arange(first, first + rows)
     unit, place = row // PER_UNIT, row % PER_UNIT
     drawn = np.random.default_rng(0).integers(0, 2**31, 4096)
-    broker = (unit * 7) % BROKERS
-    at_broker = (broker + np.array([0, 0, 0, 1, 1, 3, 0, 0, 1, 1])[place]) % BROKERS
+    at_broker = (unit * 7 + AT_BROKER[place]) % BROKERS
     is_report = place >= 6
-    sessions = [f"s{number}" for number in range(SESSIONS)]
-    names = [f"b{number}" for number in range(BROKERS)]
-    receivers = []
-    for one, step, at in zip(unit.tolist(), place.tolist(), at_broker.tolist(), strict=True):
-        if step in (1, 4):
-            receivers.append([names[(at + 1) % BROKERS], names[(at + 2) % BROKERS]])
-        elif step == 7:
-            receivers.append([names[(at + 1) % BROKERS]])
-        elif step in (2, 3, 5, 9):
-            begin = int(drawn[(one // 64 + step) % 4096]) % (SESSIONS - 4)
-            receivers.append(sessions[begin : begin + 1 + one % 3])
-        else:
-            receivers.append([])
+    delivered = np.isin(place, (2, 3, 5, 9))
 
     def where(mask: Any, values: Any) -> Any:
         return pc.if_else(pa.array(mask), values, None)
@@ -94,7 +88,7 @@ def segment(first: int, rows: int) -> pa.Table:
         "boot": pa.array(np.ones(rows, np.int64)),
         "n": pa.array(row),
         "at": pa.array(row * (HOUR_US // PER_HOUR)),
-        "kind": pa.array(KINDS[place].tolist()),
+        "kind": KINDS.take(pa.array(place)),
         "topic": words("area/", np.where(is_report, 100, 0) + unit % 40),
         "message": pc.if_else(pa.array(is_report), words("r:1:g:", unit), words("m:1:s:", unit)),
         "bytes": pa.array(64 + unit % 200),
@@ -102,9 +96,9 @@ def segment(first: int, rows: int) -> pa.Table:
         "version": where(told, pa.array(version)),
         "report": where((place >= 6) & (place <= 8), words("r:1:", unit)),
         "publisher": where(place != 9, words("p", drawn[unit % 4096] % 500)),
-        "hops": where(KINDS[place] == Kind.DELIVERED, pa.array(place % 4)),
-        "latency_us": where(KINDS[place] == Kind.DELIVERED, pa.array(drawn[row % 4096] % 300_000)),
-        "receivers": pa.array(receivers, arrow_schema().field("receivers").type),
+        "hops": where(delivered, pa.array(place % 4)),
+        "latency_us": where(delivered, pa.array(drawn[row % 4096] % 300_000)),
+        "receivers": receivers(unit, place, at_broker, drawn),
     }
     made = [
         columns[field.name].cast(field.type) if field.name in columns else pa.nulls(rows, field.type)
@@ -113,13 +107,108 @@ def segment(first: int, rows: int) -> pa.Table:
     return pa.Table.from_arrays(made, schema=arrow_schema())
 
 
-def write(folder: Path, first: int, rows: int) -> None:
-    for begin in range(first, first + rows, FILE_ROWS):
-        with (folder / f"bench+{1:020d}+{begin // FILE_ROWS:010d}.parquet").open("wb") as file:
-            write_table(segment(begin, min(FILE_ROWS, first + rows - begin)), file)
+def words(prefix: str, numbers: Any) -> Any:
+    return pc.binary_join_element_wise(prefix, pc.cast(pa.array(numbers), pa.string()), "")
+
+
+def receivers(unit: Array, place: Array, at_broker: Array, drawn: Array) -> pa.ListArray:
+    """Who got each of them: the next one or two brokers, one to three sessions, or nobody."""
+    to_brokers = np.array([0, 2, 0, 0, 2, 0, 0, 1, 0, 0])[place]
+    counts = to_brokers + np.where(np.isin(place, (2, 3, 5, 9)), 1 + unit % 3, 0)
+    session = BROKERS + drawn[(unit // 64 + place) % len(drawn)] % (SESSIONS - 4)
+    ends = np.cumsum(counts)
+    within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+    brokers = np.repeat((at_broker + 1) * (to_brokers > 0), counts) + within
+    chosen = np.where(
+        np.repeat(to_brokers > 0, counts), brokers % BROKERS, np.repeat(session, counts) + within
+    )
+    names = [f"b{number}" for number in range(BROKERS)] + [f"s{number}" for number in range(SESSIONS)]
+    offsets = np.concatenate([[0], ends]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(names).take(pa.array(chosen)))
+
+
+# Jobs.
+
+
+def run(bench: Bench, sizes: tuple[int, ...], peer_rows_max: int) -> None:
+    """All tables at every size, beside DuckDB up to one of them; at the smallest, one more segment."""
+    warm_up(bench)
+    for rows in sizes:
+        at_size(bench, rows, peer=rows <= peer_rows_max, more=rows == min(sizes), grows="rows")
+
+
+def prepare(bench: Bench, sizes: tuple[int, ...]) -> None:
+    """Write what all of that reads."""
+    segments(bench, max(sizes))
+    segments(bench, min(sizes) + FILE_ROWS)
+
+
+def warm_up(bench: Bench) -> None:
+    """Java compiles what it runs often: no part of a rate."""
+    bench.tell("traffic: getting warm")
+    with bench.scratch("warm") as folder:
+        running.run(bench.spark, linked(folder, segments(bench, FILE_ROWS)), Store(folder / "data"))
+
+
+def at_size(
+    bench: Bench, rows: int, *, peer: bool = False, more: bool = False, partitions: int = 0, grows: str
+) -> None:
+    """So many records to all tables; `partitions` are those of shuffles, if not the session's own."""
+    name = "spark.sql.shuffle.partitions"
+    settings = {name: str(partitions)} if partitions else {}
+    with bench.scratch("traffic") as folder, bench.setting(settings):
+        records, store = linked(folder, segments(bench, rows)), Store(folder / "data")
+
+        def work() -> Outcome:
+            return running.run(bench.spark, records, store)
+
+        tasks = int(bench.spark.conf.get(name) or 0)
+        made = bench.timed(
+            JOB, "all tables", rows, work, lambda made: f"{made.hours} hours", partitions=tasks, grows=grows
+        )
+        assert made.records == rows, made
+        if peer:
+            compare(bench, folder, records, rows)
+        if more:
+            linked(folder, segments(bench, rows + FILE_ROWS)[-1:])
+            said = bench.timed(
+                JOB,
+                "one more segment",
+                FILE_ROWS,
+                work,
+                lambda made: f"{made.hours} hours made anew, {made.linked} linked",
+                partitions=tasks,
+            )
+            assert said.records == FILE_ROWS, said
+
+
+def linked(folder: Path, paths: list[Path]) -> Path:
+    """Segments in a folder of their own, without copies."""
+    records = folder / "records"
+    records.mkdir(exist_ok=True)
+    for path in paths:
+        (records / path.name).symlink_to(path.absolute())
+    return records
 
 
 # The same in one process.
+
+
+def compare(bench: Bench, folder: Path, records: Path, rows: int) -> None:
+    """DuckDB, whose tables must have as many rows and the same sums."""
+    bench.tell(f"traffic: DuckDB, {rows:,} records")
+    out = folder / "peer"
+    out.mkdir()
+    memory = bench.memory.replace("g", "GB")
+    spent, peak_mb = alone(by_duckdb, records, out, bench.cores, memory)
+    for name in PEER:
+        ours, theirs = sums(folder / "data" / "traffic" / name), sums(out / name)
+        assert ours == theirs, (name, ours, theirs)
+    note = f"peak {peak_mb:,} MB"
+    bench.row(
+        JOB, "all tables", rows, spent, engine="DuckDB", partitions=bench.cores, grows="rows", note=note
+    )
+
 
 PEER = {
     traffic.CONTRIBUTIONS: """
@@ -204,10 +293,11 @@ PEER = {
 """Tables that the records of this benchmark have rows for."""
 
 
-def peer(records: Path, out: Path, threads: int, memory: str) -> None:
+def by_duckdb(records: Path, out: Path, threads: int, memory: str) -> Spent:
     """DuckDB, with every record once."""
     import duckdb
 
+    watch = Watch()
     with duckdb.connect(str(out / "peer.db")) as db:
         db.execute(
             f"SET threads = {threads}; SET memory_limit = '{memory}'; SET preserve_insertion_order = false"
@@ -222,6 +312,7 @@ def peer(records: Path, out: Path, threads: int, memory: str) -> None:
         for name, query in PEER.items():
             db.execute(f"CREATE TABLE {name} AS {query}")
             db.execute(f"COPY {name} TO '{out / name}' {form}")
+    return watch.spent()
 
 
 def sums(folder: Path) -> dict[str, int]:
@@ -232,92 +323,3 @@ def sums(folder: Path) -> dict[str, int]:
         if pa.types.is_integer(field.type):
             found[field.name] = pc.sum(read[field.name]).as_py()
     return found
-
-
-# Time.
-
-
-def tree_cpu(root: int) -> float:
-    """Seconds of CPU of a process and all below it, those that have ended among them."""
-    parents: dict[int, int] = {}
-    used: dict[int, float] = {}
-    tick = os.sysconf("SC_CLK_TCK")
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                told = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            parents[int(folder.name)] = int(told[1])
-            used[int(folder.name)] = sum(map(int, told[11:15])) / tick
-    total = 0.0
-    for process, seconds in used.items():
-        at = process
-        while at not in (root, 0):
-            at = parents.get(at, 0)
-        total += seconds if at == root else 0.0
-    return total
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--cores", type=int, default=os.cpu_count())
-    parser.add_argument("--memory", default="2g", help="of Spark's driver, and of DuckDB")
-    parser.add_argument("--folder", type=Path, help="where records and tables go; removed otherwise")
-    parser.add_argument("--no-peer", action="store_true")
-    given = parser.parse_args()
-    assert given.records % FILE_ROWS == 0, f"whole segments of {FILE_ROWS:,} records"
-    with tempfile.TemporaryDirectory(dir=given.folder) as text:
-        measure(Path(text), given)
-
-
-def measure(folder: Path, given: argparse.Namespace) -> None:
-    table = Table("job", "records", "seconds", "records/s", "CPU s", "records/CPU s", title="Traffic")
-
-    def timed(job: str, rows: int, work: Any) -> Any:
-        cpu, clock = tree_cpu(os.getpid()), perf_counter()
-        answer = work()
-        seconds, spent = perf_counter() - clock, tree_cpu(os.getpid()) - cpu
-        shown = (
-            f"{rows:,}",
-            f"{seconds:.1f}",
-            f"{rows / seconds:,.0f}",
-            f"{spent:.1f}",
-            f"{rows / spent:,.0f}",
-        )
-        table.add_row(job, *shown)
-        return answer
-
-    records = folder / "records"
-    records.mkdir()
-    write(records, 0, given.records)
-    settings = {"spark.driver.memory": given.memory, "spark.local.dir": str(folder / "spilled")}
-    with session.start("traffic", master=f"local[{given.cores}]", settings=settings) as spark:
-        from tidings.pipeline.traffic import running
-
-        store = Store(folder / "data")
-        first = timed("Spark, all", given.records, lambda: running.run(spark, records, store))
-        assert first.records == given.records, first
-        if not given.no_peer:
-            out = folder / "peer"
-            out.mkdir()
-            memory = given.memory.replace("g", "GB")
-            timed("DuckDB, all", given.records, lambda: peer(records, out, given.cores, memory))
-            for name in PEER:
-                ours, theirs = sums(folder / "data" / "traffic" / name), sums(out / name)
-                assert ours == theirs, (name, ours, theirs)
-        write(records, given.records, FILE_ROWS)
-        more = timed("Spark, one more segment", FILE_ROWS, lambda: running.run(spark, records, store))
-        assert more.records == FILE_ROWS, more
-    console = Console(width=110)
-    console.print(table)
-    console.print(
-        f"{first.hours} hours at first; then {more.hours} made anew and {more.linked} linked", highlight=False
-    )
-
-
-if __name__ == "__main__":
-    main()
