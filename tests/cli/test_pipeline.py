@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,9 @@ from typer.testing import CliRunner, Result
 from tidings.cli import app
 from tidings.errors import InputError
 from tidings.pipeline import session
-from tidings.pipeline.tables import TABLES, Store
+from tidings.pipeline.gather.job import GATHERED
+from tidings.pipeline.match.job import NAMES
+from tidings.pipeline.tables import TABLES, TRAFFIC, Made, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +119,7 @@ def test_show_says_which_tables_there_are(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_spark")
 def test_graph_has_every_stage_below_what_it_reads() -> None:
     stages = told("graph")["stages"]
-    assert sorted(one["stage"] for one in stages) == sorted(TABLES)
+    assert sorted(one["stage"] for one in stages) == sorted([*TABLES, "gather", "match", "traffic"])
     text = run("graph").stdout
     for one in stages:
         for read in one["reads"]:
@@ -126,8 +129,46 @@ def test_graph_has_every_stage_below_what_it_reads() -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
+def test_graph_says_what_every_stage_reads_writes_and_is_run_by() -> None:
+    stages = {one["stage"]: one for one in told("graph")["stages"]}
+    made = {table for one in stages.values() for table in one["writes"]}
+    assert made == {*TABLES, *(f"traffic/{name}" for name in TRAFFIC), *NAMES.values(), GATHERED}
+    assert {read for one in stages.values() for read in one["reads"]} <= made
+    assert stages["links"]["command"] == "tidings pipeline run links"
+    for name in ("gather", "match", "traffic"):
+        assert stages[name]["command"] == f"tidings pipeline {name}"
+        assert CliRunner().invoke(app, ["pipeline", name, "--help"]).exit_code == 0
+    text = run("graph").stdout
+    assert "← segments of records (--records)" in text
+    assert "→ notifications, matches, match_counts" in text
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_job_with_a_command_of_its_own_is_not_run_as_a_stage(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'match' has options of its own; run it with: tidings pipeline mat"):
+        run("run", "brokers", "match", "--data", str(tmp_path))
+
+
+def test_show_of_tables_that_are_published_together_asks_for_one(tmp_path: Path) -> None:
+    version = tmp_path / ".versions" / "traffic" / "1"
+    (version / "messages").mkdir(parents=True)
+    (version / "links").mkdir()
+    made = Made("traffic", 1, "traffic", {}, 0, {}, {}, "local", {}, "now", 0, 0, 0, 0.0)
+    (version / "_made.json").write_text(json.dumps(asdict(made)), encoding="utf-8")
+    (tmp_path / "traffic").symlink_to(Path(".versions") / "traffic" / "1")
+    with pytest.raises(InputError, match="is several tables; name one: traffic/links, traffic/messages"):
+        run("show", "traffic", "--data", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_spark")
 @pytest.mark.parametrize(
-    ("form", "line"), [("mermaid", "    brokers --> links"), ("dot", '    "brokers" -> "links";')]
+    ("form", "line"),
+    [
+        ("mermaid", "    brokers --> links"),
+        ("mermaid", "    traffic --> traffic_hops"),
+        ("dot", '    "brokers" -> "links";'),
+        ("dot", '    "match" -> "matches";'),
+    ],
 )
 def test_graph_is_drawn_for_other_programs(form: str, line: str) -> None:
     assert line in run("graph", "--format", form).stdout.splitlines()

@@ -19,7 +19,7 @@ from tidings.language import durations
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidings.pipeline.stages import Stage
+    from tidings.pipeline.jobs import Listed
     from tidings.pipeline.tables import Made
 
 ALL = "all"
@@ -27,6 +27,9 @@ ALL = "all"
 
 WIDTH = 160
 """Of tables where nobody looks: what is piped has no window that it must fit into."""
+
+VALUE_SHOWN = 80
+"""Characters of one value of a row."""
 
 MICROSECONDS = "_us"
 """How names of lengths of time end, inside."""
@@ -42,7 +45,8 @@ class Form(StrEnum):
 
 def run(
     names: Annotated[
-        list[str], typer.Argument(metavar="STAGE...", help="Stages, in any order; `all` for all of them.")
+        list[str],
+        typer.Argument(metavar="STAGE...", help="Stages of a workload, in any order; `all` for all of them."),
     ],
     data: Data = DATA,
     master: Annotated[
@@ -77,7 +81,7 @@ def run(
         tidings pipeline run all --data my-data --set sizes.subscriptions=1000 --set sizes.events=200
     """
     from tidings.cli import stages
-    from tidings.pipeline import running, session
+    from tidings.pipeline import jobs, running, session
     from tidings.pipeline.tables import Store
     from tidings.pipeline.workload import making, reading
 
@@ -86,7 +90,11 @@ def run(
     session.check_master(master)
     read = reading.read(spec, {key: value for key, value in given.items() if key not in of_spark})
     known = running.registry()
-    names = list(known) if ALL in names else names
+    for job in jobs.JOBS:
+        if job.name in names:
+            raise InputError(f"{job.name!r} has options of its own; run it with: {job.command} --help")
+    everything = ALL in names
+    names = list(known) if everything else names
     store = Store(data)
     # Before the plain values are made, which takes a while.
     store.check([stage.table for stage in running.chosen(names, known)], overwrite)
@@ -98,23 +106,38 @@ def run(
         typer.echo(json.dumps({"data": str(store.folder), "tables": tables}, ensure_ascii=False))
     else:
         stages.show(made, store.folder)
+        if everything:
+            typer.echo("From these: " + "; ".join(f"{one.command} --data {data}" for one in jobs.JOBS[:2]))
 
 
 def graph(
     form: Annotated[Form, typer.Option("--format", help="How to write it.")] = Form.TEXT,
     as_json: Annotated[bool, typer.Option("--json", help="Stages as one JSON object.")] = False,
 ) -> None:
-    """Show the stages of the pipeline, the table that each writes, and those that it reads.
+    """Show the stages of the pipeline, the tables that each writes, and those that it reads.
+
+    Those of a workload write a table of their own name, and `run` runs them. The others have commands of
+    their own.
 
     Try it:
 
         tidings pipeline graph
     """
-    from tidings.pipeline import running
+    from tidings.pipeline import jobs
 
-    found = list(running.registry().values())
+    found = jobs.listed()
     if as_json:
-        told = [{"stage": one.table, "reads": list(one.reads), "says": one.says} for one in found]
+        told = [
+            {
+                "stage": one.name,
+                "says": one.says,
+                "reads": list(one.reads),
+                "given": one.given or None,
+                "writes": list(one.writes),
+                "command": one.command,
+            }
+            for one in found
+        ]
         typer.echo(json.dumps({"stages": told}, ensure_ascii=False))
     else:
         typer.echo(DRAWN[form](found))
@@ -142,9 +165,14 @@ def show(
     # Tables that are published together lie in one folder: traffic/messages.
     name, _, inner = table.partition("/")
     made = store.made(name)
-    if not (folder := store.path(name) / inner).is_dir():
-        there = sorted(path.name for path in store.path(name).iterdir() if path.is_dir())
+    folder = store.path(name) / inner
+    there = sorted(path.name for path in store.path(name).iterdir() if path.is_dir())
+    if not folder.is_dir():
         raise InputError(f"there is no {inner!r} in {name!r}; there are: {', '.join(there) or 'none'}")
+    if there and not inner:
+        raise InputError(
+            f"{name!r} is several tables; name one: {', '.join(f'{name}/{one}' for one in there)}"
+        )
     found = ds.dataset(folder, format="parquet", partitioning="hive")
     first = found.head(rows).to_pylist()
     others = [store.made(name, number) for number in store.versions(name)]
@@ -177,30 +205,54 @@ def show(
         for name in first[0]:
             shown.add_column(name)
         for row in first:
-            shown.add_row(*("" if value is None else str(value) for value in row.values()))
+            shown.add_row(*("" if value is None else _short(str(value)) for value in row.values()))
         console.print(shown)
 
 
-def _text(stages: list[Stage]) -> str:
-    """A line for each stage, below those that it reads."""
-    wide = max(len(stage.table) for stage in stages)
+def _text(stages: list[Listed]) -> str:
+    """A line for each stage, below those that it reads; what it reads and writes behind arrows."""
+    wide = max(len(stage.name) for stage in stages)
     lines = []
     for stage in stages:
-        lines.append(f"{stage.table:<{wide}}  {stage.says}")
-        if stage.reads:
-            lines.append(f"{'':<{wide}}  ← {', '.join(stage.reads)}")
+        lines.append(f"{stage.name:<{wide}}  {stage.says}")
+        if reads := [*stage.reads, *filter(None, [stage.given])]:
+            lines.append(f"{'':<{wide}}  ← {', '.join(reads)}")
+        if stage.writes != (stage.name,):
+            lines.append(f"{'':<{wide}}  → {', '.join(stage.writes)}")
+            lines.append(f"{'':<{wide}}  $ {stage.command}")
     return "\n".join(lines)
 
 
-def _mermaid(stages: list[Stage]) -> str:
-    arrows = [f"    {read} --> {stage.table}" for stage in stages for read in stage.reads]
-    return "\n".join(["graph LR", *(f"    {stage.table}" for stage in stages), *arrows])
+def _arrows(stages: list[Listed]) -> list[tuple[str, str]]:
+    """From tables to stages, and to tables that are not called as their stage is."""
+    return [
+        *((read, stage.name) for stage in stages for read in stage.reads),
+        *((stage.name, table) for stage in stages for table in stage.writes if table != stage.name),
+    ]
 
 
-def _dot(stages: list[Stage]) -> str:
-    arrows = [f'    "{read}" -> "{stage.table}";' for stage in stages for read in stage.reads]
-    nodes = [f'    "{stage.table}";' for stage in stages]
+def _nodes(stages: list[Listed]) -> list[str]:
+    return list(dict.fromkeys(name for stage in stages for name in (stage.name, *stage.writes)))
+
+
+def _mermaid(stages: list[Listed]) -> str:
+    def key(name: str) -> str:
+        return name.replace("/", "_")
+
+    nodes = [f'    {key(one)}["{one}"]' if "/" in one else f"    {one}" for one in _nodes(stages)]
+    arrows = [f"    {key(one)} --> {key(other)}" for one, other in _arrows(stages)]
+    return "\n".join(["graph LR", *nodes, *arrows])
+
+
+def _dot(stages: list[Listed]) -> str:
+    arrows = [f'    "{one}" -> "{other}";' for one, other in _arrows(stages)]
+    nodes = [f'    "{one}";' for one in _nodes(stages)]
     return "\n".join(["digraph pipeline {", "    rankdir=LR;", *nodes, *arrows, "}"])
+
+
+def _short(text: str) -> str:
+    """A value for people: of a long list they want to see that it is one."""
+    return text if len(text) <= VALUE_SHOWN else f"{text[:VALUE_SHOWN]}…"
 
 
 DRAWN = {Form.TEXT: _text, Form.MERMAID: _mermaid, Form.DOT: _dot}
