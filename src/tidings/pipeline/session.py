@@ -74,8 +74,8 @@ def start(
     The master is `local[…]`, `spark://host:port`, `k8s://https://host:port`, `yarn`, or `sc://host:port`, a
     server of Spark Connect. `settings` are Spark's own (`spark.…`) and win over ours; with `spark.api.mode =
     connect` this process is a Connect server too and speaks to itself, whatever the master. `quick_start` is
-    for tests: it starts a JVM that is up sooner and runs slower. Raises `SetupError` when Spark or a Java for
-    it is not installed, `InputError` for a master that nobody knows.
+    for tests and short jobs: it starts a JVM that is up sooner and runs slower. Raises `SetupError` when
+    Spark or a Java for it is not installed, `InputError` for a master that nobody knows.
 
     Inside `spark-submit` the JVM is already there, and with it its master, its Java and its memory; then
     `master` and what concerns the machine are left as they are.

@@ -25,6 +25,9 @@ class Size:
     play_s: int
     """In how many seconds the day is played, if the machine keeps up."""
 
+    other_s: int
+    """How many seconds each other way of carrying the day may take; then it is cut off, and that is said."""
+
     @property
     def speed_up(self) -> float:
         """How much faster than life that is."""
@@ -32,7 +35,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(brokers=5, subscriptions=150, events=400, play_s=20),
-    "medium": Size(brokers=8, subscriptions=400, events=2_000, play_s=60),
-    "large": Size(brokers=12, subscriptions=1_000, events=8_000, play_s=240),
+    "small": Size(brokers=5, subscriptions=150, events=400, play_s=20, other_s=60),
+    "medium": Size(brokers=8, subscriptions=400, events=2_000, play_s=60, other_s=120),
+    "large": Size(brokers=12, subscriptions=800, events=5_000, play_s=180, other_s=180),
 }

@@ -156,7 +156,8 @@ def generate(asked: Asked, telling: Telling, guard: Guard) -> tuple[Session, Cit
 def start_spark(guard: Guard) -> Session:
     from tidings.pipeline import session
 
-    spark = session.start("tidings demo", settings=SETTINGS)
+    # Its jobs are short: measured, the JVM takes 17 CPU seconds for a small city, and 30 with all compilers.
+    spark = session.start("tidings demo", settings=SETTINGS, quick_start=True)
     guard.call(spark.stop)
     return spark
 
@@ -264,7 +265,13 @@ def show(
         "mosquitto if it is installed.",
     ):
         other = costs.run(
-            spark, telling.console, played, counted, asked.folder / "costs", first_port=asked.port
+            spark,
+            telling.console,
+            played,
+            counted,
+            asked.folder / "costs",
+            first_port=asked.port,
+            within_s=asked.how_much.other_s,
         )
         telling.checks(other.checks)
     day = played.city
