@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import logging
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -112,6 +113,36 @@ def test_signals_are_handled_as_before_when_it_is_over(tmp_path: Path) -> None:
     with pytest.raises(typer.Exit), stopping.guard(console(), tmp_path):
         signal.raise_signal(signal.SIGTERM)
     assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_signals_are_still_heard_when_what_was_started_has_taken_them(tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def body(guard: Guard) -> None:
+        signal.signal(signal.SIGINT, lambda number, _: taken.append(number))
+        guard.call(lambda: None)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(typer.Exit):
+        demonstrate(console(), tmp_path, body)
+    assert taken == []
+
+
+def test_nobody_complains_of_having_been_interrupted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def body(_: Guard) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            logging.exception("interrupted while sending a command")
+            raise
+
+    with pytest.raises(typer.Exit):
+        demonstrate(console(), tmp_path, body)
+    assert caplog.records == []
+    logging.error("heard again")
+    assert [record.message for record in caplog.records] == ["heard again"]
 
 
 def test_what_is_ignored_stays_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -44,11 +45,14 @@ class Guard:
 
     def enter(self, started: AbstractContextManager[Result]) -> Result:
         """Enter something that stops when it is left, and leave it at the end."""
-        return self._stack.enter_context(started)
+        entered = self._stack.enter_context(started)
+        _listen()
+        return entered
 
     def call(self, stop: Callable[[], object]) -> None:
         """Something to be called at the end."""
         self._stack.callback(stop)
+        _listen()
 
 
 @contextlib.contextmanager
@@ -68,6 +72,8 @@ def guard(console: Console, folder: Path) -> Iterator[Guard]:
         console.print(_left(folder), highlight=False, markup=False, soft_wrap=True)
         number = asked.number if isinstance(asked, Stopped) else signal.SIGINT
         raise typer.Exit(ENDED_BY + number) from None
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def run(work: Coroutine[Any, Any, Result]) -> Result:
@@ -128,8 +134,17 @@ def _handled(handler: Callable[[int, object], object]) -> Iterator[None]:
             signal.signal(number, earlier)
 
 
+def _listen() -> None:
+    """Hear signals again: what was started may have put a handler in the place of ours, as Spark does."""
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _stop)
+
+
 def _stop(number: int, _: object) -> NoReturn:
     _deafen()
+    # Others log that they were interrupted, with all the places where: py4j does.
+    logging.disable()
     raise Stopped(number)
 
 
