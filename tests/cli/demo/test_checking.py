@@ -18,7 +18,7 @@ NORTH, SOUTH = 1, 2
 
 TRUTHS: dict[int, Fields] = {
     7: {"story": 7, "incident": 0, "district": NORTH, "severity": 4},
-    8: {"story": 8, "incident": 2, "district": SOUTH},
+    8: {"story": 8, "incident": 2, "district": SOUTH, "detail_1": 30},
     9: {"story": 9, "incident": 0},
 }
 """Of the last nobody told where it was."""
@@ -27,7 +27,7 @@ REPORTS: list[Fields] = [
     {"story": 7, "district": SOUTH},
     {"story": 7, "district": NORTH, "incident": 0},
     {"story": 7, "district": NORTH, "severity": 4},
-    {"story": 8, "incident": 2, "district": SOUTH},
+    {"story": 8, "incident": 2, "district": SOUTH, "detail_1": 30},
     {"story": 9, "incident": 0},
 ]
 
@@ -196,6 +196,15 @@ def test_the_first_difference_is_explained_with_truth_reports_and_what_came() ->
         "reported        2.00 s at kypseli: story 7, district North, severity 4",
         "got             1.00 s version 1, told: story 7, district South",
     ]
+
+
+def test_numbers_and_fields_are_shown_as_words() -> None:
+    assert city().shown(TRUTHS[8]) == (
+        ("story", "8"),
+        ("incident", "2"),
+        ("district", "South"),
+        ("people", "30"),
+    )
 
 
 def test_of_what_never_came_it_is_said_that_nothing_came() -> None:

@@ -30,7 +30,8 @@ TOPIC = Topic.from_mapping(
         "fields": {
             "story": {"type": "int"},
             **{
-                name: {"type": "int", "conflict": "majority"} for name in ("incident", "district", "severity")
+                name: {"type": "int", "conflict": "majority"}
+                for name in ("incident", "district", "severity", "detail_1")
             },
         },
     },

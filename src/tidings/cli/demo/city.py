@@ -44,6 +44,9 @@ REDUNDANT_FOR_US_MIN = 60_000_000
 """Tr is not divided below this. A story has a key of its own, so that nothing depends on when its event is
 closed; but on a busy machine a report may come seconds late, and must still find it open."""
 
+NAMES = {"detail_1": "people", "detail_2": "minutes"}
+"""What the generator's further fields stand for in a city: who is concerned, and how long it may take."""
+
 WATCHER = -1
 """The client that watches one whole topic: none of the workload's."""
 
@@ -176,7 +179,7 @@ class City:
 
     def shown(self, fields: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
         """Fields and values as people say them."""
-        return tuple((name, self.word(name, value)) for name, value in fields.items())
+        return tuple((NAMES.get(name, name), self.word(name, value)) for name, value in fields.items())
 
 
 def model(size: Size, seed: int) -> Model:
