@@ -235,7 +235,7 @@ class LogReader:
             raise InputError(fault)
         if where:
             asked["where"] = where
-        patience = _Patience(self._patience_s, self._sleep, self._clock)
+        patience = Patience(self._patience_s, self._sleep, self._clock)
         while start < stop:
             try:
                 for batch, following in self._stream("/log/read", {**asked, "from": str(start)}):
@@ -259,7 +259,7 @@ class LogReader:
     # Asking.
 
     def _patient(self, ask: Callable[[], Result]) -> Result:
-        patience = _Patience(self._patience_s, self._sleep, self._clock)
+        patience = Patience(self._patience_s, self._sleep, self._clock)
         while True:
             try:
                 return ask()
@@ -366,7 +366,7 @@ class _Body:
         self.closed = True
 
 
-class _Patience:
+class Patience:
     """How long to go on trying; full again after each success."""
 
     def __init__(self, patience_s: float, sleep: Callable[[float], None], clock: Callable[[], float]) -> None:

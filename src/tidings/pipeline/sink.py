@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
@@ -29,16 +31,20 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from tidings.client.log import Patience
 from tidings.client.network import Network, connect
-from tidings.errors import InputError
+from tidings.errors import InputError, NetworkError
 from tidings.language.names import name_fault
 from tidings.pipeline.connecting import Writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidings.client.blocking import BlockingNetwork
+
 TOPIC_COLUMN = "_topic"
-"""Where each row is published, if there is such a column."""
+"""Where each row is published, unless the option `topic` says it: rows that were read have this column too,
+and who writes them to another topic means that one."""
 
 AT_ONCE = 500
 """Rows that wait for their acknowledgement together; the client has its own window below that."""
@@ -62,13 +68,13 @@ class _Writer:
     def __init__(self, options: Writing, schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InputError('what was published cannot be overwritten; write .mode("append")')
-        if TOPIC_COLUMN not in schema.fieldNames():
-            if options.topic is None:
+        if options.topic is None:
+            if TOPIC_COLUMN not in schema.fieldNames():
                 raise InputError(
                     f'no topic is given; write .option("topic", …), or give rows a column {TOPIC_COLUMN}'
                 )
-            if fault := name_fault(options.topic):
-                raise InputError(f"{options.topic!r} cannot be published to: {fault}")
+        elif fault := name_fault(options.topic):
+            raise InputError(f"{options.topic!r} cannot be published to: {fault}")
         for field in schema:
             if not field.name.startswith("_"):
                 _check_type(field.name, field.dataType)
@@ -76,16 +82,8 @@ class _Writer:
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publish all rows of a partition; done when the last is acknowledged."""
-        access = self.options.access
-        own = access.certificate
         rows = 0
-        with connect(
-            access.url,
-            user=access.user,
-            password=access.password,
-            authority=access.authority,
-            certificate=(own, access.key or own) if own else None,  # one file may hold both
-        ).sync() as network:
+        with self._connected() as network:
             for batch in iterator:
                 # A few at a time as Python objects, whatever the size of Spark's batches.
                 for at in range(0, batch.num_rows, AT_ONCE):
@@ -94,20 +92,46 @@ class _Writer:
                     rows += len(some)
         return Published(rows)
 
+    @contextmanager
+    def _connected(self) -> Iterator[BlockingNetwork]:
+        """A network to publish to; waits for a broker while there is patience."""
+        access = self.options.access
+        own = access.certificate
+        patience = Patience(access.patience_s, time.sleep, time.monotonic)
+        with ExitStack() as stack:
+            while True:
+                network = connect(
+                    access.url,
+                    user=access.user,
+                    password=access.password,
+                    authority=access.authority,
+                    certificate=(own, access.key or own) if own else None,  # one file may hold both
+                ).sync()
+                try:
+                    stack.enter_context(network)
+                    break
+                except NetworkError as error:
+                    patience.wait_or_raise(error)
+            yield network
+
     async def _publish(self, network: Network, rows: list[dict[str, Any]]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for row in rows:
-                topic = row.get(TOPIC_COLUMN) or self.options.topic
-                if topic is None:
-                    raise InputError(f"a row has no {TOPIC_COLUMN}, and the option topic is not given")
-                group.create_task(
-                    network.publish(
-                        topic,
-                        report_of(row),
-                        qos=self.options.qos,
-                        timeout=self.options.access.patience_s or None,
+        topics = [self.options.topic or row.get(TOPIC_COLUMN) for row in rows]
+        if not all(topics):
+            raise InputError(f"a row has no {TOPIC_COLUMN}; fill it in every row, or give the option topic")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for row, topic in zip(rows, topics, strict=True):
+                    group.create_task(
+                        network.publish(
+                            str(topic),
+                            report_of(row),
+                            qos=self.options.qos,
+                            timeout=self.options.access.patience_s or None,
+                        )
                     )
-                )
+        except ExceptionGroup as refused:
+            # All of them are of one kind mostly, and Spark would show none of what a group holds.
+            raise refused.exceptions[0] from None
 
 
 class BatchWriter(_Writer, DataSourceArrowWriter):
