@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from tidings.cli import app
 from tidings.cli.demo import steps
 from tidings.cli.demo.checking import ARRIVES, MATCHES, ONCE
-from tidings.errors import InputError
+from tidings.errors import InputError, SetupError
 
 WITHIN_S = 900
 """Far more than it takes, for machines that have other things to do."""
@@ -46,6 +46,16 @@ def test_a_size_that_does_not_exist_is_wrong_use() -> None:
     done = CliRunner().invoke(app, ["demo", "--size", "huge"])
     assert done.exit_code == 2
     assert "huge" in done.output
+
+
+def test_what_is_not_installed_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "NEEDED", ("pyspark", "no_such_module"))
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
+    assert isinstance(done.exception, SetupError)
+    assert str(done.exception).startswith("the demonstration needs no_such_module, not installed here: pip")
+    assert not (tmp_path / "demo").exists()
 
 
 def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:

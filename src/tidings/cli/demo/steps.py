@@ -8,6 +8,7 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from tidings.cli.demo.sizes import SIZES, Size
 from tidings.cli.demo.stopping import Guard
 from tidings.cli.demo.telling import Telling
 from tidings.console.day import Check, Day
-from tidings.errors import InputError
+from tidings.errors import InputError, SetupError
 
 if TYPE_CHECKING:
     from tidings.cli.demo.checking import Verdict
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 MARK = ".tidings-demo"
 """A file by which a folder is known that a demonstration has made, and may replace."""
+
+NEEDED = ("pyspark", "matplotlib")
 
 TITLE = "A day in Athens"
 
@@ -61,6 +64,7 @@ class Asked:
 def run(size: str, *, keep: bool, seed: int, out: Path, port: int, json: bool, opens: bool) -> int:
     """All steps; the exit code."""
     asked = Asked(size, keep, seed, out.absolute(), port)
+    check_installed()
     if keep:
         brokers.check_keep()
     make_room(asked.folder)
@@ -83,6 +87,15 @@ def run(size: str, *, keep: bool, seed: int, out: Path, port: int, json: bool, o
     elif opens and can_open():
         webbrowser.open((asked.folder / "page" / "index.html").as_uri())
     return 0 if all(one.holds for one in made.checks) else 1
+
+
+def check_installed() -> None:
+    """Hear at once of what would be missing minutes later."""
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        raise SetupError(
+            f"the demonstration needs {' and '.join(missing)}, not installed here: "
+            "pip install 'tidings-network[spark,papers]'"
+        )
 
 
 def make_room(folder: Path) -> None:
