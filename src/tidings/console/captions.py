@@ -16,6 +16,7 @@ from tidings.console.words import clipped, count, counted, duration, listed, per
 
 NAME_LENGTH = 48
 NOTE_LENGTH = 200
+WAYS_MAX = 4
 FEW = 10
 """Deliveries of which no shares are told."""
 
@@ -27,7 +28,7 @@ class Caption:
     heading: str
     shows: str
     without: str
-    """What would be worse; empty where the day has nothing to tell of it."""
+    """What would be worse, a line for each thing; empty where the day has nothing to tell of it."""
 
     alt: str
 
@@ -225,12 +226,14 @@ def costs(day: Day) -> Caption:
     shows = (
         f"The same reports and the same subscribers, run again in other ways: {ways}. With Tidings "
         f"subscribers got {counted(here.delivered, 'message')} ({size(here.delivered_bytes)}), of which "
-        f"{count(here.unwanted) if here.unwanted else 'none'} had not been asked for{_noted(here)}."
+        f"{count(here.unwanted) if here.unwanted else 'none'} had not been asked for."
     )
+    if here.note:
+        shows += f" About its figures: {clipped(here.note, NOTE_LENGTH).rstrip('.')}."
     return Caption(
         "The same day, carried otherwise",
         shows,
-        " ".join(_otherwise(here, cost) for cost in others[:4]),
+        "\n".join(_otherwise(here, cost) for cost in others[:WAYS_MAX]),
         "Bars that compare ways of carrying the day by messages to subscribers, messages between brokers, "
         "bytes and processor time: "
         + "; ".join(

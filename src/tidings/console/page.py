@@ -88,10 +88,8 @@ way, and brings it only to those who asked for it.</p>
 </header>
 {_figures(day)}
 {_notes(day)}
-<div class="beside">
 {_checks(day)}
 {_steps(day)}
-</div>
 {sections}
 {_next()}
 </main>
@@ -195,7 +193,7 @@ def _check(check: Check) -> str:
 
 
 def _section(name: str, caption: Caption, drawn: Drawn, table: Table | None) -> str:
-    without = f'<p class="without">{_prose(caption.without)}</p>' if caption.without else ""
+    without = "\n".join(f'<p class="without">{_prose(line)}</p>' for line in caption.without.splitlines())
     return f"""<section class="card" id="{name}">
 <h2>{escape(caption.heading)}</h2>
 <figure>
@@ -356,10 +354,7 @@ p,li{overflow-wrap:anywhere}
  margin:1.5rem 0}
 .card>p{max-width:46rem;margin:0 0 1rem}
 .card>:last-child{margin-bottom:0}
-.checks{list-style:none;margin:0;padding:0}
-.beside{display:grid;grid-template-columns:3fr 2fr;gap:1.2rem;margin:1.5rem 0}
-.beside .card{margin:0}
-.beside>:only-child{grid-column:1/-1}
+.checks{list-style:none;margin:0;padding:0;display:grid;grid-template-columns:1fr 1fr;gap:0 2rem}
 .checks b::first-letter,.steps li>:first-child::first-letter{text-transform:uppercase}
 .checks li{display:flex;gap:.8rem;padding:.55rem 0;border-top:1px solid var(--line)}
 .checks b{display:block;font-weight:600}
@@ -379,8 +374,9 @@ th,td{text-align:left;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(
 td{max-width:22rem;overflow-wrap:anywhere}
 th{color:var(--muted);font-weight:600}
 td.number{text-align:right;white-space:nowrap}
-.steps{list-style:none;padding:0;margin:0}
-.steps li{display:grid;grid-template-columns:1fr auto;gap:.1rem 1rem;padding:.3rem 0;font-size:.94rem}
+.steps{list-style:none;padding:0;margin:0;display:grid;grid-template-columns:repeat(3,1fr);gap:.6rem 2rem}
+.steps li{display:grid;grid-template-columns:1fr auto;grid-template-rows:1fr auto;gap:.3rem 1rem;
+ font-size:.94rem;line-height:1.4}
 .steps li>*{display:block}
 .steps .number{color:var(--muted);font-variant-numeric:tabular-nums}
 .steps .bar{grid-column:1/-1;height:.35rem;border-radius:.2rem;background:var(--line);overflow:hidden}
@@ -394,7 +390,7 @@ code{font:.9em/1.4 ui-monospace,SFMono-Regular,Menlo,Consolas,"Liberation Mono",
 @media (max-width:NARROW){
  main{padding:1.4rem .6rem 3rem}
  header{padding:0 .4rem}
- .beside{grid-template-columns:1fr}
+ .checks,.steps{grid-template-columns:1fr}
  .card{padding:1.1rem .6rem;border-radius:.6rem}
  .figures{grid-template-columns:1fr 1fr;gap:.6rem}
  .figures li{padding:.7rem .75rem}

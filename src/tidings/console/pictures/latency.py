@@ -35,7 +35,7 @@ def latency(day: Day, look: Look) -> Figure:
         return nothing(look, "Nothing was delivered.")
     colours = look.colours
     height = 320
-    left, right, top, bottom = (44, 14, 74, 44) if look.narrow else (52, 16, 78, 44)
+    left, right, top, bottom = (44, 24, 74, 44) if look.narrow else (52, 30, 78, 44)
     ax = chart(look, height, left=left, right=right, top=top, bottom=bottom)
     figure = figure_of(ax)
     edges, shares = _binned(pairs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -92,10 +93,12 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
     colours = look.colours
     free = 0.0
     versions = [happening for happening in happenings if happening.kind == "version"]
-    for version in versions[:: -(-len(versions) // VERSIONS_MAX) or 1]:
-        x = frame.x(version.at_s)
+    versions = versions[:: -(-len(versions) // VERSIONS_MAX) or 1]
+    at = [frame.x(version.at_s) for version in versions]
+    near = any(b - a < text_px("version 00", look.small_px, bold=True) for a, b in pairwise(at))
+    for version, x in zip(versions, at, strict=True):
         stroke(ax, (x, x), (frame.top - 6, bottom), colour=colours.event, px=1.2, above=1.5)
-        head = f"v{version.became}" if look.narrow else f"version {version.became}"
+        head = f"v{version.became}" if near else f"version {version.became}"
         told = f"to {version.receivers:,}"
         wide = max(text_px(head, look.small_px, bold=True), text_px(told, look.small_px))
         begin = min(max(0.0, x - wide / 2), frame.edge - wide)
@@ -230,13 +233,15 @@ def _fields(event: Life) -> list[str]:
 
 
 def _news(happenings: list[Happening]) -> dict[int, set[str]]:
-    """Of each report, by its place, the fields of which it said what no report before it had said."""
-    heard: set[tuple[str, str]] = set()
+    """Of each report, by its place, the fields of which it said what was not known.
+
+    One that was redundant told nothing, although it may have been sent before the one that did.
+    """
+    known: set[tuple[str, str]] = set()
     news: dict[int, set[str]] = {}
     for i, happening in enumerate(happenings):
-        if happening.kind != "report":
-            continue
-        fresh = {says for says in happening.says if says not in heard}
-        news[i] = set() if happening.became == "redundant" else {name for name, _ in fresh}
-        heard |= fresh
+        if happening.kind == "report":
+            fresh = set() if happening.became == "redundant" else set(happening.says) - known
+            news[i] = {name for name, _ in fresh}
+            known |= fresh
     return news
