@@ -128,7 +128,9 @@ def reports_of(records: DataFrame, event: str) -> DataFrame:
         "report", "at", "publisher", (F.row_number().over(in_order) - 1).alias("place")
     )
     return (
-        fates.join(published, "report").select("report", "at", "publisher", "place", "became").orderBy("at")
+        fates.join(published, "report")
+        .select("report", "at", "publisher", "place", "became")
+        .orderBy("at", "report")
     )
 
 
