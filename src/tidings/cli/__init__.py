@@ -27,6 +27,7 @@ from tidings.cli import pipeline as pipeline_command
 from tidings.cli import pipeline_gather as pipeline_gather_command
 from tidings.cli import pipeline_match as pipeline_match_command
 from tidings.cli import pipeline_traffic as pipeline_traffic_command
+from tidings.cli import plan as plan_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
 from tidings.cli import simulate as simulate_command
@@ -73,6 +74,14 @@ filters = typer.Typer(help="Filters: see how one is understood, compare two.", n
 filters.command("explain", epilog=EPILOG)(filter_command.explain)
 filters.command("covers", epilog=EPILOG)(filter_command.covers)
 app.add_typer(filters, name="filter", epilog=EPILOG)
+plans = typer.Typer(
+    help="Plans: where stores go and which clients move, before anything is touched.", no_args_is_help=True
+)
+plans.command("stores", epilog=EPILOG)(plan_command.stores)
+plans.command("communities", epilog=EPILOG)(plan_command.communities)
+plans.command("show", epilog=EPILOG)(plan_command.show)
+plans.command("check", epilog=EPILOG)(plan_command.check)
+app.add_typer(plans, name="plan", epilog=EPILOG)
 topics = typer.Typer(
     help="Topic declarations: check one, and see or change what the network has declared.",
     no_args_is_help=True,

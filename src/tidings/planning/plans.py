@@ -1,0 +1,261 @@
+"""A plan as a value that can be written down: what is to be done, what it is expected to give, what it costs.
+
+It is one JSON object with a version and a kind, the same that `--out` writes and `--json` prints. Whoever
+reads one gets an `InputError` for what is no plan. Nothing here makes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidings.errors import InputError
+from tidings.planning.communities import base as moving
+from tidings.planning.stores import base as storing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tidings.planning.graphs import Graph
+
+VERSION = 1
+"""Of the form. A reader refuses what is newer than it knows."""
+
+STORES = "stores"
+COMMUNITIES = "communities"
+
+
+class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The network that a plan was made for, so that somebody can see whether it still is."""
+
+    brokers: list[str]
+    links: list[tuple[str, str, float]]
+
+
+class StoresForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stores are expected to give."""
+
+    mean_hops: float
+    loads: dict[str, float]
+    """By store: requests per second."""
+
+    held: dict[str, float]
+    """By store: how much of its capacity is used."""
+
+
+class StoresCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What stores cost."""
+
+    stores: int
+    replicas: int
+    copies: int
+    """Replicas that are not where they were before the plan; all of them if there were none."""
+
+
+class StoresPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=STORES, forbid_unknown_fields=True):
+    """Which brokers keep which topics."""
+
+    algorithm: str
+    stores: list[str]
+    """The most voted first."""
+
+    assignment: dict[str, list[str]]
+    votes: dict[str, dict[str, int]]
+    """By topic and broker: how often the greedy algorithm chose it; empty where it was not asked."""
+
+    weights: dict[str, float]
+    mean_hops: float
+    mean_hops_by_topic: dict[str, float]
+    forecast: StoresForecast
+    cost: StoresCost
+    settings: dict[str, Any]
+    network: Topology
+    short: dict[str, str] = {}
+    """Topics with fewer replicas than asked for, and why."""
+
+    version: int = VERSION
+
+
+class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A figure before and after a plan."""
+
+    before: float
+    after: float
+
+
+class Move(msgspec.Struct, frozen=True, rename={"source": "from", "goal": "to"}, forbid_unknown_fields=True):
+    """A client that goes to another broker."""
+
+    client: str
+    source: str
+    goal: str
+    across: bool
+    """Whether to another cluster."""
+
+
+class MovesForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What moves are expected to give."""
+
+    hops: Pair
+    backbone: Pair
+    frontier: list[tuple[int, float]] = []
+    """Moves across clusters, and the mean hops that they would give, for an operator to choose from."""
+
+
+class MovesCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What moves cost."""
+
+    moves: int
+    moves_inside: int
+
+
+class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, forbid_unknown_fields=True):
+    """Which clients go where."""
+
+    algorithm: str
+    moves: list[Move]
+    communities: dict[str, list[str]]
+    """Those that were found, by number; empty for a planner that looks for none."""
+
+    modularity: float | None
+    hops: Pair
+    backbone: Pair
+    load: dict[str, float]
+    """By cluster: what its clients send after the plan, in fair shares."""
+
+    forecast: MovesForecast
+    cost: MovesCost
+    settings: dict[str, Any]
+    network: Topology
+    version: int = VERSION
+
+
+Plan = StoresPlan | MovesPlan
+
+
+def write(plan: Plan) -> bytes:
+    """The one form, as JSON."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2)
+
+
+def read(document: bytes, name: str) -> Plan:
+    """A plan from JSON; InputError says what is wrong with the file of that name."""
+    try:
+        version = msgspec.json.decode(document, type=dict[str, Any]).get("version")
+        if isinstance(version, int) and version > VERSION:
+            raise InputError(f"{name} is a plan of version {version}; this Tidings knows up to {VERSION}")
+        found: Plan = msgspec.json.decode(document, type=Plan)
+        return found
+    except msgspec.MsgspecError as error:
+        raise InputError(f"{name} is no plan: {error}; `tidings plan stores --out` writes one") from None
+
+
+def of_stores(
+    problem: storing.Problem,
+    placement: storing.Placement,
+    algorithm: str,
+    settings: Mapping[str, Any],
+    before: storing.Placement | None = None,
+) -> StoresPlan:
+    """A placement as a plan."""
+    names, topics = problem.graph.names, problem.demand.topics
+    votes = {} if placement.votes is None else _by_topic(topics, placement.votes, names)
+    mean = storing.mean_distance(problem, placement.assignment)
+    load, used = (
+        dict(zip(names, values.tolist(), strict=True))
+        for values in (
+            storing.loads(problem, placement.assignment),
+            storing.held(problem, placement.assignment),
+        )
+    )
+    stores = [names[at] for at in placement.stores]
+    had = [set(one) for one in before.assignment] if before else [set[int]() for _ in topics]
+    replicas = [set(one) for one in placement.assignment]
+    return StoresPlan(
+        algorithm=algorithm,
+        stores=stores,
+        assignment={
+            topic: [names[at] for at in held]
+            for topic, held in zip(topics, placement.assignment, strict=True)
+        },
+        votes=votes,
+        weights=dict(zip(topics, problem.demand.weights.tolist(), strict=True)),
+        mean_hops=mean,
+        mean_hops_by_topic=dict(
+            zip(topics, storing.mean_distances(problem, placement.assignment).tolist(), strict=True)
+        ),
+        forecast=StoresForecast(mean, {one: load[one] for one in stores}, {one: used[one] for one in stores}),
+        cost=StoresCost(
+            stores=len(stores),
+            replicas=sum(map(len, replicas)),
+            copies=sum(len(now - then) for now, then in zip(replicas, had, strict=True)),
+        ),
+        settings=dict(settings),
+        network=_topology(problem.graph),
+        short={topics[topic]: why for topic, why in placement.short.items()},
+    )
+
+
+def of_moves(
+    network: moving.Network,
+    flows: moving.Flows,
+    seating: moving.Seating,
+    algorithm: str,
+    settings: Mapping[str, Any],
+    frontier: list[tuple[int, float]] | None = None,
+) -> MovesPlan:
+    """A seating as a plan."""
+    names = network.graph.names
+    across, inside = moving.moved(network, seating.seats)
+    both = {**dict.fromkeys(across.tolist(), True), **dict.fromkeys(inside.tolist(), False)}
+    hops, backbone = (
+        Pair(measure(network, flows, network.homes), measure(network, flows, seating.seats))
+        for measure in (moving.mean_hops, moving.backbone)
+    )
+    loads = moving.cluster_loads(network, flows, seating.seats).tolist()
+    return MovesPlan(
+        algorithm=algorithm,
+        moves=[
+            Move(
+                flows.clients[client],
+                names[network.homes[client]],
+                names[seating.seats[client]],
+                across=both[client],
+            )
+            for client in sorted(both)
+        ],
+        communities=_members(flows.clients, seating.communities),
+        modularity=seating.modularity,
+        hops=hops,
+        backbone=backbone,
+        load=dict(zip(network.clusters, loads, strict=True)),
+        forecast=MovesForecast(hops, backbone, frontier or []),
+        cost=MovesCost(len(across), len(inside)),
+        settings=dict(settings),
+        network=_topology(network.graph),
+    )
+
+
+def _topology(graph: Graph) -> Topology:
+    names = graph.names
+    return Topology(list(names), [(names[a], names[b], length) for a, b, length in graph.links])
+
+
+def _by_topic(
+    topics: tuple[str, ...], votes: NDArray[np.int64], names: tuple[str, ...]
+) -> dict[str, dict[str, int]]:
+    return {
+        topic: dict(zip(names, row.tolist(), strict=True)) for topic, row in zip(topics, votes, strict=True)
+    }
+
+
+def _members(clients: tuple[str, ...], numbers: NDArray[np.int64] | None) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for client, number in zip(
+        clients, [] if numbers is None else numbers.tolist(), strict=numbers is not None
+    ):
+        found.setdefault(str(number), []).append(client)
+    return found
