@@ -45,7 +45,7 @@ def test_a_moment_in_which_nothing_happened_is_there_too() -> None:
 def test_clients_and_records_agree_or_the_first_topic_that_differs_is_named() -> None:
     assert [one.holds for one in checks([ROADS], {"roads": 10}, {"roads": 9})] == [True, True, True]
     published, fates, delivered = checks([ROADS], {"roads": 10, "rain": 1}, {"roads": 8})
-    assert published == Check("reports published, by clients and by records", "rain: 1 and 0", False)
+    assert published == Check("Reports published, by clients and by records", "rain: 1 and 0", False)
     assert fates.holds
     assert delivered.seen == "roads: 8 and 9"
 

@@ -198,7 +198,11 @@ def run(
             *(_cost(one, count, judge) for one, count in zip(rounds, carried, strict=True)),
         ),
         tuple(
-            Check(f"{one.way}: what has come", _seen(one.got), one.got.delivered == one.got.expected)
+            Check(
+                f"All that was to come has come, {one.way}",
+                _seen(one.got),
+                one.got.delivered == one.got.expected,
+            )
             for one in rounds
             if not one.got.cut
         ),

@@ -167,14 +167,14 @@ def checks(
     """Whether what clients saw is what brokers wrote down, topic by topic."""
     return (
         _agree(
-            "reports published, by clients and by records", published, {t.name: t.reports for t in topics}
+            "Reports published, by clients and by records", published, {t.name: t.reports for t in topics}
         ),
         _agree(
-            "reports published, and what became of them",
+            "Reports published, and what became of them",
             {t.name: t.reports for t in topics},
             {t.name: t.opened + t.merged + t.redundant for t in topics},
         ),
-        _agree("deliveries, by clients and by records", delivered, {t.name: t.delivered for t in topics}),
+        _agree("Deliveries, by clients and by records", delivered, {t.name: t.delivered for t in topics}),
     )
 
 

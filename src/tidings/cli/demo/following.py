@@ -90,12 +90,12 @@ def checks(followed: Counts, log: Counts, watched: Collection[tuple[str, int]]) 
     versions, events = len(set(watched)), len({event for event, _ in watched})
     return (
         Check(
-            "what the stream read, and what the log holds",
+            "What the stream read, and what the log holds",
             f"{_told(followed)}; {_told(log)}",
             followed == log,
         ),
         Check(
-            "what the stream read, and what a client got of the whole topic",
+            "What the stream read, and what a client got of the whole topic",
             f"{followed.versions:,} versions of {followed.events:,} events; {versions:,} of {events:,}",
             (followed.versions, followed.events) == (versions, events),
         ),
