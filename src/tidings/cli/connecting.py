@@ -106,12 +106,15 @@ def run(
         with asyncio.Runner(loop_factory=loop) as runner:
             return runner.run(interruptible())
     except BaseExceptionGroup as group:
-        # Of tasks that failed together; they all say the same. Not `except*`: what is raised there is in a
-        # group again, in some Pythons even when it is alone.
-        said, _ = group.split(TidingsError)
-        if said is None:
-            raise
-        error: BaseException = said
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        raise error from None
+        raise alone(group) from None
+
+
+def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What one of tasks says that failed together, if it is for the user; they all say the same.
+
+    Not `except*`: what is raised there is in a group again, in some Pythons even when it is alone.
+    """
+    error: BaseException = group.split(TidingsError)[0] or group
+    while error is not group and isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from tidings.cli.demo import stopping
 from tidings.cli.demo.stopping import SIGNALS, Guard
+from tidings.errors import NetworkError
 
 
 @pytest.fixture(autouse=True)
@@ -178,6 +179,21 @@ def test_asynchronous_work_gives_its_result_and_its_errors() -> None:
     assert stopping.run(work(2)) == 0.5
     with pytest.raises(ZeroDivisionError):
         stopping.run(work(0))
+
+
+def test_tasks_that_fail_together_are_told_as_one_error() -> None:
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async def work(*errors: Exception) -> None:
+        async with asyncio.TaskGroup() as group:
+            for error in errors:
+                group.create_task(fail(error))
+
+    with pytest.raises(NetworkError, match="no broker"):
+        stopping.run(work(NetworkError("no broker"), NetworkError("no broker either")))
+    with pytest.raises(ExceptionGroup):
+        stopping.run(work(ZeroDivisionError()))
 
 
 def test_what_is_being_started_is_written_down_before_a_signal_is_heard(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from typing import Any, NoReturn, TypeVar
 import typer
 from rich.console import Console
 
+from tidings.cli import connecting
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, a polite `kill`, and a terminal that is closed."""
 
@@ -94,6 +96,9 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 
     try:
         result = asyncio.run(interruptible())
+    except BaseExceptionGroup as group:
+        if not asked:
+            raise connecting.alone(group) from None
     except (asyncio.CancelledError, Exception):
         if not asked:
             raise
