@@ -34,6 +34,12 @@ class ServedBroker:
         assert line == "started\n", f"broker {self.settings['id']} has not started"
         return self
 
+    def stop(self) -> int:
+        """SIGTERM; the exit code when it has written down all that it has to."""
+        assert self._process is not None, "it runs"
+        self._process.terminate()
+        return self._process.wait()
+
     def kill(self) -> None:
         """As by kill -9: nothing more is written, sent or said."""
         if self._process is not None:
