@@ -287,28 +287,28 @@ def show(
             within_s=asked.how_much.other_s,
         )
         telling.checks(other.checks)
-    day = played.city
-    made = Day(
-        title=TITLE,
-        size=asked.size,
-        seed=asked.seed,
-        speed_up=played.speed_up_had,
-        subscribers=len(day.subscribers) - 1,
-        subscriptions=len(day.subscribers) - 1,
-        events=len(day.truths),
-        brokers=counted.brokers,
-        links=counted.links,
-        topics=counted.topics,
-        moments=counted.moments,
-        life=counted.life,
-        latencies_ms=counted.latencies_ms,
-        costs=other.costs,
-        checks=(*checks, *other.checks),
-        steps=tuple(telling.steps),
-        notes=(*played.notes, *counted.notes, *other.notes),
-    )
-    page.write(made, asked.folder / "page")
-    return made
+        day = played.city
+        made = Day(
+            title=TITLE,
+            size=asked.size,
+            seed=asked.seed,
+            speed_up=played.speed_up_had,
+            subscribers=len(day.subscribers) - 1,
+            subscriptions=len(day.subscribers) - 1,
+            events=len(day.truths),
+            brokers=counted.brokers,
+            links=counted.links,
+            topics=counted.topics,
+            moments=counted.moments,
+            life=counted.life,
+            latencies_ms=counted.latencies_ms,
+            costs=other.costs,
+            checks=(*checks, *other.checks),
+            steps=telling.so_far,
+            notes=(*played.notes, *counted.notes, *other.notes),
+        )
+        page.write(made, asked.folder / "page")
+        return made
 
 
 def keep_up(asked: Asked, day: City) -> None:

@@ -29,17 +29,27 @@ class Telling:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.steps: list[Step] = []
+        self._steps: list[Step] = []
+        self._step = ""
+        self._began = 0.0
+
+    @property
+    def so_far(self) -> tuple[Step, ...]:
+        """The steps that are done, and the one that is under way with what it has taken."""
+        if not self._step:
+            return tuple(self._steps)
+        return (*self._steps, Step(self._step, round(time.monotonic() - self._began, 2)))
 
     @contextmanager
     def step(self, name: str, why: str) -> Iterator[None]:
         """A step: its name, and in a line or two what it does and why that matters."""
-        self.console.rule(f"[bold]{len(self.steps) + 1}  {name}", align="left")
+        self.console.rule(f"[bold]{len(self._steps) + 1}  {name}", align="left")
         self.say(why)
-        began = time.monotonic()
+        self._step, self._began = name, time.monotonic()
         yield
-        self.steps.append(Step(name, round(time.monotonic() - began, 2)))
-        self.say(f"({self.steps[-1].seconds:.1f} s)\n", style="dim")
+        self._steps = list(self.so_far)
+        self._step = ""
+        self.say(f"({self._steps[-1].seconds:.1f} s)\n", style="dim")
 
     def say(self, text: str, style: str | None = None) -> None:
         """A line, or some."""
