@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -134,9 +134,16 @@ class Brokers:
 
     def wait_until_settled(self) -> None:
         """Wait until all that should run is ready, linked, and of one mind about the trees."""
+        if not network.wait_for(self.settling(), READY_WITHIN_S):
+            raise self.unsettled()
+
+    def settling(self) -> Callable[[], bool]:
+        """What is to be asked again and again, for those who cannot wait: whether it has settled.
+
+        SetupError, with its last words, if a broker has died that runs now.
+        """
         wanted = [member for member in self.members if member.alive]
         links = sum({here, there} <= {member.id for member in wanted} for here, there in self._links)
-        views: list[View] = []
         seen = 0
 
         def settled() -> bool:
@@ -144,16 +151,18 @@ class Brokers:
             for member in wanted:
                 if not member.alive:
                     raise SetupError(network.obituary(member))
-            views[:] = [view(member) for member in wanted]
-            seen = seen + 1 if network.settled(views, links) else 0
+            seen = seen + 1 if network.settled([view(member) for member in wanted], links) else 0
             return seen == 2
 
-        if not network.wait_for(settled, READY_WITHIN_S):
-            states = ", ".join(f"{one.id} ({one.state}, {len(one.links)} links)" for one in views)
-            raise SetupError(
-                f"the network did not settle within {READY_WITHIN_S:.0f} s: {states}; the logs are in "
-                f"{self.folder}, and a machine with less to do may be quick enough"
-            )
+        return settled
+
+    def unsettled(self) -> SetupError:
+        """That it has taken too long to settle."""
+        states = ", ".join(f"{one.id} ({one.state}, {len(one.links)} links)" for one in self.views())
+        return SetupError(
+            f"the network did not settle within {READY_WITHIN_S:.0f} s: {states}; the logs are in "
+            f"{self.folder}, and a machine with less to do may be quick enough"
+        )
 
     def stop(self) -> list[str]:
         """Stop all that runs; says which brokers had to be killed. Nothing happens the second time."""

@@ -24,9 +24,10 @@ from tidings.cli.demo.brokers import Brokers
 from tidings.cli.demo.opening_screen import Screen
 from tidings.cli.demo.roads import BROKERS, LINKS, SECONDS, SUBSCRIBERS, TOPICS, Report, Subscriber
 from tidings.cli.demo.witness import Delivered, Witness
-from tidings.cli.network import FIRST_PORT
+from tidings.cli.network import FIRST_PORT, READY_WITHIN_S, Seat
 from tidings.client.deliveries import WITHDRAWN, Delivery
 from tidings.client.network import Network, connect
+from tidings.errors import NetworkError
 
 DRAW_EVERY_S = 0.125
 SESSION_S = 600.0
@@ -201,10 +202,7 @@ class _Play:
         """Half-way: kill the seat that has most to do, see who goes on, and start it again."""
         self.screen.say("people report; most of it is known already")
         await asyncio.sleep(SECONDS / 2)
-        views = await asyncio.to_thread(net.views)
-        seat, broker = max(
-            ((seat, shown.id) for shown in views for seat in shown.seats), key=lambda one: one[0].received
-        )
+        seat, broker = await _busiest(net)
         self._killed, self._struck, self._killed_at = broker, seat.topic, time.monotonic()
         await asyncio.to_thread(net.kill, broker)
         self.screen.brokers[broker] = opening_screen.DOWN
@@ -220,8 +218,7 @@ class _Play:
             f"{seat.deputy or 'another'}, its deputy, has all of it: {after}; {broker} starts again"
         )
         await asyncio.to_thread(net.restart, broker, wait=False)
-        while not all(shown.state == "ready" for shown in await asyncio.to_thread(net.views)):
-            await asyncio.sleep(DRAW_EVERY_S)
+        await _until_settled(net)
         self.screen.brokers[broker] = opening_screen.UP
         self.screen.say(f"{broker} is back, and its subscribers hear what they have missed", "green")
 
@@ -241,6 +238,28 @@ class _Play:
         while True:
             self.screen.draw()
             await asyncio.sleep(DRAW_EVERY_S)
+
+
+async def _busiest(net: Brokers) -> tuple[Seat, str]:
+    """The seat that has taken most reports, and its broker."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        views = await asyncio.to_thread(net.views)
+        if seats := [(seat, shown.id) for shown in views for seat in shown.seats]:
+            return max(seats, key=lambda one: one[0].received)
+        await asyncio.sleep(DRAW_EVERY_S)
+    raise NetworkError(f"no broker has a seat after {PATIENCE_S:.0f} s; its log is in {net.folder}")
+
+
+async def _until_settled(net: Brokers) -> None:
+    """Wait in small steps: who presses Ctrl-C does not want to wait for a thread that waits."""
+    settled = net.settling()
+    try:
+        async with asyncio.timeout(READY_WITHIN_S):
+            while not await asyncio.to_thread(settled):
+                await asyncio.sleep(DRAW_EVERY_S)
+    except TimeoutError:
+        raise net.unsettled() from None
 
 
 def _voice(net: Brokers, broker: str) -> Network:
