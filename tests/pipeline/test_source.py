@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -419,12 +420,26 @@ spark.stop()
     assert "rows 3" in told.stdout, told.stderr
 
 
-def test_an_older_spark_is_told_what_is_needed() -> None:
-    reason = pyspark_tidings.fault_of("4.1.0")
-    assert reason is not None
-    assert "needs Spark 4.2 or newer, and this is 4.1.0" in reason
-    with pytest.raises(SetupError):
-        pyspark_tidings.TooOld(options={})
+@pytest.mark.parametrize("version", ["4.1.4", "4.0.5", "3.5.9"])
+def test_an_older_spark_finds_the_format_and_is_told_what_is_needed(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The module can be imported there: Spark imports all such modules to find the sources of others too."""
+    import pyspark
+
+    with monkeypatch.context() as older:
+        older.setattr(pyspark, "__version__", version)
+        found = importlib.reload(pyspark_tidings).DefaultSource
+    importlib.reload(pyspark_tidings)
+    assert found.name() == "tidings"
+    with pytest.raises(SetupError, match=f"needs Spark 4.2 or newer, and this is {version}: pip install"):
+        found(options={})
+
+
+def test_the_oldest_spark_is_the_one_that_the_page_states(root: Path) -> None:
+    oldest = ".".join(map(str, pyspark_tidings.OLDEST))
+    assert f"It needs Spark {oldest}" in (root / "docs/connector.md").read_text(encoding="utf-8")
+    assert pyspark_tidings.fault_of(f"{oldest}.0") is None
 
 
 def test_our_session_hands_filters_down() -> None:
