@@ -12,11 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app
+from tidings.cli import workload as cli_workload
 from tidings.errors import InputError
 from tidings.language.declarations import read_topic
 from tidings.pipeline import session
 from tidings.pipeline.workload import reading
 from tidings.records import workload as tables
+from tidings.records.workload_reading import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,3 +100,30 @@ def test_a_workload_has_its_tables_its_topics_and_its_spec(tmp_path: Path) -> No
     generate(*SMALL, "--seed", "5", "--out", str(out), "--overwrite")
     again = pq.read_table(out / "subscriptions").sort_by("subscription")
     assert again.equals(subscribed.sort_by("subscription"))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize("death", ["before the declarations", "before the spec"])
+def test_a_run_that_dies_behind_its_last_table_leaves_a_workload_that_is_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, death: str
+) -> None:
+    out = tmp_path / "out"
+    generate(*SMALL, "--seed", "5", "--out", str(out))
+    Workload(out)
+
+    def die(draft: Path, folder: Path) -> None:
+        if death == "before the spec":
+            (folder / tables.DECLARATIONS).replace(draft / "before")
+            (draft / tables.DECLARATIONS).replace(folder / tables.DECLARATIONS)
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cli_workload, "finish", die)
+        with pytest.raises(MemoryError):
+            generate(*SMALL, "--seed", "6", "--out", str(out), "--overwrite")
+    with pytest.raises(InputError, match=r"out is not finished: .* another spec than brokers; make them "):
+        Workload(out)
+    generate(*SMALL, "--seed", "6", "--out", str(out), "--overwrite")
+    Workload(out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,33 @@ def test_tables_of_two_workloads_are_not_one(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match="tables of two workloads: clients was made by another spec than brokers"
     ):
+        Workload(tmp_path)
+
+
+@pytest.mark.parametrize("of", [3, 4])
+def test_declarations_of_another_spec_than_the_tables_are_refused(tmp_path: Path, of: int) -> None:
+    made.write(tmp_path, brokers=[made.broker("b0")])
+    for part, seed in (("brokers", 3), ("topics", of)):
+        (tmp_path / part / "_made.json").write_text(json.dumps({"spec": {"seed": seed}}), encoding="utf-8")
+    if of == 3:
+        Workload(tmp_path)
+        return
+    with pytest.raises(InputError, match="is not finished: topics was made by another spec than brokers"):
+        Workload(tmp_path)
+
+
+@pytest.mark.parametrize("of", [3, 4])
+def test_a_spec_of_other_tables_than_those_beside_it_is_refused(tmp_path: Path, of: int) -> None:
+    made.write(tmp_path, brokers=[made.broker("b0")])
+    (tmp_path / "brokers" / "_made.json").write_text('{"spec": {"seed": 3}}', encoding="utf-8")
+    (tmp_path / "workload.toml").write_text("seed = 9\n", encoding="utf-8")
+    Workload(tmp_path)  # what somebody writes is his own
+    head = f"{workload_files.DIGEST}{workload_files.digest({'seed': of})}\n"
+    (tmp_path / "workload.toml").write_text(f"{head}seed = 9\n", encoding="utf-8")
+    if of == 3:
+        Workload(tmp_path)
+        return
+    with pytest.raises(InputError, match=r"is not finished: workload\.toml belongs to another spec than "):
         Workload(tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,13 +14,11 @@ import typer
 
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError, SetupError
-from tidings.records.workload import DECLARATIONS
+from tidings.records.workload import DECLARATIONS, SPEC_FILE
+from tidings.records.workload_files import DIGEST, MADE, digest
 
 if TYPE_CHECKING:
     from tidings.pipeline.workload.model import Model
-
-SPEC_FILE = "workload.toml"
-"""The spec of a workload, beside its tables; it is written last."""
 
 SPARK = "spark."
 
@@ -107,9 +106,9 @@ def generate(
     asked = reading.read(spec, changes)
     _check_folder(out, overwrite)
     model = making.make(asked)
-    with _drafted(model, out) as draft:
+    with drafted(model, out) as draft:
         made = stages.run(model, out, master=master, settings=settings, overwrite=overwrite)
-        _finish(draft, out)
+        finish(draft, out)
     if json:
         import msgspec
 
@@ -135,10 +134,13 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def _drafted(model: Model, out: Path) -> Iterator[Path]:
+def drafted(model: Model, out: Path) -> Iterator[Path]:
     """A folder with the declarations of the topics and the spec, written while there is nothing to lose."""
+    from tidings.pipeline import running
     from tidings.pipeline.workload import declarations, reading
 
+    # Readers compare it with that of the tables: what is put in its place last may not be.
+    spec = running.spec_of(model)
     fresh = not out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -151,7 +153,9 @@ def _drafted(model: Model, out: Path) -> Iterator[Path]:
         (draft / DECLARATIONS).mkdir()
         for name, text in declarations.texts(model).items():
             (draft / DECLARATIONS / name).write_text(text, encoding="utf-8")
-        (draft / SPEC_FILE).write_text(reading.written(model.spec), encoding="utf-8")
+        (draft / DECLARATIONS / MADE).write_text(json.dumps({"spec": spec}), encoding="utf-8")
+        text = f"{DIGEST}{digest(spec)}\n{reading.written(model.spec)}"
+        (draft / SPEC_FILE).write_text(text, encoding="utf-8")
         yield draft
     except OSError as error:
         raise SetupError(
@@ -164,7 +168,7 @@ def _drafted(model: Model, out: Path) -> Iterator[Path]:
             out.rmdir()
 
 
-def _finish(draft: Path, out: Path) -> None:
+def finish(draft: Path, out: Path) -> None:
     """Put the declarations and, last, the spec in their places: two renames."""
     if (out / DECLARATIONS).exists():
         (out / DECLARATIONS).replace(draft / "before")

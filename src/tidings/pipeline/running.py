@@ -111,9 +111,7 @@ def run(
     """
     stages = ordered(stages)
     schemas = {name: table.schema(model) for name, table in tables.items()}
-    # As it will be read back: lists, not tuples.
-    # Two files of one name are two specs.
-    spec = json.loads(json.dumps({**asdict(model.spec), "files": dict(model.files)}))
+    spec = spec_of(model)
     made: list[Made] = []
     # All of them first: what they refuse is refused before anything is written.
     lookups = {stage.table: stage.lookups(model) for stage in stages}
@@ -160,6 +158,13 @@ def run(
                 made.append(store.write(frame, tables[stage.table], schemas[stage.table], told))
             progress(Finished(made[-1]))
     return made
+
+
+def spec_of(model: Any) -> dict[str, Any]:
+    """All that was asked for, as tables carry it."""
+    # Two files of one name are two specs. As it will be read back: lists, not tuples.
+    found: dict[str, Any] = json.loads(json.dumps({**asdict(model.spec), "files": dict(model.files)}))
+    return found
 
 
 def versions(spark: SparkSession) -> dict[str, str]:

@@ -29,6 +29,9 @@ TABLES = (BROKERS, LINKS, CLIENTS, INTERESTS, SUBSCRIPTIONS, EVENTS, REPORTS, RE
 DECLARATIONS = "topics"
 """The folder of topic declarations beside the tables, one TOML file each."""
 
+SPEC_FILE = "workload.toml"
+"""What tables and declarations were made by, beside them. Its first line has the digest of that."""
+
 COORDINATES = ("x1", "x2", "x3", "x4", "x5")
 
 STORY = "story"

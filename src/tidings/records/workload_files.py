@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,21 +129,37 @@ def files_of(folder: Path) -> tuple[Path, ...]:
 def refuse_mixture(folder: Path) -> None:
     """Refuse tables that were made by different specs: a run that died may have replaced some of them.
 
-    What made a table is written beside its rows; tables of other makers need not have it.
+    What made a table is written beside its rows, and beside the declarations; the spec's own file has a
+    digest of it. Files of other makers need not have it.
     """
-    specs: dict[str, Any] = {}
-    for name in tables.TABLES:
-        try:
-            specs[name] = json.loads((folder / name / MADE).read_text(encoding="utf-8"))["spec"]
-        except (OSError, ValueError, KeyError, TypeError):
+    specs: dict[str, str] = {}
+    for name in (*tables.TABLES, tables.DECLARATIONS):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            made = json.loads((folder / name / MADE).read_text(encoding="utf-8"))
+            specs[name] = digest(made["spec"])
+    with suppress(OSError, ValueError):
+        line = (folder / tables.SPEC_FILE).read_text(encoding="utf-8").partition("\n")[0]
+        if line.startswith(DIGEST):
+            specs[tables.SPEC_FILE] = line.removeprefix(DIGEST)
+    first = next((name for name in specs if name in tables.TABLES), "")
+    for name, spec in specs.items() if first else ():
+        if spec == specs[first]:
             continue
-    first = next(iter(specs), "")
-    for name, spec in specs.items():
-        if spec != specs[first]:
-            raise InputError(
-                f"{folder} has tables of two workloads: {name} was made by another spec than {first}; make "
-                f"them anew: tidings workload generate --overwrite --out {folder}"
-            )
+        what = "has tables of two workloads" if name in tables.TABLES else "is not finished"
+        was = "belongs to another spec" if name == tables.SPEC_FILE else "was made by another spec"
+        raise InputError(
+            f"{folder} {what}: {name} {was} than {first}; make them anew: tidings workload generate "
+            f"--overwrite --out {folder}"
+        )
+
+
+DIGEST = "# of tables with the spec "
+"""How the first line of the spec's file begins, before the digest of what tables carry."""
+
+
+def digest(spec: Any) -> str:
+    """What two specs have in common just if they are the same."""
+    return sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
 
 
 def refuse_columns(where: Path, file: str, wanted: pa.Schema, found: pa.Schema, null: frozenset[str]) -> None:
