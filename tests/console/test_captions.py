@@ -58,6 +58,8 @@ def test_what_gathering_costs_more_is_said() -> None:
     assert "This is the price of it" in without
     assert "Without gathering 5,000 messages went between these brokers that day, not 9,340" in without
     assert f"subscribers got 81,400 messages instead of {ours.delivered:,}" in without
+    alike = captions.network(replace(day, costs=(ours, replace(raw, carried=9_400)))).without
+    assert "about as many messages went between these brokers, 9,400; but subscribers got 81,400" in alike
     fewer = captions.costs(replace(day, costs=(ours, replace(raw, delivered=ours.delivered // 2)))).without
     assert "0.5 times as many" in fewer
 

@@ -6,11 +6,12 @@ import doctest
 
 import pytest
 
-from tidings.console import words
+from tidings.console import looks, words
 
 
 def test_the_examples_hold() -> None:
     assert doctest.testmod(words).failed == 0
+    assert doctest.testmod(looks).failed == 0
 
 
 @pytest.mark.parametrize(

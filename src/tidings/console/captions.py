@@ -17,6 +17,9 @@ from tidings.console.words import clipped, count, counted, duration, listed, per
 NAME_LENGTH = 48
 NOTE_LENGTH = 200
 WAYS_MAX = 4
+ALIKE = 0.05
+"""Shares that differ by less are called the same."""
+
 FEW = 10
 """Deliveries of which no shares are told."""
 
@@ -75,6 +78,15 @@ def _carried_otherwise(day: Day) -> str:
     raw, here = totals.without_gathering(day), totals.ours(day)
     if not (raw and here and raw.carried and here.carried):
         return "Without Tidings every report goes to everyone who might care, wherever they are."
+    instead = (
+        f"subscribers got {counted(raw.delivered, 'message')} instead of {count(here.delivered)}, and nobody "
+        "put them together."
+    )
+    if abs(raw.carried / here.carried - 1) < ALIKE:
+        return (
+            f"Without gathering about as many messages went between these brokers, {count(raw.carried)}; but "
+            + instead
+        )
     if raw.carried > here.carried:
         return (
             f"Without gathering, {count(raw.carried)} messages went between these brokers on the same day, "
@@ -83,8 +95,7 @@ def _carried_otherwise(day: Day) -> str:
     return (
         "This is the price of it: every report goes to a seat first. Without gathering "
         f"{count(raw.carried)} messages went between these brokers that day, not {count(here.carried)}; "
-        f"but subscribers got {counted(raw.delivered, 'message')} instead of {count(here.delivered)}, and "
-        "nobody put them together."
+        "but " + instead
     )
 
 

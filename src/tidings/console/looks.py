@@ -92,5 +92,15 @@ class Look:
         return 10.5 if self.narrow else 12.0
 
 
+def mixed(colour: str, paper: str, share: float) -> str:
+    """So much of a colour on paper: as if it were thin, but nothing shines through.
+
+    >>> mixed("#000000", "#ffffff", 0.2)
+    '#cccccc'
+    """
+    pairs = ((int(colour[i : i + 2], 16), int(paper[i : i + 2], 16)) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(ink * share + white * (1 - share)):02x}" for ink, white in pairs)
+
+
 WIDE = Look()
 LOOKS = (WIDE, Look(dark=True), Look(narrow=True), Look(dark=True, narrow=True))

@@ -355,7 +355,7 @@ p,li{overflow-wrap:anywhere}
 .card>p{max-width:46rem;margin:0 0 1rem}
 .card>:last-child{margin-bottom:0}
 .checks{list-style:none;margin:0;padding:0;display:grid;grid-template-columns:1fr 1fr;gap:0 2rem}
-.checks b::first-letter,.steps li>:first-child::first-letter{text-transform:uppercase}
+.notes p::first-letter,.checks b::first-letter,.steps li>:first-child::first-letter{text-transform:uppercase}
 .checks li{display:flex;gap:.8rem;padding:.55rem 0;border-top:1px solid var(--line)}
 .checks b{display:block;font-weight:600}
 .checks .sign{flex:none;width:1.5rem;height:1.5rem;border-radius:50%;background:var(--tone);

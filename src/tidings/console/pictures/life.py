@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from tidings.console.day import Day, Happening, Life
 from tidings.console.drawing import bar, keys, nothing, sheet, stroke, text_px, time_ticks, write
-from tidings.console.looks import Look
+from tidings.console.looks import Look, mixed
 from tidings.console.words import counted
 
 FIELDS_WIDE, FIELDS_NARROW = 10, 8
@@ -63,7 +63,7 @@ def life(day: Day, look: Look) -> Figure:
     legend = [
         ("dot", colours.report, "a report that tells something new"),
         ("dot", colours.dropped, "one that does not"),
-        ("bar", colours.event + "55", "what subscribers know"),
+        ("bar", known_colour(look), "what subscribers know"),
     ]
     if look.narrow:
         legend = [
@@ -89,6 +89,11 @@ def life(day: Day, look: Look) -> Figure:
     return figure
 
 
+def known_colour(look: Look) -> str:
+    """Of what subscribers know; letters stand on it."""
+    return mixed(look.colours.event, look.colours.paper, 0.24)
+
+
 def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening], look: Look) -> None:
     colours = look.colours
     free = 0.0
@@ -97,7 +102,7 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
     at = [frame.x(version.at_s) for version in versions]
     near = any(b - a < text_px("version 00", look.small_px, bold=True) for a, b in pairwise(at))
     for version, x in zip(versions, at, strict=True):
-        stroke(ax, (x, x), (frame.top - 6, bottom), colour=colours.event, px=1.2, above=1.5)
+        stroke(ax, (x, x), (frame.top - 6, bottom), colour=colours.event + "80", px=1.4, above=1.1)
         head = f"v{version.became}" if near else f"version {version.became}"
         told = f"to {version.receivers:,}"
         wide = max(text_px(head, look.small_px, bold=True), text_px(told, look.small_px))
@@ -162,7 +167,7 @@ def _row(
     for place, (x, value) in enumerate(known):
         last = place == len(known) - 1
         end = frame.edge if last else known[place + 1][0]
-        bar(ax, x, top, end - x - 1, height, fill=colours.event + "38", above=1.2)
+        bar(ax, x, top, end - x - 1, height, fill=known_colour(look), above=1.2)
         bar(ax, x, top, 3, height, fill=colours.event, above=1.4)
         wrong = last and truth is not None and truth != value
         room = end - x - 14

@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 
 from tidings.console.day import Day, Topic
 from tidings.console.drawing import bar, keys, nothing, sheet, write
-from tidings.console.looks import Look
+from tidings.console.looks import Look, mixed
 from tidings.console.words import brief, counted, percent
 
 ROWS_WIDE, ROWS_NARROW = 14, 10
-MERGED_ALPHA = "73"
+MERGED_SHARE = 0.45
 """Merged reports have the colour of events, at less than half its strength."""
 
 
@@ -23,7 +23,7 @@ def suppression(day: Day, look: Look) -> Figure:
     row = 44 if look.narrow else 36
     legend = [
         ("bar", colours.dropped, "said nothing new"),
-        ("bar", colours.event + MERGED_ALPHA, "added a detail"),
+        ("bar", mixed(colours.event, colours.paper, MERGED_SHARE), "added a detail"),
         ("bar", colours.event, "began an event"),
     ]
     first = 48 if look.narrow else 40
@@ -73,7 +73,7 @@ def _stacked(ax: Axes, x: float, y: float, width: float, height: float, topic: T
     colours = look.colours
     parts = (
         (topic.redundant, colours.dropped),
-        (topic.merged, colours.event + MERGED_ALPHA),
+        (topic.merged, mixed(colours.event, colours.paper, MERGED_SHARE)),
         (topic.opened, colours.event),
     )
     whole = max(1, sum(n for n, _ in parts))
