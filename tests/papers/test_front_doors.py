@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-OURS = {"tidings", "tidings.errors", "tidings.gathering", "tidings.pipeline", "tidings.sim", "papers"}
+OURS = {
+    "tidings",
+    "tidings.errors",
+    "tidings.gathering",
+    "tidings.pipeline",
+    "tidings.planning",
+    "tidings.sim",
+    "papers",
+}
 """Folders whose modules may be imported, and the front door itself."""
 
 OTHERS = {"matplotlib", "numpy", "pyarrow"}
