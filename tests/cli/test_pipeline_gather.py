@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app
-from tidings.errors import InputError
+from tidings.errors import InputError, PayloadError
 from tidings.gathering import Gatherer
-from tidings.gathering.replay import run_out, summary
+from tidings.gathering.replay import Reader, run_out, summary
 from tidings.language.declarations import read_topic
 from tidings.language.payloads import INT_MIN
-from tidings.language.reports import Shape
+from tidings.language.reports import Report, Shape
 from tidings.pipeline import session
+from tidings.pipeline.gather.layout import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ATHENS = ["--topic", "examples/traffic-athens.toml", "--reports", "examples/reports.jsonl"]
+
+FOLLOWED = [*ATHENS[:2], "--follow", "--reports", "nowhere", "--checkpoint", "nowhere"]
 
 
 def run(*arguments: str) -> str:
@@ -90,12 +97,73 @@ def by_machine(folder: Path) -> dict[str, int]:
     return counts | {"max_open": most}
 
 
+@pytest.fixture
+def files(tmp_path: Path, root: Path) -> Path:
+    """The reports of the example, as files that come into a folder."""
+    topic = read_topic(root / "examples" / "traffic-athens.toml")
+    layout, reader, folder = Layout(topic), Reader(topic), tmp_path / "in"
+    folder.mkdir()
+    taken, refused = list[Report](), list[int]()
+    with (root / "examples" / "reports.jsonl").open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                taken.append(reader.read(number, json.loads(line)))
+            except PayloadError:
+                refused.append(number)
+    bad = pa.array(refused, pa.int64())
+    nothing = [bad if one.name == "report" else pa.nulls(len(bad), one.type) for one in layout.rows]
+    rows = pa.concat_tables([layout.table(taken), pa.table(nothing, schema=layout.rows)]).combine_chunks()
+    fields = layout.nested([rows.column(name).combine_chunks() for name in layout.names])
+    table = pa.table({"report": rows["report"], "at": rows["at"], "fields": fields})
+    half = table.num_rows // 2
+    for number, some in enumerate([table.slice(0, half), table.slice(half)]):
+        pq.write_table(some, folder / f"{number}.parquet")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_stream_is_stopped_and_goes_on_and_tells_what_the_plain_command_tells(
+    files: Path, tmp_path: Path, root: Path
+) -> None:
+    later = (files / "1.parquet").rename(tmp_path / "later.parquet")
+    command = [sys.executable, "-c", "from tidings.cli import main; main()", "pipeline", "gather", "--follow"]
+    command += [*ATHENS[:2], "--reports", str(files), "--checkpoint", str(tmp_path / "checkpoint")]
+    command += ["--out", str(tmp_path / "told"), "--buckets", "2", "--master", "local[2]"]
+    command += ["--set", "spark.driver.memory=1g"]
+    going = subprocess.Popen([*command, "--lines"], cwd=root, stdout=subprocess.PIPE, text=True)
+    assert going.stdout is not None
+    first = going.stdout.readline()
+    assert json.loads(first)["version"] == 1
+    going.send_signal(signal.SIGINT)
+    rest = going.stdout.read()
+    assert going.wait() == 0
+    later.rename(files / "1.parquet")
+    done = subprocess.run(
+        [*command, "--finish", "--json"], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    *lines, last = run(
+        "gather", "--topic", str(root / ATHENS[1]), "--reports", str(root / ATHENS[3]), "--json"
+    ).splitlines()
+    assert told["summary"] == json.loads(last)["summary"] | {"late": 0}
+    assert told["finished"]
+    expected = list(map(json.loads, lines))
+    assert all(json.loads(line) in expected for line in [first, *rest.splitlines()])
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["--data", "nowhere"], "there are no declarations in nowhere/topics"),
         ([*ATHENS, "--set", "sizes.events=3"], "'sizes.events' is no setting of Spark's"),
         ([*ATHENS, "--master", "mesos://x"], "master 'mesos://x' is unknown"),
+        ([*ATHENS, "--delay", "5s"], "--delay is for a stream; give --follow too"),
+        ([*ATHENS, "--follow"], "--follow keeps what is open in a folder; name one: --checkpoint DIR"),
+        ([*FOLLOWED, "--overwrite"], "--overwrite is not for a stream"),
+        ([*FOLLOWED, "--delay", "5"], "--delay: '5' is not a duration"),
+        (FOLLOWED, "nowhere has no Parquet files"),
     ],
 )
 def test_what_is_wrong_is_said_before_spark_starts(

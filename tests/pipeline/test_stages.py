@@ -63,7 +63,12 @@ GROUPINGS = {"groupBy", "groupby", "rollup", "cube", "pivot"}
 
 FOLDERS = ("workload", "gather", "match", "traffic")
 
-AT_THE_EDGE = {"gather/job.py", "match/job.py", "traffic/running.py"}
+AT_THE_EDGE = {
+    "gather/job.py",
+    "gather/stream_job.py",
+    "match/job.py",
+    "traffic/running.py",
+}
 """Where tables are read, written and counted: no stages, but on Connect they run too."""
 
 ALLOWED = {

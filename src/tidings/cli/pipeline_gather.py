@@ -10,8 +10,11 @@ from typing import Annotated
 
 import typer
 
+from tidings.cli import pipeline_follow
+from tidings.cli.gathered import show_counts
 from tidings.cli.lines import Lines
 from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
+from tidings.cli.workload_spec import changed
 from tidings.errors import InputError, PayloadError
 from tidings.gathering.replay import Reader
 from tidings.language.reports import Report
@@ -36,12 +39,62 @@ def gather(
         typer.Option(
             "--reports",
             metavar="SOURCE",
-            help='A table of DIR, or a file of JSON lines {"at": 12.5, "fields": {…}} that ends with .jsonl.',
+            help='A table of DIR, a file of JSON lines {"at": 12.5, "fields": {…}} that ends with .jsonl, or '
+            "with --follow a folder of Parquet files.",
         ),
     ] = "reports",
     partitions: Annotated[
         int | None, typer.Option("--partitions", min=1, help="Tasks among which keys are divided.")
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Gather a stream: go on with what comes, until Ctrl-C.")
+    ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", help="Follow the kept reports of a network: the HTTP listener of a broker."),
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint", metavar="DIR", help="Where a stream keeps what is open; it goes on from there."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="What a stream tells, as Parquet files; told in --data."),
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option("--delay", metavar="DURATION", help="How long a stream waits for late reports."),
+    ] = None,
+    idle_after: Annotated[
+        str | None,
+        typer.Option(
+            "--idle-after", metavar="DURATION", help="A stream that is quiet for so long goes with the clock."
+        ),
+    ] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option("--buckets", min=1, help="Into how many a stream divides keys; 8, fixed at its start."),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="KEY=VALUE",
+            help="An option of a stream's source (maxFilesPerTrigger=1, startingOffsets=latest); repeatable.",
+        ),
+    ] = None,
+    available_now: Annotated[
+        bool,
+        typer.Option("--available-now", help="Follow what is there to its end, and keep what is open."),
+    ] = False,
+    finish: Annotated[
+        bool, typer.Option("--finish", help="Follow what is there to its end, and run all clocks out.")
+    ] = False,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Print what a stream tells, as JSON lines, as it is told.")
+    ] = False,
     master: Master = MASTER,
     settings: Settings = None,
     overwrite: Overwrite = False,
@@ -52,10 +105,69 @@ def gather(
     Writes the table `gathered`: each version that is told, each closing, each report that is refused. The
     summary is that of `tidings gather` on the same reports, however many tasks there are.
 
+    With `--follow` reports are a stream: files that come into a folder, or what a topic of a live network
+    keeps (`keep_reports`). A report is fed once the latest time of all less `--delay` has passed it. Ctrl-C
+    ends it; called again, it goes on from its checkpoint, and every version is told once.
+
     Try it:
 
         tidings pipeline gather --topic examples/traffic-athens.toml --reports examples/reports.jsonl
     """
+    streamed = {
+        "--url": url,
+        "--checkpoint": checkpoint,
+        "--out": out,
+        "--delay": delay,
+        "--idle-after": idle_after,
+        "--buckets": buckets,
+        "--option": option,
+        "--available-now": available_now,
+        "--finish": finish,
+        "--lines": lines,
+    }
+    if not follow:
+        if given := [name for name, value in streamed.items() if value]:
+            raise InputError(f"{given[0]} is for a stream; give --follow too")
+        _gather(data, topic or [], reports, partitions, master, settings, overwrite, as_json)
+        return
+    if checkpoint is None:
+        raise InputError("--follow keeps what is open in a folder; name one: --checkpoint DIR")
+    for name, value in {"--partitions": partitions, "--overwrite": overwrite}.items():
+        if value:
+            raise InputError(f"{name} is not for a stream; leave it out, or leave --follow out")
+    pipeline_follow.follow(
+        pipeline_follow.Asked(
+            data=data,
+            topics=topic or [],
+            reports=reports,
+            url=url,
+            checkpoint=checkpoint,
+            out=out or data / "told",
+            delay=delay or "0s",
+            idle_after=idle_after,
+            buckets=buckets,
+            options=changed(option or []),
+            until_now=available_now or finish,
+            finish=finish,
+            lines=lines,
+        ),
+        master=master,
+        settings=settings,
+        as_json=as_json,
+    )
+
+
+def _gather(
+    data: Path,
+    topic: list[Path],
+    reports: str,
+    partitions: int | None,
+    master: str,
+    settings: list[str] | None,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Gather in batch."""
     from tidings.pipeline import session, shipping
     from tidings.pipeline.gather import batch, columnar, engines, job
     from tidings.pipeline.gather.layout import Layout
@@ -63,7 +175,7 @@ def gather(
 
     given = checked(master, settings)
     store = Store(data)
-    topics = job.topics_of(data, topic or [])
+    topics = job.topics_of(data, topic)
     store.check([job.GATHERED], overwrite)
     lines = _Lines(reports) if reports.endswith(".jsonl") else None
     if lines is not None and len(topics) > 1:
@@ -71,7 +183,7 @@ def gather(
             f"{reports} has reports of one topic, and {len(topics)} are declared; give one --topic"
         )
     with session.start("tidings gather", master=master, settings=given) as spark:
-        shipping.send(spark, master)
+        shipping.send(spark, master, needed=shipping.KERNELS)
         if lines is None:
             count = store.made(reports).rows
             frame, layout = job.of_table(spark, store, reports, topics)
@@ -100,7 +212,7 @@ def gather(
         told_of = {"data": str(store.folder), "table": table, "engine": engine, "summary": counts}
         typer.echo(json.dumps(told_of, ensure_ascii=False))
     else:
-        _show(counts, made.seconds, store.folder)
+        show_counts(counts, f"gathered in {store.folder}, {made.seconds:.1f} s")
 
 
 def _cores(master: str) -> int:
@@ -128,15 +240,3 @@ class _Lines(Lines):
                 yield reader.read(number, line)
             except PayloadError as error:
                 self.refuse(number, str(error))
-
-
-def _show(counts: dict[str, int], seconds: float, folder: Path) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(show_header=False, title=f"gathered in {folder}, {seconds:.1f} s", title_justify="left")
-    table.add_column()
-    table.add_column(justify="right")
-    for name, count in counts.items():
-        table.add_row(name.replace("_", " "), f"{count:,}")
-    Console().print(table)

@@ -1,0 +1,316 @@
+"""Gathering a stream as a job: reports of files or of a network's log, to a folder of what is told.
+
+This is the edge of gather in a stream. Each micro-batch that tells something is a folder `batch=N` of Parquet
+files, which is replaced as a whole when Spark does it again: whoever stops or dies, every row is there once.
+Beside Spark's checkpoint lies a file of ours that says what the stream was begun with, so that what cannot
+change is refused before Spark starts. Signals and screens are not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from tidings.errors import InputError
+from tidings.language.topics import Topic
+from tidings.pipeline.gather import batch, streaming
+from tidings.pipeline.gather.frames import layout_of
+from tidings.pipeline.gather.layout import Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+BEGUN = "tidings.json"
+"""The file in the checkpoint that says what the stream was begun with."""
+
+FORMAT = 1
+"""Of that file."""
+
+BUCKETS = 8
+"""Unless told otherwise."""
+
+IDLE_TRIGGER = "1 second"
+"""How often a stream with a timer looks at it. Without a trigger Spark would do nothing but look."""
+
+NO_EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+"""A stream with a timer has always something to look at; one that ends with what is there must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """A folder that Parquet files come into, with the columns of a workload's `reports`."""
+
+    folder: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of Spark's stream of files, such as `maxFilesPerTrigger`."""
+
+    @property
+    def name(self) -> str:
+        return f"files of {self.folder.absolute()}"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {"report": "report", "at": "at", "fields": "fields", "topic": "topic"}
+
+    def check(self, topics: Sequence[Topic]) -> None:
+        """Before Spark starts."""
+        if not topics:
+            raise InputError("a stream is of declared topics; name one: --topic DECL")
+        if not any(self.folder.glob("**/*.parquet")):
+            raise InputError(
+                f"{self.folder} has no Parquet files; a stream learns the columns of reports from the first, "
+                "so begin when it is there"
+            )
+
+    def frame(self, spark: SparkSession, topics: Sequence[Topic]) -> DataFrame:
+        from pyspark.sql import functions as F  # noqa: N812
+
+        address = f"file://{self.folder.absolute()}"
+        schema = spark.read.parquet(address).schema
+        frame = spark.readStream.schema(schema).options(**self.options).parquet(address)
+        if "topic" not in frame.columns:
+            return frame
+        return frame.where(F.col("topic").isin([topic.name for topic in topics]))
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The kept reports of a topic of a live network."""
+
+    url: str
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Of the format `tidings` (docs/connector.md)."""
+
+    @property
+    def name(self) -> str:
+        return "the log of a network"
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        return {"report": "_report", "at": "_at", "fields": None, "topic": "_topic"}
+
+    def check(self, topics: Sequence[Topic]) -> None:
+        """Before Spark starts."""
+        if len(topics) != 1:
+            raise InputError(f"{len(topics)} topics are declared, and a log is of one; give one --topic")
+        (topic,) = topics
+        if topic.gathering is not None and topic.gathering.keep_reports_us is None:
+            raise InputError(
+                f"{topic.name!r} does not keep its reports; declare keep_reports, or follow a folder of files"
+            )
+
+    def frame(self, spark: SparkSession, topics: Sequence[Topic]) -> DataFrame:
+        given = {"url": self.url, "what": "reports", "startingOffsets": "earliest", **self.options}
+        return spark.readStream.format("tidings").options(**given).load(topics[0].name)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a stream was begun with and cannot change."""
+
+    source: str
+    out: str
+    topics: list[dict[str, Any]]
+    buckets: int
+    idle: bool
+    """Whether it moves on when nothing comes; after how long may change."""
+
+    finished: bool = False
+    format: int = FORMAT
+
+
+class Follower:
+    """A stream from a source into a folder, with its checkpoint."""
+
+    def __init__(
+        self,
+        source: Files | Log,
+        topics: Sequence[Topic],
+        checkpoint: Path,
+        out: Path,
+        *,
+        delay_us: int = 0,
+        buckets: int | None = None,
+        idle_after_us: int | None = None,
+    ) -> None:
+        """InputError if it was begun otherwise; `buckets` is as then, or 8."""
+        source.check(topics)
+        self.source = source
+        self.topics = list(topics)
+        self.checkpoint = checkpoint.absolute()
+        self.out = out.absolute()
+        self.delay_us = delay_us
+        self.idle_after_us = idle_after_us
+        had = _read(self.checkpoint)
+        self._begun = Begun(
+            source=source.name,
+            out=str(self.out),
+            topics=[json.loads(json.dumps(topic.to_mapping())) for topic in topics],
+            buckets=buckets or (BUCKETS if had is None else had.buckets),
+            idle=idle_after_us is not None,
+        )
+        if had is None:
+            if self.out.exists() and any(self.out.iterdir()):
+                raise InputError(f"{self.out} is not empty; a new stream is told into a folder of its own")
+        else:
+            _check(had, self._begun, self.checkpoint)
+        self._seen = -1
+        self._layout: Layout | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Known once the stream has been started."""
+        assert self._layout is not None, "the stream has been started"
+        return self._layout
+
+    @property
+    def buckets(self) -> int:
+        return self._begun.buckets
+
+    def start(self, spark: SparkSession, *, partitions: int, until_now: bool = False) -> StreamingQuery:
+        """Start the query, on so many tasks; with `until_now` it ends with what is there."""
+        for name, value in streaming.STATE_STORE.items():
+            spark.conf.set(name, value)
+        spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        frame = self.source.frame(spark, self.topics)
+        columns = self.source.columns
+        self._layout = layout_of(frame, self.topics, report=columns["report"])
+        told = streaming.gather(
+            frame,
+            self._layout,
+            delay_us=self.delay_us,
+            buckets=self.buckets,
+            idle_after_us=self.idle_after_us,
+            **columns,
+        )
+        self._begin()
+        writer = told.writeStream.foreachBatch(partial(_write, str(self.out))).option(
+            "checkpointLocation", f"file://{self.checkpoint}"
+        )
+        if until_now:
+            spark.conf.set(NO_EMPTY_BATCHES, "false")
+            writer = writer.trigger(availableNow=True)
+        elif self.idle_after_us is not None:
+            writer = writer.trigger(processingTime=IDLE_TRIGGER)
+        return writer.start()
+
+    def finish(self, spark: SparkSession) -> None:
+        """Tell all that the query has kept, as if all clocks ran out; the stream is over then."""
+        rest = streaming.finish(
+            spark,
+            f"file://{self.checkpoint}",
+            self.layout,
+            delay_us=self.delay_us,
+            buckets=self.buckets,
+        )
+        _write(str(self.out), rest, _last(self.checkpoint) + 1)
+        self._write_begun(replace(self._begun, finished=True))
+
+    def fresh(self) -> Iterator[pa.Table]:
+        """What micro-batches have told that this was not asked for yet, one after the other."""
+        done = _batches(self.out)
+        for number in sorted(done):
+            if number > self._seen:
+                self._seen = number
+                yield ds.dataset(done[number], format="parquet").to_table()
+
+    def summary(self, spark: SparkSession) -> dict[str, int]:
+        """What was told so far, by all runs, in numbers; events that are still open are not among them."""
+        done = _batches(self.out)
+        if not done:
+            told = spark.createDataFrame(self.layout.told.empty_table())
+        else:
+            told = spark.read.parquet(*(f"file://{done[number]}" for number in sorted(done)))
+        (row,) = batch.summary(told, self.layout).toArrow().to_pylist()
+        return dict(row)
+
+    def _begin(self) -> None:
+        """Write down what it is begun with, and remove what Spark has not committed and will do again."""
+        self.checkpoint.mkdir(parents=True, exist_ok=True)
+        self.out.mkdir(parents=True, exist_ok=True)
+        self._write_begun(self._begun)
+        last = _last(self.checkpoint)
+        for folder in self.out.glob("batch=*"):
+            if int(folder.name.partition("=")[2]) > last:
+                shutil.rmtree(folder)
+        self._seen = last
+
+    def _write_begun(self, begun: Begun) -> None:
+        draft = self.checkpoint / f".{BEGUN}"
+        draft.write_text(json.dumps(asdict(begun), ensure_ascii=False, indent=1), encoding="utf-8")
+        draft.replace(self.checkpoint / BEGUN)
+
+
+def _write(out: str, frame: DataFrame, number: int) -> None:
+    """Write what one micro-batch tells; one that tells nothing leaves nothing."""
+    folder = Path(out) / f"batch={number}"
+    frame.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{folder}")
+    if not ds.dataset(folder, format="parquet").count_rows():
+        shutil.rmtree(folder)
+
+
+def _batches(out: Path) -> dict[int, Path]:
+    """The micro-batches that are written whole."""
+    return {int(done.parent.name.partition("=")[2]): done.parent for done in out.glob("batch=*/_SUCCESS")}
+
+
+def _last(checkpoint: Path) -> int:
+    """The last micro-batch that Spark has committed."""
+    return max((int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")), default=-1)
+
+
+def _read(checkpoint: Path) -> Begun | None:
+    file = checkpoint / BEGUN
+    if not file.is_file():
+        if (checkpoint / "offsets").is_dir():
+            raise InputError(f"{checkpoint} is the checkpoint of another query; give a folder of its own")
+        return None
+    said = json.loads(file.read_text(encoding="utf-8"))
+    if said.get("format") != FORMAT:
+        raise InputError(
+            f"{file} has format {said.get('format')}; this version of Tidings reads {FORMAT}. Let the one "
+            "that wrote it finish the stream, or begin with another checkpoint"
+        )
+    return Begun(**said)
+
+
+def _check(had: Begun, wanted: Begun, checkpoint: Path) -> None:
+    if had.finished:
+        raise InputError(
+            f"the stream of {checkpoint} is finished: its open events were told as if nothing more came; "
+            "begin with another checkpoint"
+        )
+    for what, before, now in (
+        ("from", had.source, wanted.source),
+        ("into", had.out, wanted.out),
+        ("with buckets", had.buckets, wanted.buckets),
+        ("under the declaration of", _names(had), _names(wanted)),
+    ):
+        if before != now:
+            raise InputError(
+                f"the stream of {checkpoint} was begun {what} {before} and cannot go on {what} {now}; give "
+                "the same, or begin with another checkpoint"
+            )
+    if had.idle != wanted.idle:
+        raise InputError(
+            f"the stream of {checkpoint} was begun {'with' if had.idle else 'without'} --idle-after, which "
+            "cannot change; begin with another checkpoint"
+        )
+    if had.topics != wanted.topics:
+        raise InputError(
+            f"the stream of {checkpoint} was begun under another declaration of {_names(had)}; finish it "
+            "under that one, and begin with another checkpoint"
+        )
+
+
+def _names(begun: Begun) -> str:
+    return ", ".join(str(topic["name"]) for topic in begun.topics)
