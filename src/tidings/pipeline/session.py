@@ -40,6 +40,8 @@ ALWAYS = {
     "spark.sql.caseSensitive": "true",
     # A timestamp means the same on every machine.
     "spark.sql.session.timeZone": "UTC",
+    # Spark would write INT96, which everyone else reads as times without a zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.adaptive.enabled": "true",
     # Filters go to the brokers where the option `pushdown` of the format `tidings` asks for it.
