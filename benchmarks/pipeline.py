@@ -103,14 +103,12 @@ QUICK = Sizes(
 FULL = replace(
     QUICK,
     reports=(1_000_000, 10_000_000, 50_000_000),
-    stream=3_000_000,
+    stream=2_000_000,
     records=(1_000_000, 10_000_000, 50_000_000),
     events=(1_000_000, 10_000_000),
     written=1_000_000,
-    entries=1_000_000,
-    growth_rows=(200_000, 1_000_000),
-    growth_partitions=(1, 2, 4, 8, 32),
-    growth_fixed=500_000,
+    entries=600_000,
+    growth_partitions=(1, 4, 16, 64),
 )
 
 JOBS: dict[str, Callable[[Bench, Sizes], None]] = {

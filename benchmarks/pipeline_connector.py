@@ -176,9 +176,7 @@ class Reading:
     def run(self, entries: int, rate: int) -> None:
         bench, port = self.bench, self.broker.port
         self._fill(entries)
-        bench.tell(f"connector: LogReader, {entries:,} entries")
-        spent, _ = alone(read_log, self.url, entries)
-        bench.row(JOB, "log read", entries, spent, engine="LogReader")
+        self._read_alone(entries)
         bench.tell("connector: getting warm")
         self._batch(min(entries, BATCH_ROWS)).write.format("noop").mode("overwrite").save()
         self._read("batch", entries)
@@ -197,6 +195,13 @@ class Reading:
         alone(publish, self.broker.port, entries)
         note = f"{entries / (self.broker.usage().cpu_s - before):,.0f} per CPU second of the broker"
         self.bench.row(JOB, "published, QoS 1", entries, watch.spent(), engine="broker", note=note)
+
+    def _read_alone(self, entries: int) -> None:
+        self.bench.tell(f"connector: LogReader, {entries:,} entries")
+        before = self.broker.usage().cpu_s
+        spent, _ = alone(read_log, self.url, entries)
+        cpu_seconds = spent.cpu_seconds + self.broker.usage().cpu_s - before
+        self.bench.row(JOB, "log read", entries, Spent(spent.seconds, cpu_seconds), engine="LogReader")
 
     def _batch(self, entries: int) -> DataFrame:
         options = {"url": self.url, "endingOffsets": json.dumps({BROKER: entries})}

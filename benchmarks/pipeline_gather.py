@@ -146,7 +146,7 @@ def write_file(some: npt.NDArray[np.int64], path: Path) -> None:
 
 def run(bench: Bench, sizes: tuple[int, ...], stream_rows: int, peer_rows_max: int) -> None:
     """In batch at every size, beside polars up to one of them; then in a stream."""
-    warm_up(bench)
+    warm_up(bench, min(sizes))
     for rows in sizes:
         judge = peer(bench, rows) if rows <= peer_rows_max else None
         in_batch(bench, rows, judge, complete=rows == min(sizes), grows="rows")
@@ -160,10 +160,10 @@ def prepare(bench: Bench, sizes: tuple[int, ...], stream_rows: int) -> None:
         reports(bench, rows)
 
 
-def warm_up(bench: Bench) -> None:
-    """Workers load compiled code once, and Java compiles: no part of a rate."""
-    bench.tell("gather: getting warm")
-    frame = bench.spark.read.parquet(f"file://{reports(bench, FILE_ROWS)}")
+def warm_up(bench: Bench, rows: int) -> None:
+    """Workers load compiled code once, and Java compiles for some seconds: no part of a rate."""
+    bench.tell(f"gather: getting warm with {rows:,} reports")
+    frame = bench.spark.read.parquet(f"file://{reports(bench, rows)}")
     told = batch.gather(frame, layout_of(frame, [topic()]), partitions=bench.cores)
     told.write.mode("overwrite").format("noop").save()
 

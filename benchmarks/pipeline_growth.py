@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import matplotlib as mpl
+from benchmarks.pipeline_measuring import Bench, Row
+
 from benchmarks import pipeline_gather as gather
 from benchmarks import pipeline_match as match
 from benchmarks import pipeline_traffic as traffic
-from benchmarks.pipeline_measuring import Bench, Row
 
 mpl.use("Agg")  # before pyplot: nobody has a screen here
 
@@ -37,8 +38,8 @@ def run(
     fixed_subscriptions: int,
 ) -> None:
     """Each of the three by itself; the others stay fixed."""
-    gather.warm_up(bench)
-    traffic.warm_up(bench)
+    gather.warm_up(bench, fixed_rows)
+    traffic.warm_up(bench, fixed_rows)
     match.warm_up(bench, fixed_subscriptions)
     for size in rows:
         if not had(bench, gather.JOB, size):

@@ -40,6 +40,7 @@ FILE_ROWS = 100_000
 """As brokers write them."""
 
 PER_HOUR = 2_000_000
+WARM_ROWS = 500_000
 
 KINDS = pa.array(
     [
@@ -132,7 +133,7 @@ def receivers(unit: Array, place: Array, at_broker: Array, drawn: Array) -> pa.L
 
 def run(bench: Bench, sizes: tuple[int, ...], peer_rows_max: int) -> None:
     """All tables at every size, beside DuckDB up to one of them; at the smallest, one more segment."""
-    warm_up(bench)
+    warm_up(bench, min(WARM_ROWS, *sizes))
     for rows in sizes:
         at_size(bench, rows, peer=rows <= peer_rows_max, more=rows == min(sizes), grows="rows")
 
@@ -143,11 +144,11 @@ def prepare(bench: Bench, sizes: tuple[int, ...]) -> None:
     segments(bench, min(sizes) + FILE_ROWS)
 
 
-def warm_up(bench: Bench) -> None:
+def warm_up(bench: Bench, rows: int) -> None:
     """Java compiles what it runs often: no part of a rate."""
-    bench.tell("traffic: getting warm")
+    bench.tell(f"traffic: getting warm with {rows:,} records")
     with bench.scratch("warm") as folder:
-        running.run(bench.spark, linked(folder, segments(bench, FILE_ROWS)), Store(folder / "data"))
+        running.run(bench.spark, linked(folder, segments(bench, rows)), Store(folder / "data"))
 
 
 def at_size(
