@@ -60,7 +60,11 @@ def is_quick(command: str) -> bool:
 
 QUICK = [command for command in commands() if is_quick(command)]
 SLOW = [
-    block for blocks in sections().values() for block in blocks if set(block) & set(commands()) - set(QUICK)
+    block
+    for name, blocks in sections().items()
+    if name != "Quick start"
+    for block in blocks
+    if set(block) & set(commands()) - set(QUICK)
 ]
 
 
