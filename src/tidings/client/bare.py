@@ -53,6 +53,9 @@ class Reach(Protocol):
 class Bare(asyncio.Protocol):
     """What publishers and subscribers share: connecting, and packets that are not in the fast path."""
 
+    keep_alive_s = KEEP_ALIVE_S
+    """0 for those who may be too busy to say that they are there: a broker then never gives them up."""
+
     def __init__(self, reach: Reach, client_id: str, number: int) -> None:
         """`number` says which of the addresses it is."""
         self.reach = reach
@@ -86,7 +89,7 @@ class Bare(asyncio.Protocol):
                             self.reach.version,
                             self.client_id,
                             True,
-                            KEEP_ALIVE_S,
+                            self.keep_alive_s,
                             address.user,
                             None if address.password is None else address.password.encode(),
                         ),
@@ -102,7 +105,8 @@ class Bare(asyncio.Protocol):
             raise NetworkError(
                 f"{address} is not reached: {error.strerror or error}; is a broker running there?"
             ) from None
-        self._pinging = loop.call_later(KEEP_ALIVE_S / 2, self._ping)
+        if self.keep_alive_s:
+            self._pinging = loop.call_later(self.keep_alive_s / 2, self._ping)
 
     def leave(self) -> None:
         """Say goodbye."""
@@ -167,7 +171,7 @@ class Bare(asyncio.Protocol):
 
     def _ping(self) -> None:
         self.write(b"\xc0\x00")
-        self._pinging = asyncio.get_running_loop().call_later(KEEP_ALIVE_S / 2, self._ping)
+        self._pinging = asyncio.get_running_loop().call_later(self.keep_alive_s / 2, self._ping)
 
 
 class Sender(Bare, ABC):

@@ -423,6 +423,8 @@ class _Hall:
 class _Listening(Bare):
     """Subscribes, and takes what comes."""
 
+    keep_alive_s = 0
+
     def __init__(self, reach: _Reach, listener: Listener, hall: _Hall, number: int, content: bool) -> None:
         super().__init__(reach, f"costs-{listener.session}", 0)
         self._listener = listener
@@ -510,6 +512,8 @@ class _Listening(Bare):
 
 class _Saying(Sender):
     """Publishes the reports of one session, in their order."""
+
+    keep_alive_s = 0
 
     def __init__(self, reach: _Reach, session: str, said: Sequence[Said]) -> None:
         super().__init__(reach, f"costs-{session}", 0, len(said), QOS, timed=False)

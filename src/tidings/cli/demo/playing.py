@@ -306,6 +306,8 @@ class _Reach:
 class _Teller(Sender):
     """Publishes the reports of one broker's clients, each when it is due."""
 
+    keep_alive_s = 0
+
     def __init__(
         self, addresses: tuple[Address, ...], session: str, mine: Sequence[Report], day: _Day
     ) -> None:
@@ -350,6 +352,8 @@ class _Teller(Sender):
 
 class _Listener(Bare):
     """A subscriber: asks for what it wants, acknowledges what comes, and has it written down."""
+
+    keep_alive_s = 0
 
     def __init__(self, addresses: tuple[Address, ...], subscriber: Subscriber, diary: _Diary) -> None:
         super().__init__(_Reach(addresses), subscriber.session, 0)

@@ -37,5 +37,5 @@ class Size:
 SIZES = {
     "small": Size(brokers=5, subscriptions=150, events=300, play_s=15, other_s=60),
     "medium": Size(brokers=8, subscriptions=400, events=2_000, play_s=60, other_s=120),
-    "large": Size(brokers=12, subscriptions=800, events=5_000, play_s=180, other_s=180),
+    "large": Size(brokers=12, subscriptions=600, events=4_000, play_s=150, other_s=180),
 }
