@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PACK_ROWS = 131_072
-"""So many rows are packed at once: with 16 buckets, 8,192 in each value of bytes, of about a megabyte."""
+"""So many rows are packed at once: with 16 buckets, 8,192 in each value of bytes."""
 
 OUT_ROWS = 65_536
 """Rows of the result that are handed over at once."""
 
-PARTITION_ROWS = 1_250_000
-"""So many reports of 20 fields take some 700 MB in a task, sorted and with what is told of them."""
+PARTITION_ROWS = 1_000_000
+"""So many reports of 20 fields take about 800 MB in a task, sorted and with what is told of them."""
 
 PACKED = pa.schema([(BUCKET, pa.int32()), ("latest", pa.int64()), ("rows", pa.binary())])
 """Reports of one bucket; `latest` is the latest time among all that were packed with them, of any bucket."""
+
+BUCKETS_COUNTED = 2**16
+"""Up to so many buckets their numbers have 16 bits."""
 
 SLOT_US = 60_000_000
 """Events that were open at once are counted by slots of time, each by itself, and then over all slots."""
@@ -84,7 +87,8 @@ def pack(
 
 
 def _packed(layout: Layout, table: pa.Table, buckets: int, all_buckets: bool) -> Iterator[pa.RecordBatch]:
-    bucket = table.column(BUCKET).to_numpy()
+    # Numbers of 16 bits are sorted by counting.
+    bucket = table.column(BUCKET).to_numpy().astype(np.uint16 if buckets <= BUCKETS_COUNTED else np.int32)
     order = np.argsort(bucket, kind="stable")
     edges = np.searchsorted(bucket[order], np.arange(buckets + 1))
     rows = table.drop_columns([BUCKET]).combine_chunks().take(pa.array(order))
