@@ -90,7 +90,7 @@ QUICK = Sizes(
     records=(500_000,),
     events=(250_000,),
     written=100_000,
-    entries=300_000,
+    entries=400_000,
     rate=5_000,
     subscriptions=100_000,
     peer_rows=10_000_000,
@@ -107,7 +107,7 @@ FULL = replace(
     records=(1_000_000, 10_000_000, 50_000_000),
     events=(1_000_000, 10_000_000),
     written=1_000_000,
-    entries=600_000,
+    entries=1_000_000,
     growth_partitions=(1, 4, 16, 64),
 )
 

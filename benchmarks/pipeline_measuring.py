@@ -348,8 +348,11 @@ def followed(
 ) -> Warm:
     """Follow a query until it ends, or until so many warm micro-batches in so many seconds are `enough`.
 
-    `cold` micro-batches are left out; `batches` is how many there will be, if that is known.
+    `cold` micro-batches are left out, but no more than half of all; `batches` is how many there will be, if
+    that is known.
     """
+    if batches:
+        cold = min(cold, batches // 2)
     watch: Watch | None = None
     first = 0
     while not query.awaitTermination(POLLED_EVERY_S):  # type: ignore[arg-type]
