@@ -17,7 +17,7 @@ def test_the_examples_hold() -> None:
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        (0.0, "0.0 ms"),
+        (0.0, "0 s"),
         (0.0004, "0.4 ms"),
         (0.0051, "5.1 ms"),
         (0.9951, "1.0 s"),

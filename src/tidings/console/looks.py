@@ -11,8 +11,8 @@ WIDE_PX = 880
 NARROW_PX = 340
 """Pictures fill the column of the page, or a phone of 360 px less the page's edges."""
 
-NARROW_BELOW_PX = 720
-"""Screens that are narrower get the pictures drawn for phones; a wide one shrinks to four fifths at most."""
+NARROW_BELOW_PX = 860
+"""Screens that are narrower get the pictures drawn for phones; a wide one never shrinks by a fifth."""
 
 
 @dataclass(frozen=True, slots=True)

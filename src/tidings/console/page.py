@@ -371,7 +371,7 @@ summary{cursor:pointer;color:var(--event);font-size:.9rem}
 .scroll{overflow-x:auto;margin-top:.7rem}
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums;min-width:100%}
 th,td{text-align:left;padding:.35rem .9rem .35rem 0;border-bottom:1px solid var(--line);vertical-align:top}
-td{max-width:22rem;overflow-wrap:anywhere}
+td{max-width:22rem;overflow-wrap:break-word}
 th{color:var(--muted);font-weight:600}
 td.number{text-align:right;white-space:nowrap}
 .steps{list-style:none;padding:0;margin:0;display:grid;grid-template-columns:repeat(3,1fr);gap:.6rem 2rem}

@@ -92,8 +92,10 @@ def duration(seconds: float) -> str:
     >>> duration(0.004), duration(3.21), duration(96.9), duration(7_500)
     ('4 ms', '3.2 s', '1 min 37 s', '2 h 5 min')
     """
+    if seconds <= 0:
+        return "0 s"
     if seconds < 0.00095:
-        return f"{max(0.0, seconds) * 1000:.1f} ms"
+        return f"{seconds * 1000:.1f} ms"
     if seconds < 0.995:
         return (
             f"{seconds * 1000:.0f} ms" if seconds >= 0.00995 else f"{seconds * 1000:.1f} ms".replace(".0", "")
