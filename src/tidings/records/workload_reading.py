@@ -100,7 +100,8 @@ class Subscriptions:
     """A row each, a column for each dimension; both ends belong to it."""
 
     texts: tuple[str, ...]
-    """Different filters of those without a rectangle, sorted."""
+    """Different filters of those without a rectangle, sorted, each once for every topic filter that it is
+    under: its fields may be declared otherwise there."""
 
     text: Whole
     """The place of each one's text there; -1 for those with a rectangle."""
@@ -521,10 +522,19 @@ class Workload:
         number, client, topic, text, assume, from_at, until_at, *ends = columns
         topic_names, topic = topics.sorted(topic)
         text_names, text = texts.sorted(text)
+        pairs, text = text_pairs(text, topic, len(topic_names))
         for at, name in enumerate(topic_names):
             if fault := names.filter_fault(name):
                 one = number[topic == at][0]
                 raise table.refuse(f"subscription {one}: {fault}")
+        used = {under for _, under in pairs}
+        declared = {under: fields_of(self.declarations, topic_names[under]) for under in used}
+        read: dict[int, Filter] = {}
+        for at, (said, under) in enumerate(pairs):
+            try:
+                read[at] = parse(text_names[said], declared[under])
+            except FilterError as error:
+                raise table.refuse(f"subscription {number[text == at][0]}: {error}") from None
         return Subscriptions(
             self.dimensions,
             number,
@@ -533,50 +543,13 @@ class Workload:
             topic,
             _beside(ends[0::2], len(number)),
             _beside(ends[1::2], len(number)),
-            text_names,
+            tuple(text_names[said] for said, _ in pairs),
             text,
             assume,
             from_at,
             until_at,
-            self._parsed(table, number, topic_names, topic, text_names, text),
+            read,
         )
-
-    def _parsed(
-        self,
-        table: Table,
-        number: Whole,
-        topics: tuple[str, ...],
-        topic: Whole,
-        texts: tuple[str, ...],
-        text: Whole,
-    ) -> dict[int, Filter]:
-        """The texts, each parsed once; names and types are those of the topics' declarations."""
-        asked: dict[int, list[str]] = {}
-        first: dict[int, int] = {}
-        pairs, rows = np.unique(text * len(topics) + topic, return_index=True)
-        for pair, row in zip(pairs[pairs >= 0].tolist(), rows[pairs >= 0].tolist(), strict=True):
-            at, one = divmod(pair, len(topics))
-            asked.setdefault(at, []).append(topics[one])
-            first[at] = min(row, first.get(at, row))
-        found: dict[int, Filter] = {}
-        for at, said in enumerate(texts):
-            try:
-                found[at] = parse(said, self._fields(asked[at]))
-            except FilterError as error:
-                raise table.refuse(f"subscription {number[first[at]]}: {error}") from None
-        return found
-
-    def _fields(self, topic_filters: Sequence[str]) -> Mapping[FieldPath, Field] | None:
-        """The declared fields of all topics that some filters match, if they agree on them."""
-        found = [
-            topic.fields
-            for topic in self.declarations
-            if any(
-                names.match(one, topic.name) or names.match(topic.pattern.filter, one)
-                for one in topic_filters
-            )
-        ]
-        return found[0] if found and all(one == found[0] for one in found) else None
 
     def published(self, name: str, limit: int | None = None) -> Iterator[Publications]:
         """What is published, `events` or `reports`, in stretches in the order of time; or the first ones."""
@@ -629,6 +602,23 @@ class Workload:
             dict(zip(table.inner, known, strict=True)),
         )
         return made._taken(np.lexsort((number, at)))
+
+
+def fields_of(declarations: Sequence[Topic], topic_filter: str) -> Mapping[FieldPath, Field] | None:
+    """The declared fields of all topics that a filter matches, if they agree on them."""
+    found = [
+        topic.fields
+        for topic in declarations
+        if names.match(topic_filter, topic.name) or names.match(topic.pattern.filter, topic_filter)
+    ]
+    return found[0] if found and all(one == found[0] for one in found) else None
+
+
+def text_pairs(text: Whole, topic: Whole, topics: int) -> tuple[list[tuple[int, int]], Whole]:
+    """Different pairs of a text and a topic filter, sorted, and for each row its place there; -1 stays."""
+    used, place = np.unique(np.where(text >= 0, text * topics + topic, -1), return_inverse=True)
+    found = [divmod(at, topics) for at in used.tolist() if at >= 0]
+    return found, np.asarray(place - (len(used) - len(found)), dtype=np.int64)
 
 
 class _Codes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pytest
 from tests.language.samples import FIELDS
 from tests.pipeline.match import samples
 from tidings.errors import InputError
+from tidings.language.fields import Field, Type
+from tidings.language.fields import Path as FieldPath
 from tidings.pipeline.match import asking, files
 from tidings.pipeline.match.answering import Matcher
 
@@ -85,10 +88,61 @@ def test_a_column_that_no_field_can_be_is_refused() -> None:
         matcher.match(pa.array([{"x": 1}], pa.struct([("x", pa.decimal128(9, 2))])), None, None)
 
 
-def test_a_filter_that_cannot_be_read_is_refused() -> None:
-    table = pa.table({"subscription": [0], "where": ["x >"]})
-    with pytest.raises(InputError, match="the filter of a subscription cannot be used"):
-        asking.subscriptions_of(table, ())
+RIGHT: dict[str, list[Any]] = {
+    "subscription": [7, 3],
+    "topic": ["a/+", "#"],
+    "x_lo": [1, None],
+    "x_hi": [4, None],
+    "where": [None, "x > 9"],
+    "unknown": ["wait", "assume"],
+    "from_at": [0, 5],
+    "until_at": [None, 9],
+}
+
+
+def test_subscriptions_that_are_right_are_taken() -> None:
+    assert asking.subscriptions_of(pa.table(RIGHT), ("x",)).number.tolist() == [3, 7]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (
+            {"subscription": ["a", "b"]},
+            "column 'subscription' of subscriptions is string; it should be int",
+        ),
+        ({"subscription": [7, None]}, "subscription None has no subscription; every row needs one"),
+        ({"subscription": [7, 7]}, "subscription 7 is there twice; numbers must differ"),
+        ({"x_lo": [5, None]}, "subscription 7 has x_lo 5 above x_hi 4; the lower end must not be above"),
+        ({"x_lo": [1.5, None]}, "column 'x_lo' of subscriptions is double; it should be int64"),
+        (
+            {"where": [None, None]},
+            r"subscription 3 has neither a rectangle \(x_lo\) nor a where; give it",
+        ),
+        ({"where": [None, "x >"]}, "subscription 3: the filter cannot be read here"),
+        ({"where": [None, 5]}, "column 'where' of subscriptions is int64; it should be string"),
+        ({"topic": ["a/#/b", "#"]}, "subscription 7: .* has '#' in the middle"),
+        ({"topic": [None, "#"]}, "subscription 7 has no topic; every row needs one"),
+        ({"unknown": ["wait", "hope"]}, "subscription 3 has unknown 'hope'; write 'wait' or 'assume'"),
+        ({"unknown": [None, "wait"]}, "subscription 7 has no unknown; every row needs one"),
+        ({"from_at": [0, 10]}, "subscription 3 ends at 9, before it begins at 10; until_at must not"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_the_subscription(wrong: dict[str, list[Any]], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        asking.subscriptions_of(pa.table({**RIGHT, **wrong}), ("x",))
+
+
+def test_subscriptions_without_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="have no column 'subscription'; there are where"):
+        asking.subscriptions_of(pa.table({"where": ["TRUE"]}), ())
+
+
+def test_a_text_is_read_with_the_fields_of_its_topic() -> None:
+    table = pa.table({"subscription": [1, 2], "topic": ["a", "b"], "where": ["x > '2'", "x > '2'"]})
+    declared: dict[FieldPath, Field] = {("x",): Field(("x",), Type.STRING)}
+    found = asking.subscriptions_of(table, (), lambda topic: declared if topic == "a" else None)
+    assert [found.asked(row).filter.types for row in (0, 1)] == [{("x",): "string"}, {("x",): None}]
 
 
 @pytest.mark.parametrize("harm", ["another file", "cut off"])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.pipeline.match import samples
 from tests.records import workloads as made
 from tidings.language.fields import Field, Path, Type
 from tidings.pipeline.match import asking, meeting
+from tidings.pipeline.match.ways import Cells
 from tidings.space import Space
 
 SPACE = Space.of(samples.SPACED)
@@ -61,3 +63,18 @@ def test_rectangles_meet_the_events_within(counted: bool) -> None:
         value = np.array([event[name] for name in made.DIMENSIONS])
         for inside in np.flatnonzero(((known.low <= value) & (value <= known.high)).all(axis=1)).tolist():
             assert (inside, int(cells[at])) in meets
+
+
+def test_of_every_batch_what_is_wrong_with_it_comes_back_as_a_line() -> None:
+    right = {"subscription": [1, 2], "where": ["i > 3", "TRUE"], "unknown": ["wait", "assume"]}
+    batches = [
+        pa.record_batch(right),
+        pa.record_batch({**right, "unknown": ["wait", "hope"]}),
+        pa.record_batch({**right, "where": ["j > 3", None]}),
+    ]
+    cells = Cells(SPACE, 2, fields=samples.SPACED)
+    found = [row["problem"] for one in meeting.refused(iter(batches), cells=cells) for row in one.to_pylist()]
+    assert [line.partition(";")[0] for line in found] == [
+        "subscription 2 has unknown 'hope'",
+        "subscription 2 has neither a rectangle (no fields are known) nor a where",
+    ]

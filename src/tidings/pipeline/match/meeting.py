@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from tidings.errors import InputError
 from tidings.language.regions import TYPES, Kind, Unknown
 from tidings.pipeline.match import asking
 from tidings.pipeline.match.encoding import Column, columns_of, micros_of
@@ -54,6 +55,17 @@ def subscriptions(batches: Iterator[pa.RecordBatch], *, cells: Cells) -> Iterato
         before = np.cumsum(parts) - parts
         part = np.arange(int(parts.sum())) - np.repeat(before, parts)
         yield _placed(batch.take(pa.array(np.repeat(row, parts))), np.repeat(cell, parts), part)
+
+
+def refused(batches: Iterator[pa.RecordBatch], *, cells: Cells) -> Iterator[pa.RecordBatch]:
+    """Of each batch of subscriptions the first thing that is wrong with it, if something is."""
+    import pyarrow as pa
+
+    for batch in batches:
+        try:
+            asking.subscriptions_of(pa.Table.from_batches([batch]), cells.dimensions, cells.fields)
+        except InputError as error:
+            yield pa.record_batch([pa.array([str(error)])], ["problem"])
 
 
 def _parts(cells: Cells, cell: Array) -> Array:
