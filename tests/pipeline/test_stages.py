@@ -67,6 +67,7 @@ AT_THE_EDGE = {
     "gather/job.py",
     "gather/stream_job.py",
     "match/job.py",
+    "match/writing.py",
     "traffic/running.py",
 }
 """Where tables are read, written and counted: no stages, but on Connect they run too."""

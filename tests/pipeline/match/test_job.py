@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from tests.records import workloads as made
 from tidings.cli import app
+from tidings.errors import InputError
+from tidings.pipeline.match import job as match_job
 from tidings.pipeline.match.choosing import Way
 from tidings.pipeline.match.job import Job
 from tidings.pipeline.match.ways import Form
@@ -42,3 +44,45 @@ def test_the_table_has_the_answers_of_the_plain_command(
     assert done.rows == len(found) == 60
     assert sorted((row["event"], row["subscriptions"]) for row in found) == wanted
     assert not list((store.folder / VERSIONS).glob("match-*"))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", list(Way))
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"subscription": 5}, "subscription 5 is there twice; numbers must differ"),
+        *(
+            pytest.param(wrong, says, marks=pytest.mark.slow)
+            for wrong, says in (
+                ({"subject_lo": 9, "subject_hi": 2}, "subscription 1000 has subject_lo 9 above subject_hi 2"),
+                ({"unknown": "hope"}, "subscription 1000 has unknown 'hope'; write 'wait' or 'assume'"),
+                ({"unknown": None}, "subscription 1000 has no unknown; every row needs one"),
+                ({"topic": "a/#/b"}, "subscription 1000: .* has '#' in the middle"),
+                ({"subject_lo": None, "where": "subject >"}, "subscription 1000: the filter cannot be read"),
+                ({"subject_lo": None, "where": "sport = 1"}, "subscription 1000: .*sport"),
+                ({"subject_lo": None, "where": None}, "subscription 1000 has neither a rectangle"),
+                ({"from_at": 7, "until_at": 5}, "subscription 1000 ends at 5, before it begins at 7"),
+            )
+        ),
+    ],
+)
+def test_a_wrong_table_is_refused_whichever_way_is_taken(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    way: Way,
+    wrong: dict[str, Any],
+    says: str,
+) -> None:
+    rows = made.drawn(12, subscriptions=300, events=60)
+    odd = {**made.subscription(1000), **wrong}
+    made.write(tmp_path, parts=3, subscriptions=[*rows["subscriptions"], odd], events=rows["events"])
+    # In the sample that is looked at first, and where only the run itself comes upon it.
+    for sample in (2000, 1):
+        monkeypatch.setattr(match_job, "SAMPLE_SUBSCRIPTIONS", sample)
+        with pytest.raises(InputError, match=f"subscriptions: {says}"):
+            Job(tmp_path, memory_bytes=20_000, cores=2, way=way).run(
+                spark, Store(tmp_path / "data"), Form.COUNTS, master="local[2]"
+            )
+    assert Store(tmp_path / "data").version("match_counts") is None

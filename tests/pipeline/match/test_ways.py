@@ -34,6 +34,12 @@ def lists(frame: DataFrame) -> list[tuple[int, list[int]]]:
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
+def rows(frame: DataFrame) -> list[tuple[int, int]]:
+    found = frame.toArrow()
+    assert found.column_names == ["event", "subscription"]
+    return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+
+
 @pytest.fixture(scope="module")
 def sample() -> tuple[pa.Table, pa.Table, list[tuple[int, list[int]]]]:
     rng = random.Random(8)
@@ -80,11 +86,31 @@ def test_the_forms_say_the_same(
         assert sorted(zip(*(one.to_pylist() for one in counts.columns), strict=True)) == [
             (event, len(ids)) for event, ids in wanted
         ]
-    notified = ways.by_index(frame, str(file), Form.ROWS).toArrow()
-    assert notified.column_names == ["event", "subscription"]
-    assert sorted(zip(*(one.to_pylist() for one in notified.columns), strict=True)) == [
-        (event, one) for event, ids in wanted for one in ids
-    ]
+    notified = [(event, one) for event, ids in wanted for one in ids]
+    assert rows(ways.by_index(frame, str(file), Form.ROWS)) == notified
+    assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20, 24))
+def test_any_filters_get_the_same_answers_both_ways_in_both_forms(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    subscriptions = samples.some_subscriptions(rng, rng.choice([1, 40, 150]))
+    events = samples.some_events(rng, 120)
+    wanted = samples.scanned(events, subscriptions)
+    notified = [(event, one) for event, ids in wanted for one in ids]
+    file = tmp_path / "held"
+    files.write(file, *asking.image(asking.subscriptions_of(subscriptions, (), samples.SPACED)))
+    frame = spark.createDataFrame(events).repartition(rng.randint(1, 5))
+    asked = spark.createDataFrame(subscriptions).repartition(rng.randint(1, 5))
+    cells = Cells(Space.of(samples.SPACED), rng.randint(0, 3), fields=samples.SPACED, parts={0: 3})
+    assert ways.refused(asked, cells).isEmpty()
+    assert lists(ways.by_index(frame, str(file), Form.LISTS)) == wanted
+    assert lists(ways.by_cells(frame, asked, cells, Form.LISTS)) == wanted
+    assert rows(ways.by_index(frame, str(file), Form.ROWS)) == notified
+    assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
 
 
 def test_a_workload_gets_the_answers_of_the_plain_command(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,5 +4,6 @@ Read in this order: `asking` (subscriptions as an index in arrays), `rows` (a pl
 simple), `files` (arrays in a file that workers map together), `encoding` (Arrow columns as the index takes
 them), `answering` (a batch of events to what it matches), `meeting` and `ways` (both ways through Spark: the
 index everywhere, or subscriptions and events brought together by dz-expressions), `choosing` (which of the
-two, by size and skew), `job` (a workload from its folder).
+two, by size and skew), `writing` (answers as files, by the workers that found them), `job` (a workload from
+its folder).
 """

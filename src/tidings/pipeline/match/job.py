@@ -11,21 +11,24 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
 
+from tidings.errors import InputError
 from tidings.language.fields import Field, Type
 from tidings.language.fields import Path as FieldPath
 from tidings.pipeline import running
-from tidings.pipeline.match import asking, choosing, files, ways
+from tidings.pipeline.match import asking, choosing, files, ways, writing
 from tidings.pipeline.match.choosing import Choice, Sizes, Way
 from tidings.pipeline.match.ways import Cells, Form
-from tidings.pipeline.tables import VERSIONS, Made, Store, Table, Written
+from tidings.pipeline.tables import VERSIONS, Made, Store, Table, Written, inspect
 from tidings.records import workload as tables
-from tidings.records.workload_reading import Workload
+from tidings.records.workload_reading import Workload, fields_of
 from tidings.space import Space
 
 if TYPE_CHECKING:
@@ -33,12 +36,6 @@ if TYPE_CHECKING:
 
 NAMES = {Form.ROWS: "notifications", Form.LISTS: "matches", Form.COUNTS: "match_counts"}
 """The table of each form."""
-
-SCHEMAS = {
-    Form.ROWS: [("event", pa.int64()), ("subscription", pa.int64())],
-    Form.LISTS: [("event", pa.int64()), ("subscriptions", pa.list_(pa.int64()))],
-    Form.COUNTS: [("event", pa.int64()), ("matches", pa.int64())],
-}
 
 SAMPLE_SUBSCRIPTIONS, SAMPLE_EVENTS = 2_000, 20_000
 FILES_MAX = 16
@@ -51,30 +48,27 @@ class Job:
     def __init__(self, folder: Path, memory_bytes: int, cores: int, way: Way | None = None) -> None:
         self.workload = Workload(folder)
         asked, happened = self.workload.table(tables.SUBSCRIPTIONS), self.workload.table(tables.EVENTS)
-        self.fields = self._declared()
+        self.fields = partial(fields_of, self.workload.declarations)
         fields = pa.concat_arrays(
             [batch.column("fields") for batch in _some(self.workload, tables.EVENTS, SAMPLE_EVENTS)]
             or [pa.array([], pa.struct([]))]
         )
-        sample = asking.subscriptions_of(
+        some = (
             pa.Table.from_batches(_some(self.workload, tables.SUBSCRIPTIONS, SAMPLE_SUBSCRIPTIONS))
             if asked.rows
-            else pa.table({"subscription": pa.array([], pa.int64())}),
-            self.workload.dimensions,
-            self.fields,
+            else pa.table({"subscription": pa.array([], pa.int64())})
         )
+        try:
+            sample = asking.subscriptions_of(some, self.workload.dimensions, self.fields)
+        except InputError as error:
+            raise asked.refuse(str(error)) from None
         self.space = self._space(fields)
         sizes = Sizes(asked.rows, happened.rows, memory_bytes, cores)
         self.choice: Choice = choosing.choose(sizes, self.space, sample, fields, way)
 
-    def _declared(self) -> Mapping[FieldPath, Field] | None:
-        """The fields that all topics declare alike."""
-        found = [topic.fields for topic in self.workload.declarations]
-        return found[0] if found and all(one == found[0] for one in found) else None
-
     def _space(self, events: pa.StructArray) -> Space:
         """The space of what subscriptions have intervals of, as declared, else as wide as events are."""
-        declared = self.fields or {}
+        declared = self.fields("#") or {}
         found: dict[FieldPath, Field] = {}
         for name in self.workload.dimensions:
             field = declared.get((name,))
@@ -99,7 +93,7 @@ class Job:
     ) -> Made:
         """Match, and write the table of a form."""
         name = NAMES[form]
-        schema = pa.schema(SCHEMAS[form])
+        schema = writing.schema_of(form)
         start = time.monotonic()
 
         def made(written: Written) -> Made:
@@ -121,21 +115,33 @@ class Job:
                 seconds=round(time.monotonic() - start, 3),
             )  # fmt: skip
 
-        with (
-            store.writing([name], overwrite),
-            tempfile.TemporaryDirectory(dir=store.folder / VERSIONS, prefix="match-") as folder,
-        ):
-            frame = self.frame(spark, Path(folder) / "index.arrays", form)
-            return store.write(frame, Table(name, lambda _: schema, __name__), schema, made)
+        table = Table(name, lambda _: schema, __name__)
+        with store.writing([name], overwrite):
+            if self.choice.way is Way.CELLS:
+                return store.write(self._by_cells(spark, form), table, schema, made)
 
-    def frame(self, spark: SparkSession, file: Path, form: Form) -> DataFrame:
-        """The answers; of an index the file is written first, and must stay as long as they are wanted."""
-        events = self._read(spark, tables.EVENTS)
-        if self.choice.way is Way.INDEX:
+            def fill(folder: Path, number: int) -> Made:
+                self._by_index(spark, store, form, folder)
+                return made(inspect(folder, table, schema, number))
+
+            return store.publish(name, fill)
+
+    def _by_index(self, spark: SparkSession, store: Store, form: Form, folder: Path) -> None:
+        """Write the answers of an index, which is a file meanwhile."""
+        with tempfile.TemporaryDirectory(dir=store.folder / VERSIONS, prefix="match-") as beside:
+            file = Path(beside) / "index.arrays"
             files.write(file, *asking.image(self.workload.subscriptions()))
-            return ways.by_index(events, str(file), form)
+            writing.write(self._read(spark, tables.EVENTS), str(file), form, folder)
+
+    def _by_cells(self, spark: SparkSession, form: Form) -> DataFrame:
+        """The answers by cells, for subscriptions that are right."""
         cells = Cells(self.space, self.choice.depth, self.workload.dimensions, self.fields, self.choice.parts)
-        return ways.by_cells(events, self._read(spark, tables.SUBSCRIPTIONS), cells, form)
+        subscriptions = self._read(spark, tables.SUBSCRIPTIONS)
+        # What the index would refuse is refused here too, before anything is matched.
+        wrong = ways.refused(subscriptions, cells).agg(F.min("problem").alias("first")).collect()[0]["first"]
+        if wrong is not None:
+            raise self.workload.table(tables.SUBSCRIPTIONS).refuse(wrong)
+        return ways.by_cells(self._read(spark, tables.EVENTS), subscriptions, cells, form)
 
     def _read(self, spark: SparkSession, name: str) -> DataFrame:
         return spark.read.parquet(*(f"file://{file.absolute()}" for file in self.workload.table(name).files))

@@ -26,8 +26,6 @@ import numpy.typing as npt
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-from tidings.language.fields import Field
-from tidings.language.fields import Path as FieldPath
 from tidings.pipeline.match import asking, files, meeting
 from tidings.pipeline.match.answering import Matched, Matcher
 from tidings.space import Space
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 STEP = 1024
-"""Events that are matched at once: their ordinals and what is found stay in the cache."""
+"""Events that are matched at once if lists are wanted: what is found stays in the cache."""
 
 OPTIONAL = ("topic", "at")
 
@@ -72,7 +70,7 @@ class Cells:
     dimensions: tuple[str, ...] = ()
     """The fields of rectangles."""
 
-    fields: Mapping[FieldPath, Field] | None = None
+    fields: asking.Fields = None
     """With which texts are parsed."""
 
     parts: Mapping[int, int] = field(default_factory=dict)
@@ -81,14 +79,14 @@ class Cells:
 
 def by_index(events: DataFrame, file: str, form: Form) -> DataFrame:
     """Match with the index in a file, which must be on every worker: at this path, or sent there by name."""
-    some = _events(events)
-    made = some.mapInArrow(partial(_answers, file=file, form=form), _schema(some, form))
+    some = needed(events)
+    made = some.mapInArrow(partial(answers, file=file, form=form), _schema(some, form))
     return _shaped(made, form)
 
 
 def by_cells(events: DataFrame, subscriptions: DataFrame, cells: Cells, form: Form) -> DataFrame:
     """Match within cells; subscriptions have the columns of `asking.subscriptions_of`."""
-    some = _events(events)
+    some = needed(events)
     met = some.withColumn("_mark", F.xxhash64("event")).mapInArrow(
         partial(meeting.events, cells=cells), StructType([*some.schema, *PLACE])
     )
@@ -100,7 +98,16 @@ def by_cells(events: DataFrame, subscriptions: DataFrame, cells: Cells, form: Fo
     return _shaped(made, form)
 
 
-def _events(events: DataFrame) -> DataFrame:
+def refused(subscriptions: DataFrame, cells: Cells) -> DataFrame:
+    """What is wrong with subscriptions, a line each: nothing just if all of them can be matched by cells."""
+    found = subscriptions.mapInArrow(partial(meeting.refused, cells=cells), "problem string")
+    again = F.format_string("subscription %d is there twice; numbers must differ", "subscription")
+    twice = subscriptions.groupBy("subscription").agg(F.count("*").alias("rows")).where("rows > 1")
+    return found.unionByName(twice.where("subscription IS NOT NULL").select(again.alias("problem")))
+
+
+def needed(events: DataFrame) -> DataFrame:
+    """Events without what no answer depends on."""
     return events.select("event", *(name for name in OPTIONAL if name in events.columns), "fields")
 
 
@@ -118,11 +125,18 @@ def _shaped(made: DataFrame, form: Form) -> DataFrame:
 # On workers.
 
 
-def _answers(batches: Iterator[pa.RecordBatch], *, file: str, form: Form) -> Iterator[pa.RecordBatch]:
+def answers(batches: Iterator[pa.RecordBatch], *, file: str, form: Form) -> Iterator[pa.RecordBatch]:
+    """What events match by the index in a file: counts, or lists for whichever form."""
     matcher = _opened(file)
     for batch in batches:
-        for begin in range(0, batch.num_rows, STEP):
-            yield _told(matcher, batch.slice(begin, STEP), form)
+        for part in _parts(batch, form):
+            yield _told(matcher, part, form)
+
+
+def _parts(batch: pa.RecordBatch, form: Form) -> list[pa.RecordBatch]:
+    """The events of a batch that are matched at once."""
+    step = batch.num_rows if form is Form.COUNTS else STEP
+    return [batch.slice(begin, step) for begin in range(0, batch.num_rows, max(1, step))]
 
 
 @lru_cache(maxsize=2)
@@ -143,9 +157,9 @@ def _answer(events: pa.Table, subscriptions: pa.Table, *, cells: Cells, form: Fo
     known = asking.subscriptions_of(subscriptions, cells.dimensions, cells.fields)
     matcher = Matcher(*asking.image(known))
     told = [
-        _told(matcher, batch.slice(begin, STEP), form)
+        _told(matcher, part, form)
         for batch in events.combine_chunks().to_batches()
-        for begin in range(0, batch.num_rows, STEP)
+        for part in _parts(batch, form)
     ]
     if told:
         return pa.Table.from_batches(told)
@@ -157,10 +171,14 @@ def _told(matcher: Matcher, events: pa.RecordBatch, form: Form) -> pa.RecordBatc
     import pyarrow as pa
 
     given = {name: events.column(name) if name in events.schema.names else None for name in OPTIONAL}
-    found = matcher.match(events.column("fields"), given["topic"], given["at"])
+    asked = events.column("fields"), given["topic"], given["at"]
     if form is Form.COUNTS:
-        return pa.record_batch([events.column("event"), pa.array(found.counts)], ["event", "matches"])
-    return pa.record_batch([events.column("event"), _lists(found)], ["event", "subscriptions"])
+        return pa.record_batch(
+            [events.column("event"), pa.array(matcher.count(*asked))], ["event", "matches"]
+        )
+    return pa.record_batch(
+        [events.column("event"), _lists(matcher.match(*asked))], ["event", "subscriptions"]
+    )
 
 
 def _lists(found: Matched) -> pa.Array:
