@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tidings
+from tests.live.seated import Triangle
 from tests.live.serving import ServedBroker
 from tidings.cli.network import free_ports
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 WITHIN_S = 120.0
@@ -172,3 +173,79 @@ def test_a_query_that_is_stopped_and_a_broker_that_is_killed_cost_nothing(
         (broker, seq) for broker in ("b1", "b2") for seq in range(sum(one == broker for one, _ in numbers))
     ]
     assert {n for _, _, n in rows} == {-1, *range(200), *range(1000, 1200)}
+
+
+class Versions:
+    """An idempotent sink of what a gathered topic has told."""
+
+    def __init__(self) -> None:
+        self.batches: dict[int, list[Row]] = {}
+
+    def take(self, rows: DataFrame, batch: int) -> None:
+        self.batches[batch] = rows.collect()
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for rows in list(self.batches.values()) for row in rows]
+
+    def notes(self) -> set[tuple[str, str]]:
+        """Which notes of which places have been told."""
+        return {(row["place"], row["note"]) for row in self.rows if row["note"] is not None}
+
+
+@pytest.fixture
+def triangle(tmp_path: Path) -> Iterator[Triangle]:
+    made = Triangle(tmp_path, 28_100)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_query_goes_on_while_the_seat_is_killed_and_another_takes_over(
+    spark: SparkSession, triangle: Triangle, tmp_path: Path
+) -> None:
+    """Everything that any seat told is there, each number under each name once, whoever was asked for it."""
+    triangle.report("b1", *(f"p{number}" for number in range(20)), severity=1)
+    for _ in polling():
+        holders = triangle.holders("b1")
+        if [one.next for one in holders.values()] == [20]:
+            break
+    (seat,) = holders
+    asked, other = sorted(triangle.brokers.keys() - {seat})
+
+    table = Versions()
+    stream = spark.readStream.format("tidings").options(
+        url=triangle.http[asked], startingOffsets="earliest", maxRowsPerBatch=7, patience="120s"
+    )
+    writer = stream.load("roads").writeStream.foreachBatch(table.take)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="0 seconds").start()
+    for _ in polling():
+        if len(table.rows) >= 7:
+            break
+    triangle.kill(seat)
+    said = {(f"p{number}", f"from {asked}") for number in range(20)}
+    triangle.report(asked, *(f"p{number}" for number in range(20)), note=f"from {asked}")
+    triangle.brokers[seat].start()
+    triangle.report(other, *(f"q{number}" for number in range(10)), note=f"from {other}")
+    said |= {(f"q{number}", f"from {other}") for number in range(10)}
+    for _ in polling():
+        if table.notes() >= said:
+            break
+    assert query.exception() is None
+    query.stop()
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+    found = sorted((row["_broker"], row["_seq"]) for row in table.rows)
+    logs = triangle.holders(asked)
+    assert found == [(name, number) for name, one in sorted(logs.items()) for number in range(one.next)]
+    assert table.notes() == said
+    assert {row["_broker"] for row in table.rows} != {seat}
+    in_logs = [row for one in logs.values() for row in triangle.rows(other, one)]
+    assert sorted((row["_event"], row["_version"], row["_broker"]) for row in table.rows) == sorted(
+        (row["_event"], row["_version"], row["_broker"]) for row in in_logs
+    )
