@@ -181,3 +181,13 @@ def test_interest_clustering_puts_clients_with_the_same_subscriptions_together()
         by_topic.setdefault(int(name[1:]) % 4, set()).add(int(network.cluster_of[seat]))
     assert all(len(clusters) == 1 for clusters in by_topic.values())
     assert len({next(iter(clusters)) for clusters in by_topic.values()}) == 4
+
+
+def test_interests_of_any_length_are_grouped() -> None:
+    network, flows = town(1, clients=40)
+    # Of these lengths the distance of a client to itself is not quite nothing.
+    subscriptions = [
+        (name, f"{part}") for number, name in enumerate(flows.clients) for part in range(number % 8)
+    ]
+    for seed in range(20):
+        check_seats(network, interest.planned(network, flows, Limits(), subscriptions, seed).seats)

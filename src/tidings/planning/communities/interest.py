@@ -95,7 +95,9 @@ def _drawn(rows: csr_array, count: int, rng: np.random.Generator) -> NDArray[np.
         chosen = int(rng.choice(rows.shape[0], p=chances))
         centres[number] = rows[[chosen]].toarray().ravel()
         apart = squares - 2 * (rows @ centres[number]) + float(centres[number] @ centres[number])
-        far = np.minimum(far if number else apart, np.maximum(apart, 0.0))
+        # Sums of squares come out a little below nothing.
+        apart = np.maximum(apart, 0.0)
+        far = np.minimum(far, apart) if number else apart
     return centres
 
 
