@@ -41,7 +41,10 @@ STEP_US = STAY_US // OPEN
 """Between the beginnings of two events."""
 
 FILE_ROWS = 100_000
-"""As much as a micro-batch takes."""
+
+MICRO_ROWS = 200_000
+"""What a micro-batch takes, a file for each core: one file would be read by one of them. Of a smaller one
+most is what Spark spends on any."""
 
 COLD_BATCHES = 3
 BUCKETS = 8
@@ -81,20 +84,21 @@ def topic() -> Topic:
 # Reports.
 
 
-def reports(bench: Bench, rows: int) -> Path:
-    """The folder of so many reports, a file for each 100,000, in the order of time."""
+def reports(bench: Bench, rows: int, per_file: int = 0) -> Path:
+    """The folder of so many reports in the order of time, in files of 100,000 or of another number."""
     assert rows % PER_EVENT == 0, f"{rows} are not whole events of {PER_EVENT} reports"
-    folder = bench.inputs / f"reports-{rows}"
-    paths = [folder / f"{begin // FILE_ROWS:06}.parquet" for begin in range(0, rows, FILE_ROWS)]
-    bench.written(paths, writes(rows // PER_EVENT), f"{rows:,} reports")
+    size = per_file or FILE_ROWS
+    folder = bench.inputs / f"reports-{rows}-by-{size}"
+    paths = [folder / f"{begin // size:06}.parquet" for begin in range(0, rows, size)]
+    bench.written(paths, writes(rows // PER_EVENT, size), f"{rows:,} reports")
     return folder
 
 
-def writes(events: int) -> Iterator[Write]:
-    return (partial(write_file, some) for some in in_time(events))
+def writes(events: int, per_file: int) -> Iterator[Write]:
+    return (partial(write_file, some) for some in in_time(events, per_file))
 
 
-def in_time(events: int) -> Iterator[npt.NDArray[np.int64]]:
+def in_time(events: int, per_file: int) -> Iterator[npt.NDArray[np.int64]]:
     """The reports of so many events as (event, place in it, time), in the order of time, a file at a time.
 
     Only those are held that later events may come between: a minute's.
@@ -111,9 +115,9 @@ def in_time(events: int) -> Iterator[npt.NDArray[np.int64]]:
         some = some[:, np.argsort(some[2], kind="stable")]
         sure = int(np.searchsorted(some[2], behind * STEP_US)) if behind < events else some.shape[1]
         ready, left = np.concatenate([ready, some[:, :sure]], axis=1), some[:, sure:]
-        while ready.shape[1] >= FILE_ROWS:
-            yield ready[:, :FILE_ROWS]
-            ready = ready[:, FILE_ROWS:]
+        while ready.shape[1] >= per_file:
+            yield ready[:, :per_file]
+            ready = ready[:, per_file:]
     if ready.shape[1]:
         yield ready
 
@@ -156,8 +160,10 @@ def run(bench: Bench, sizes: tuple[int, ...], stream_rows: int, peer_rows_max: i
 
 def prepare(bench: Bench, sizes: tuple[int, ...], stream_rows: int) -> None:
     """Write what all of that reads."""
-    for rows in sorted({*sizes, stream_rows} - {0}):
+    for rows in sorted(set(sizes)):
         reports(bench, rows)
+    if stream_rows:
+        reports(bench, stream_rows, MICRO_ROWS // bench.cores)
 
 
 def warm_up(bench: Bench, rows: int) -> None:
@@ -247,17 +253,21 @@ def one_process(folder: Path, threads: int) -> tuple[Spent, dict[str, int]]:
 
 
 def in_stream(bench: Bench, rows: int, buckets: int, *, grows: str = "") -> None:
-    """In a stream, a file of reports at a time; none of them may come too late."""
+    """In a stream, a file of reports for each core at a time; none of them may come too late."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    spark, folder = bench.spark, reports(bench, rows)
+    spark, folder = bench.spark, reports(bench, rows, MICRO_ROWS // bench.cores)
     bench.tell(f"gather: a stream of {rows:,} reports, {buckets} buckets")
     with (
         bench.scratch("stream") as work,
         bench.setting(streaming.STATE_STORE | {"spark.sql.shuffle.partitions": str(bench.cores)}),
     ):
         schema = spark.read.parquet(f"file://{folder}").schema
-        source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"file://{folder}")
+        source = (
+            spark.readStream.schema(schema)
+            .option("maxFilesPerTrigger", bench.cores)
+            .parquet(f"file://{folder}")
+        )
         told = streaming.gather(source, Layout(topic()), delay_us=DELAY_US, buckets=buckets)
         query = (
             told.observe("told", F.sum("late").alias("late"))
@@ -267,11 +277,11 @@ def in_stream(bench: Bench, rows: int, buckets: int, *, grows: str = "") -> None
             .start()
         )
         bar = Bar(bench.console, "gather, stream: micro-batches")
-        warm = followed(query, COLD_BATCHES, bar, rows // FILE_ROWS)
+        warm = followed(query, COLD_BATCHES, bar, rows // MICRO_ROWS)
     assert warm.total == rows, f"of {rows:,} reports {warm.total:,} were read"
     late = sum(metrics["told"]["late"] or 0 for metrics in warm.metrics if "told" in metrics)
     assert late == 0, f"{late:,} reports were late, of a stream in the order of time"
     mean_s = sum(warm.batches_s) / max(1, len(warm.batches_s))
-    note = f"{mean_s:.2f} s per micro-batch of {FILE_ROWS:,}, mean of {len(warm.batches_s)}"
+    note = f"{mean_s:.2f} s per micro-batch of {MICRO_ROWS:,}, mean of {len(warm.batches_s)}"
     target = 0 if grows else TARGET_STREAM
     bench.row(JOB, "stream", warm.rows, warm.spent, partitions=buckets, grows=grows, target=target, note=note)

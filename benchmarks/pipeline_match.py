@@ -18,7 +18,7 @@ from benchmarks.pipeline_measuring import Bench, Spent, Watch, alone
 
 from tidings.language.fields import Field, Type
 from tidings.language.fields import Path as FieldPath
-from tidings.pipeline.match import asking, files, ways
+from tidings.pipeline.match import asking, files, ways, writing
 from tidings.pipeline.match.ways import Form
 
 if TYPE_CHECKING:
@@ -171,25 +171,27 @@ def measured(
 
 
 def write(bench: Bench, size: int, filters: int) -> None:
-    """Lists, to Parquet."""
+    """Lists, to Parquet, by the workers that found them."""
     happened, path = frame(bench, size), index(bench, filters)
-    with bench.scratch("lists") as out:
-        target = f"file://{out}/lists"
-        lists = ways.by_index(happened, str(path), Form.LISTS)
+    with bench.scratch("lists") as folder:
+        out = folder / "lists"
 
-        def work() -> None:
-            lists.write.option("compression", "zstd").parquet(target)
+        def work() -> list[Path]:
+            writing.write(happened, str(path), Form.LISTS, out)
+            return list(out.glob("*.parquet"))
 
-        bench.timed(
+        made = bench.timed(
             JOB,
             "written",
             size,
             work,
-            lambda _: f"{sum(file.stat().st_size for file in out.rglob('*.parquet')) / 1e6:,.0f} MB",
+            lambda made: f"{sum(file.stat().st_size for file in made) / 1e6:,.0f} MB",
             partitions=happened.rdd.getNumPartitions(),
             subscriptions=filters,
             target=TARGETS["written"],
         )
+        rows = sum(pq.read_metadata(file).num_rows for file in made)
+        assert rows == size, f"of {size:,} events {rows:,} were written"
 
 
 def peer(bench: Bench, size: int, filters: int, ours_per_s: float) -> None:

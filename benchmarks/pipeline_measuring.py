@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-WIDTH = 150
+WIDTH = 190
 TOLD_EVERY_S = 15.0
 """How often a long piece of work says how far it is where nobody watches a terminal."""
 

@@ -36,8 +36,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_reports_come_in_the_order_of_time_and_ten_of_each_event(monkeypatch: pytest.MonkeyPatch) -> None:
     # Small, so that reports of one portion of events wait for those of the next.
     monkeypatch.setattr(pipeline_gather, "OPEN", 70)
-    monkeypatch.setattr(pipeline_gather, "FILE_ROWS", 64)
-    files = list(pipeline_gather.in_time(500))
+    files = list(pipeline_gather.in_time(500, 64))
     assert {some.shape[1] for some in files[:-1]} == {64}
     event, place, at = np.concatenate(files, axis=1)
     assert (np.diff(at) >= 0).all()
@@ -178,6 +177,7 @@ TINY = pipeline.parsed(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (pipeline_gather, pipeline_traffic, pipeline_match):
         monkeypatch.setattr(module, "FILE_ROWS", 1_000)
+    monkeypatch.setattr(pipeline_gather, "MICRO_ROWS", 1_000)
     monkeypatch.setattr(pipeline_match, "PEER_EVENTS", 1_000)
     monkeypatch.setattr(pipeline_connector, "BATCH_ROWS", 500)
     monkeypatch.setattr(pipeline_connector, "LIVE_S", 3.0)
