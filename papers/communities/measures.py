@@ -1,0 +1,119 @@
+"""One run: an overlay, clients, who talks to whom, and what each planner makes of it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from papers.communities import overlays, relations
+from papers.communities.setting import Setting
+from tidings.planning.communities import base, interest, published, search
+from tidings.planning.communities.base import Flows, Limits, Network, Seating
+
+Row = dict[str, Any]
+
+BEFORE, PUBLISHED, INTEREST, SEARCH, HALF = (
+    "before",
+    "published",
+    "interest",
+    "search",
+    "search, half the moves",
+)
+HOPS_MAX = 20
+
+
+def drawn(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -> tuple[Network, Flows]:
+    """A network and its traffic."""
+    rng = Random(seed)
+    graph, clusters = overlays.made(overlays.sizes(rng, equal=equal))
+    at = overlays.homes(setting.clients, clusters, rng, crowded=crowded)
+    flows = Flows.of(relations.flows(kind, setting, rng), at)
+    return Network.of(graph, clusters, at, flows.clients), flows
+
+
+def run(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -> list[Row]:
+    """A row for each planner."""
+    network, flows = drawn(setting, kind, seed, equal=equal, crowded=crowded)
+    limits = Limits(setting.overload)
+    plan = published.planned(network, flows, limits, seed=seed)
+    moves = len(base.moved(network, plan.seats)[0])
+    # The search has no more moves and no busier brokers than the published plan has.
+    even = flows.total / int((network.cluster_of >= 0).sum())
+    busiest = float(base.broker_loads(network, flows, plan.seats).max()) / even
+    seatings = {
+        BEFORE: Seating(network.homes),
+        PUBLISHED: plan,
+        INTEREST: interest.planned(network, flows, limits, seed=seed),
+        SEARCH: search.planned(network, flows, _limits(network, flows, plan, moves, busiest), seed, [plan]),
+        HALF: search.planned(
+            network, flows, _limits(network, flows, plan, moves // 2, busiest), seed, [plan]
+        ),
+    }
+    return [
+        {"planner": name, **_measured(setting, network, flows, seating)} for name, seating in seatings.items()
+    ]
+
+
+def _limits(network: Network, flows: Flows, plan: Seating, moves: int, busiest: float) -> Limits:
+    most = float(base.cluster_loads(network, flows, plan.seats).max())
+    return Limits(max(1.0, most), moves=moves, broker_overload=max(1.0, busiest))
+
+
+def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating) -> Row:
+    seats = seating.seats
+    across, inside = base.moved(network, seats)
+    counts = base.hop_counts(network, flows, seats)
+    share = [counts.get(float(hops), 0.0) / flows.total for hops in range(HOPS_MAX)]
+    waits = _latencies(setting, network, flows, seats)
+    order = np.argsort(waits)
+    sums = np.cumsum(flows.messages[order]) / flows.total
+    within = {
+        f"within_{ms}_ms": float(sums[np.searchsorted(waits[order], ms, side="right") - 1])
+        if (waits <= ms).any()
+        else 0.0
+        for ms in (100, 500)
+    }
+    return {
+        "hops": base.mean_hops(network, flows, seats),
+        "within_4": sum(share[:5]),
+        "within_5": sum(share[:6]),
+        "from_5_to_9": sum(share[5:10]),
+        "peak": int(np.argmax(share)),
+        "backbone": base.backbone(network, flows, seats),
+        "moves": len(across),
+        "moves_inside": len(inside),
+        "load": float(base.cluster_loads(network, flows, seats).max()),
+        "modularity": seating.modularity or 0.0,
+        "share": " ".join(f"{one:.4f}" for one in share),
+        **within,
+    }
+
+
+def _latencies(
+    setting: Setting, network: Network, flows: Flows, seats: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Of each pair: links, and at each broker on the way its time, longer the busier it is.
+
+    A broker that is busy for a share of the time takes its service time over what is left of it (a queue with
+    one server). The time in which all is sent is such that the busiest broker is as busy as set before
+    anything moves; it is the same for all seatings.
+    """
+    before = base.passing(network, flows, network.homes).max()
+    busy = np.minimum(base.passing(network, flows, seats) / before * setting.busy, 0.99)
+    at_broker = setting.service_ms / (1 - busy)
+    found = np.empty(len(flows.messages))
+    towards: dict[int, list[int]] = {}
+    for number, (sender, receiver) in enumerate(
+        zip(flows.senders.tolist(), flows.receivers.tolist(), strict=True)
+    ):
+        here, goal = int(seats[sender]), int(seats[receiver])
+        way = towards.setdefault(goal, network.graph.towards(goal)) if goal not in towards else towards[goal]
+        total = at_broker[here] + base.CLIENT_LINKS * setting.link_ms
+        while here != goal:
+            here = way[here]
+            total += at_broker[here] + setting.link_ms
+        found[number] = total
+    return found

@@ -1,0 +1,105 @@
+"""The experiment of the paper on communities: its smallest run, its claims, its page."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from papers.communities import experiment, overlays, relations, setting
+from papers.communities.measures import BEFORE, HALF, INTEREST, PUBLISHED, SEARCH
+from papers.communities.setting import Setting
+from tidings.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def claims(root: Path) -> list[dict[str, Any]]:
+    text = (root / "papers" / "communities" / "claims.toml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = tomllib.loads(text)["claim"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def concluded() -> tuple[dict[str, list[dict[str, Any]]], dict[str, float]]:
+    tasks = experiment.tasks(list(experiment.FIGURES), True, 1, 0, {"clients": "80"})
+    return experiment.conclude([row for task in tasks for row in experiment.run(task)])
+
+
+def test_the_smallest_run_has_every_number_that_a_claim_is_about(
+    concluded: Any, claims: list[dict[str, Any]]
+) -> None:
+    assert {claim["number"] for claim in claims} <= set(concluded[1])
+
+
+def test_plans_shorten_ways_and_the_search_most_with_no_more_moves(concluded: Any) -> None:
+    for figure in experiment.FIGURES:
+        of = {row["planner"]: row for row in concluded[0]["plans"] if row["figure"] == figure}
+        assert set(of) == {BEFORE, PUBLISHED, INTEREST, SEARCH, HALF}
+        assert of[PUBLISHED]["hops"] < of[BEFORE]["hops"]
+        assert of[SEARCH]["hops"] < of[PUBLISHED]["hops"]
+        assert of[SEARCH]["moves"] <= of[PUBLISHED]["moves"]
+        assert of[HALF]["moves"] <= of[PUBLISHED]["moves"] // 2 + 1
+
+
+def test_figures_are_drawn(concluded: Any, tmp_path: Path) -> None:
+    few = {"hops": [row for row in concluded[0]["hops"] if row["figure"] == "5"]}
+    (plot,) = experiment.plot(few, tmp_path)
+    assert plot.name == "5.png"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_claims_have_bounds_and_names_of_their_own(claims: list[dict[str, Any]]) -> None:
+    ids = [claim["id"] for claim in claims]
+    assert len(ids) == len(set(ids))
+    assert all("least" in claim or "most" in claim for claim in claims)
+    assert {claim["figure"] for claim in claims} == set(experiment.FIGURES)
+
+
+def test_the_page_has_every_claim_and_every_setting(root: Path, claims: list[dict[str, Any]]) -> None:
+    page = (root / "papers" / "communities" / "README.md").read_text(encoding="utf-8")
+    assert [claim["id"] for claim in claims if f"`{claim['id']}`" not in page] == []
+    names = [field.name for field in fields(Setting) if field.name != "seed"]
+    assert [name for name in names if not re.search(rf"`{name}`", page)] == []
+
+
+def test_what_cannot_be_set_is_refused() -> None:
+    with pytest.raises(InputError, match="there is no 'q'; there are clients, heard,"):
+        setting.read(0, {"q": "1"})
+    with pytest.raises(InputError, match="give a number"):
+        setting.read(0, {"clients": "many"})
+
+
+def test_clusters_have_the_sizes_of_the_paper() -> None:
+    for seed in range(5):
+        sizes = overlays.sizes(Random(seed), equal=False)
+        assert len(sizes) == 8
+        assert sum(sizes) == 45
+        assert all(3 <= size <= 8 for size in sizes)
+    graph, clusters = overlays.made(overlays.sizes(Random(0), equal=True))
+    assert len(graph.names) == 9 * 5 + 9
+    assert sum(not cluster for cluster in clusters.values()) == 9
+
+
+@pytest.mark.parametrize("kind", relations.KINDS)
+def test_nobody_talks_to_itself(kind: str) -> None:
+    flows = relations.flows(kind, Setting(clients=50), Random(1))
+    assert flows
+    assert all(sender != receiver for sender, receiver, _ in flows)
+    assert all(1 <= messages <= relations.MESSAGES_MAX for *_, messages in flows)
+
+
+def test_pairs_of_ones_own_are_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.csv"
+    file.write_text("a,b\nb,c\nc,c\nd,a\n", encoding="utf-8")
+    given = replace(Setting(clients=3), edges=str(file))
+    assert relations.scale_free(given, Random(0)) == [(0, 1), (1, 2)]
+    with pytest.raises(InputError, match="it cannot be read"):
+        relations.scale_free(replace(given, edges=str(tmp_path / "none")), Random(0))
+    file.write_text("alone\n", encoding="utf-8")
+    with pytest.raises(InputError, match="there are no pairs in it"):
+        relations.scale_free(given, Random(0))
