@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipeline import jobs
 from tests.pipeline.cluster import cluster, connect_server
 from tidings.pipeline import java, running
 from tidings.pipeline.tables import TABLES, Store
@@ -158,3 +159,55 @@ def test_a_server_of_connect_gets_the_package_and_makes_the_very_same_tables(
     with connect_server({"JDK_JAVA_OPTIONS": QUICK}) as master:
         run(spec, tmp_path / "data", master, {}, no_java)
     assert rows(tmp_path / "data") == expected
+
+
+@pytest.fixture(scope="module")
+def done_here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What gather, match and traffic make in local mode."""
+    folder = tmp_path_factory.mktemp("jobs")
+    jobs.prepare(folder)
+    before = {name: spark.conf.get(name, None) for name in jobs.CHANGED}
+    jobs.run(spark, folder, folder / "out", "local[2]")
+    for name, value in before.items():
+        if value is None:
+            spark.conf.unset(name)
+        else:
+            spark.conf.set(name, value)
+    found = jobs.tables(folder / "out")
+    assert all(found.values()), "every table has rows to compare"
+    assert found["stream"] == found["kernel"]
+    return found
+
+
+def run_jobs(master: str, folder: Path, settings: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """The jobs in a process of its own."""
+    jobs.prepare(folder)
+    given = [f"{name}={value}" for name, value in {"spark.sql.shuffle.partitions": "2", **settings}.items()]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.jobs", master, str(folder), *given],
+        cwd=Path(__file__).parents[2],
+        env=dict(environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_gather_match_and_traffic_make_the_very_same_tables_on_a_standalone_cluster(
+    done_here: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
+) -> None:
+    memory = {"spark.driver.memory": "1g", "spark.executor.memory": "512m"}
+    with cluster(tmp_path / "cluster", environ={"JDK_JAVA_OPTIONS": QUICK}) as master:
+        run_jobs(master, tmp_path / "jobs", memory, no_java)
+    assert jobs.tables(tmp_path / "jobs" / "out") == done_here
+
+
+@pytest.mark.slow
+def test_gather_match_and_traffic_make_the_very_same_tables_on_spark_connect(
+    done_here: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
+) -> None:
+    settings = {"spark.driver.memory": "1g", "spark.api.mode": "connect"}
+    run_jobs("local[2]", tmp_path / "jobs", settings, {**no_java, "SPARK_TESTING": "1"})
+    assert jobs.tables(tmp_path / "jobs" / "out") == done_here
