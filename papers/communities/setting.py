@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from tidings.errors import InputError
+from papers import settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,4 @@ class Setting:
 
 def read(seed: int, given: Mapping[str, str]) -> Setting:
     """A setting from `--seed` and `--set`."""
-    kinds = {field.name: type(getattr(Setting(), field.name)) for field in fields(Setting)}
-    changes: dict[str, object] = {"seed": seed}
-    for name, value in given.items():
-        if name not in kinds or name == "seed":
-            known = ", ".join(one for one in kinds if one != "seed")
-            raise InputError(f"--set {name}={value}: there is no {name!r}; there are {known}")
-        try:
-            changes[name] = kinds[name](value)
-        except ValueError:
-            raise InputError(f"--set {name}={value}: give a number") from None
-    return Setting(**changes)  # type: ignore[arg-type]
+    return settings.read(Setting, seed, given)

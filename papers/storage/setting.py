@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
+from papers import settings
 from papers.storage.trees import TREES
 from tidings.errors import InputError
 
@@ -35,17 +36,7 @@ class Setting:
 
 def read(seed: int, given: Mapping[str, str]) -> Setting:
     """A setting from `--seed` and `--set`."""
-    kinds = {field.name: type(getattr(Setting(), field.name)) for field in fields(Setting)}
-    changes: dict[str, object] = {"seed": seed}
-    for name, value in given.items():
-        if name not in kinds or name == "seed":
-            known = ", ".join(one for one in kinds if one != "seed")
-            raise InputError(f"--set {name}={value}: there is no {name!r}; there are {known}")
-        try:
-            changes[name] = kinds[name](value)
-        except ValueError:
-            raise InputError(f"--set {name}={value}: give a number") from None
-    made = Setting(**changes)  # type: ignore[arg-type]
+    made = settings.read(Setting, seed, given)
     if made.tree not in TREES:
         raise InputError(f"--set tree={made.tree}: there are {', '.join(TREES)}")
     return made

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
-from tidings.errors import InputError
+from papers import settings
 from tidings.pipeline.workload import given, making
 from tidings.pipeline.workload.model import Given, Model
 from tidings.pipeline.workload.spec import Counts, Network, Sizes, Spec
@@ -44,17 +44,7 @@ class Setting:
 
 def read(seed: int, given_: Mapping[str, str]) -> Setting:
     """A setting from `--seed` and `--set`."""
-    kinds = {field.name: type(getattr(Setting(), field.name)) for field in fields(Setting)}
-    changes: dict[str, object] = {"seed": seed + 1}
-    for name, value in given_.items():
-        if name not in kinds or name == "seed":
-            known = ", ".join(one for one in kinds if one != "seed")
-            raise InputError(f"--set {name}={value}: there is no {name!r}; there are {known}")
-        try:
-            changes[name] = kinds[name](value)
-        except ValueError:
-            raise InputError(f"--set {name}={value}: give a number") from None
-    return Setting(**changes)  # type: ignore[arg-type]
+    return settings.read(Setting, seed + 1, given_)
 
 
 @lru_cache(maxsize=2)
