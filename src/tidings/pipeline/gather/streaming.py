@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    )
+    ),
+    # A micro-batch changes every value, and is committed with these alone instead of the store's own files.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""The only store of Spark's that holds values by name."""
+"""The only store of Spark's that holds values by name, and how it is committed."""
 
 STATE = "bucket"
 """What the value is called in it."""
