@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV ?= uv
 UPGRADE ?=
 # In two processes; `make test PARALLEL=` for one.
-PARALLEL ?= -n 2 --dist loadgroup
+PARALLEL ?= -n 2 --no-loadscope-reorder
 SIZE ?= medium
 KEEP ?=
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,19 +22,35 @@ NETWORKS = {"cli", "client", "live"}
 """Folders whose tests start brokers."""
 
 
-# First, since what deals tests out reads the groups in the same hook.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal tests out to processes by file, but all of Spark to one, which begins with them.
+    """Begin with Spark: of two processes one is busy with it for most of the time."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
 
-    A file's fixtures are then made once, and so is the Spark session, which costs more than any test.
+
+@cache
+def group(file: str) -> str:
+    """What a file's tests share a process with: all of Spark, all networks, or nobody.
+
+    A Spark session costs more than any test. Networks of processes take the next ports that are free, and two
+    of them would take the same.
     """
-    on_spark = {item: item.get_closest_marker("spark") is not None for item in items}
-    items.sort(key=lambda item: not on_spark[item])
-    for item in items:
-        # Networks of processes take the next ports that are free, and two of them would take the same.
-        alone = "network" if NETWORKS.intersection(item.path.parts) else str(item.path)
-        item.add_marker(pytest.mark.xdist_group("spark" if on_spark[item] else alone))
+    path = Path(__file__).parent.parent / file
+    if "mark.spark" in path.read_text(encoding="utf-8"):
+        return "spark"
+    return "network" if NETWORKS.intersection(path.parts) else file
+
+
+# By hand: groups that are marks get lost between this pytest and this xdist.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Deal tests out to processes by group."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid.partition("::")[0])
+
+    return ByGroup(config, log)
 
 
 @pytest.fixture(scope="session")
