@@ -121,7 +121,8 @@ def test_the_quick_start_works_as_printed(
         fields, _, about = rest.rpartition(" (")
         expected = {"place": "Omonia", "road": "A1", "severity": 4, "note": "fire in lane 2"}
         assert (topic, json.loads(fields)) == ("traffic/athens", expected)
-        assert about == "told, version 1, 2 reports)"
+        # On a slow machine the clock runs out between two commands, and the event is told twice.
+        assert re.fullmatch(r"told, version [12], 2 reports\)", about)
         # Counts are those that the seat has last told the others.
         ours.until(lambda: "4 received, of which" in shell(show, network), show)
         said = shell(show, network)
