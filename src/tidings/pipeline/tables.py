@@ -59,6 +59,8 @@ SCANNED = {
     "parquet.writer.version": "v2",
     # Instead of 20,000: nobody looks for a row in a page, and each page costs some calls.
     "parquet.page.row.count.limit": "200000",
+    # Points in the network and client numbers are random, and compress little at any level.
+    "parquet.compression.codec.zstd.level": "-1",
 }
 """How tables are written that everybody reads from end to end, beside: no column that is never null has its
 least and greatest value written for each piece of a file. Together a fifth of writing subscriptions."""

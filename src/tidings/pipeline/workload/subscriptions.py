@@ -156,7 +156,8 @@ def columns(model: Model) -> dict[str, Column]:
         f" div {model.spec.clients.subscriptions_each}"
     )
     return {
-        "client": client,
+        # It never is null, which Spark does not know of a quotient, and would make room for.
+        "client": F.coalesce(client, F.lit(-1).cast("bigint")),
         "unknown": assumed if asked.assume else F.lit("wait"),
         "from_at": from_at,
         "until_at": until_at,
