@@ -6,7 +6,7 @@ same compression. Two jobs:
     points    a subscription as in the paper, its rectangle and its point in the network: twelve typed columns
     table     the table `subscriptions` as `tidings workload generate` writes it, `--where` with the text
 
-Spark's first run pays for warming the JVM and is shown apart. Each side is asked for the best of its runs,
+Spark's first run pays for warming the JVM and is shown apart; it gets faster for some ten more. Each side is asked for the best of its runs,
 and the runs take turns. CPU seconds are those of the JVM, and of this process: on a machine that others use
 they say more than the clock.
 
@@ -50,7 +50,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--rows", type=int, default=8_100_000, help="subscriptions")
-    parser.add_argument("--rounds", type=int, default=7, help="runs of each, of which the best counts")
+    parser.add_argument("--rounds", type=int, default=14, help="runs of each, of which the best counts")
     parser.add_argument(
         "--job", action="append", choices=(POINTS, TABLE), help="one of them; both by default"
     )
