@@ -6,9 +6,9 @@ same compression. Two jobs:
     points    a subscription as in the paper, its rectangle and its point in the network: twelve typed columns
     table     the table `subscriptions` as `tidings workload generate` writes it, `--where` with the text
 
-Spark's first run pays for warming the JVM and is shown apart; it gets faster for some ten more. Each side is asked for the best of its runs,
-and the runs take turns. CPU seconds are those of the JVM, and of this process: on a machine that others use
-they say more than the clock.
+Spark's first run pays for warming the JVM and is shown apart; it gets faster for some ten more. Each side is
+asked for the best of its runs, and the runs take turns. CPU seconds are those of the JVM, and of this
+process: on a machine that others use they say more than the clock.
 
     python benchmarks/workload.py
     python benchmarks/workload.py --job points --rows 100000000 --rounds 1 --driver-memory 4g
