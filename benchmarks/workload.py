@@ -1,7 +1,7 @@
 """Subscriptions per second: Spark on the whole machine, beside numpy and Arrow in one process.
 
-Both make the same rows by the same hashes from the bundled default spec, and write them as Parquet with the
-same compression. Two jobs:
+Both make the same rows by the same hashes from the bundled default spec, and write them as Parquet with zstd:
+Spark as tables are written (a fast level, no dictionaries), Arrow as it does by itself. Two jobs:
 
     points    a subscription as in the paper, its rectangle and its point in the network: twelve typed columns
     table     the table `subscriptions` as `tidings workload generate` writes it, `--where` with the text
