@@ -1,7 +1,7 @@
 """Subscriptions per second: Spark on the whole machine, beside numpy and Arrow in one process.
 
-Both make the same rows by the same hashes from the bundled default spec, and write them as Parquet with zstd:
-Spark as tables are written (a fast level, no dictionaries), Arrow as it does by itself. Two jobs:
+Both make the same rows by the same hashes from the bundled default spec, and write them as Parquet with
+the same compression. Two jobs:
 
     points    a subscription as in the paper, its rectangle and its point in the network: twelve typed columns
     table     the table `subscriptions` as `tidings workload generate` writes it, `--where` with the text
@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidings.pipeline import session
-from tidings.pipeline.tables import TABLES, write_files
+from tidings.pipeline.tables import SCANNED, TABLES, write_files
 from tidings.pipeline.workload import clients, interests, making, placing, reading, subscriptions
 from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import subscriptions as plain
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 POINTS, TABLE = "points", "table"
 
 BATCH = 1_000_000
+
+LEVEL = int(SCANNED["parquet.compression.codec.zstd.level"])
+"""Of both sides."""
 
 
 def main() -> None:
@@ -180,7 +183,9 @@ def _write(batches: Iterator[pa.RecordBatch], folder: Path) -> None:
     folder.mkdir()
     pa.set_cpu_count(1)
     first = next(batches)
-    with pq.ParquetWriter(folder / "part-0.parquet", first.schema, compression="zstd") as writer:
+    with pq.ParquetWriter(
+        folder / "part-0.parquet", first.schema, compression="zstd", compression_level=LEVEL
+    ) as writer:
         writer.write_batch(first)
         for batch in batches:
             writer.write_batch(batch)
