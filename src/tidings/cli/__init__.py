@@ -28,6 +28,7 @@ from tidings.cli import pipeline_gather as pipeline_gather_command
 from tidings.cli import pipeline_match as pipeline_match_command
 from tidings.cli import pipeline_traffic as pipeline_traffic_command
 from tidings.cli import plan as plan_command
+from tidings.cli import plan_show as plan_show_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
 from tidings.cli import simulate as simulate_command
@@ -79,7 +80,7 @@ plans = typer.Typer(
 )
 plans.command("stores", epilog=EPILOG)(plan_command.stores)
 plans.command("communities", epilog=EPILOG)(plan_command.communities)
-plans.command("show", epilog=EPILOG)(plan_command.show)
+plans.command("show", epilog=EPILOG)(plan_show_command.show)
 plans.command("check", epilog=EPILOG)(plan_command.check)
 app.add_typer(plans, name="plan", epilog=EPILOG)
 topics = typer.Typer(

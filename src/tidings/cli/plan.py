@@ -1,4 +1,4 @@
-"""`tidings plan`: where stores go and which clients move, from plain files; and what a plan says."""
+"""`tidings plan`: where stores go and which clients move, from plain files; and whether a plan still fits."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tidings.cli import plan_files as files
+from tidings.cli.plan_show import AsJson, give, read
 from tidings.errors import InputError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from tidings.planning.graphs import Graph
-    from tidings.planning.plans import MovesPlan, Plan, StoresPlan
+    from tidings.planning.plans import Plan
     from tidings.planning.stores.base import Placement, Problem
-
-MOVES_SHOWN = 20
 
 Choice = TypeVar("Choice", bound=StrEnum)
 
@@ -28,7 +25,6 @@ Edges = Annotated[
     typer.Option("--edges", metavar="FILE", help="CSV lines a,b: brokers that are linked; a,b,length too."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there, as JSON.")]
-AsJson = Annotated[bool, typer.Option("--json", help="The plan as JSON, the same that --out writes.")]
 Seed = Annotated[int, typer.Option("--seed", help="Of all that is drawn.", show_default=True)]
 
 
@@ -128,7 +124,7 @@ def stores(
     placement = _placed(problem, algorithm, gain, seed, as_printed, runs, moved_max)
     settings: dict[str, Any] = {"k": k, "capacity": capacity, "stores": problem.stores, "gain": gain}
     settings |= {} if algorithm is not StoreAlgorithm.RND else {"seed": seed}
-    _give(plans.of_stores(problem, placement, str(algorithm), settings, runs), out, as_json)
+    give(plans.of_stores(problem, placement, str(algorithm), settings, runs), out, as_json)
 
 
 def communities(
@@ -234,20 +230,7 @@ def communities(
         "seed": seed,
     }
     plan = plans.of_moves(network, flows, seating, str(algorithm), settings, points)
-    _give(plan, out, as_json)
-
-
-def show(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `--out` writes it.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show a plan: what it does, what it gives, what it costs.
-
-    Try it:
-
-        tidings plan show examples/plans/stores.json
-    """
-    _give(_read(plan), None, as_json)
+    give(plan, out, as_json)
 
 
 def check(
@@ -272,7 +255,7 @@ def check(
     from tidings.planning.graphs import Graph
     from tidings.planning.plans import MovesPlan
 
-    made = _read(plan)
+    made = read(plan)
     wrong = _differences(made, Graph.of(files.links(edges)))
     if homes is not None and isinstance(made, MovesPlan):
         now = files.mapping(homes, ("client", "broker"))
@@ -348,7 +331,7 @@ def _running(path: Path, problem: Problem) -> Placement:
     from tidings.planning.plans import StoresPlan
     from tidings.planning.stores.base import Placement, held
 
-    made = _read(path)
+    made = read(path)
     if not isinstance(made, StoresPlan):
         raise InputError(f"{path} is a plan of moves; --before is a plan of stores")
     graph, topics = problem.graph, problem.demand.topics
@@ -376,77 +359,3 @@ def _running(path: Path, problem: Problem) -> Placement:
     return Placement(
         tuple(graph.place[name] for name in made.stores if graph.place[name] in used), assignment
     )
-
-
-def _read(path: Path) -> Plan:
-    from tidings.planning import plans
-
-    try:
-        return plans.read(path.read_bytes(), str(path))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _give(plan: Plan, out: Path | None, as_json: bool) -> None:
-    from rich.console import Console
-
-    from tidings.planning import plans
-    from tidings.planning.plans import StoresPlan
-
-    if out is not None:
-        try:
-            out.write_bytes(plans.write(plan) + b"\n")
-        except OSError as error:
-            raise InputError(
-                f"{out} cannot be written: {error.strerror}; name another file with --out"
-            ) from None
-    if as_json:
-        typer.echo(plans.write(plan).decode())
-        return
-    console = Console()
-    for table in _store_tables(plan) if isinstance(plan, StoresPlan) else _move_tables(plan):
-        console.print(table)
-    if out is not None:
-        console.print(f"the plan is in {out}; nothing has been changed", highlight=False)
-
-
-def _store_tables(plan: StoresPlan) -> list[Table]:
-    from rich.table import Table
-
-    places = Table(
-        "store", "topics", "held", "requests/s", title=f"{plan.cost.stores} stores, {plan.algorithm}"
-    )
-    for name in plan.stores:
-        topics = [topic for topic, held in plan.assignment.items() if name in held]
-        load, used = plan.forecast.loads[name], plan.forecast.held[name]
-        places.add_row(name, ", ".join(topics), f"{used:g}", f"{load:.2f}")
-    kept = Table(
-        "topic", "weight", "kept at", "mean hops", title=f"a request travels {plan.mean_hops:.3f} hops"
-    )
-    for topic, held in plan.assignment.items():
-        short = f" ({plan.short[topic]})" if topic in plan.short else ""
-        weight, hops = plan.weights[topic], plan.mean_hops_by_topic[topic]
-        kept.add_row(topic, f"{weight:.3f}", ", ".join(held) + short, f"{hops:.3f}")
-    return [places, kept]
-
-
-def _move_tables(plan: MovesPlan) -> list[Table]:
-    from rich.table import Table
-
-    what = f"{plan.cost.moves} clients to another cluster, {plan.cost.moves_inside} inside, {plan.algorithm}"
-    gains = Table("", "before", "after", title=what)
-    for name, pair in (("mean hops", plan.hops), ("messages per backbone broker", plan.backbone)):
-        gains.add_row(name, f"{pair.before:.3f}", f"{pair.after:.3f}")
-    load = Table("cluster", "load", title="what clients send, in fair shares")
-    for name, share in plan.load.items():
-        load.add_row(name, f"{share:.2f}")
-    moves = Table("client", "from", "to", "another cluster", title=f"the first {MOVES_SHOWN} moves")
-    for one in plan.moves[:MOVES_SHOWN]:
-        moves.add_row(one.client, one.source, one.goal, "yes" if one.across else "no")
-    tables = [gains, load, moves]
-    if plan.forecast.frontier:
-        choice = Table("moves", "mean hops", title="what fewer and more moves would give")
-        for count, hops in plan.forecast.frontier:
-            choice.add_row(str(count), f"{hops:.3f}")
-        tables.append(choice)
-    return tables
