@@ -6,17 +6,17 @@ reads one gets an `InputError` for what is no plan. Nothing here makes one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from tidings.errors import InputError
 from tidings.planning.communities import base as moving
 from tidings.planning.stores import base as storing
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from tidings.planning.graphs import Graph
@@ -33,6 +33,8 @@ class Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     brokers: list[str]
     links: list[tuple[str, str, float]]
+    clusters: dict[str, str] = {}
+    """By broker: its cluster, empty for one of the backbone; nothing in a plan that needs none."""
 
 
 class StoresForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,6 +78,12 @@ class StoresPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=STORES, forb
     short: dict[str, str] = {}
     """Topics with fewer replicas than asked for, and why."""
 
+    rates: dict[str, float] = {}
+    """By broker: requests per second that enter there, of all topics; those without any are left out."""
+
+    warnings: list[str] = []
+    """What whoever reads the plan should know beside it."""
+
     version: int = VERSION
 
 
@@ -112,6 +120,13 @@ class MovesCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     moves_inside: int
 
 
+class Seats(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many clients are connected to each broker, before and after a plan."""
+
+    before: dict[str, int] = {}
+    after: dict[str, int] = {}
+
+
 class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, forbid_unknown_fields=True):
     """Which clients go where."""
 
@@ -130,6 +145,12 @@ class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, 
     cost: MovesCost
     settings: dict[str, Any]
     network: Topology
+    clients: Seats = Seats()
+    """By broker of a cluster: how many clients it has; nothing in a plan that was written without."""
+
+    warnings: list[str] = []
+    """What whoever reads the plan should know beside it."""
+
     version: int = VERSION
 
 
@@ -159,6 +180,7 @@ def of_stores(
     algorithm: str,
     settings: Mapping[str, Any],
     before: storing.Placement | None = None,
+    warnings: Sequence[str] = (),
 ) -> StoresPlan:
     """A placement as a plan."""
     names, topics = problem.graph.names, problem.demand.topics
@@ -196,6 +218,12 @@ def of_stores(
         settings=dict(settings),
         network=_topology(problem.graph),
         short={topics[topic]: why for topic, why in placement.short.items()},
+        rates={
+            name: rate
+            for name, rate in zip(names, problem.demand.rates.sum(axis=0).tolist(), strict=True)
+            if rate
+        },
+        warnings=list(warnings),
     )
 
 
@@ -206,6 +234,7 @@ def of_moves(
     algorithm: str,
     settings: Mapping[str, Any],
     frontier: list[tuple[int, float]] | None = None,
+    warnings: Sequence[str] = (),
 ) -> MovesPlan:
     """A seating as a plan."""
     names = network.graph.names
@@ -235,13 +264,22 @@ def of_moves(
         forecast=MovesForecast(hops, backbone, frontier or []),
         cost=MovesCost(len(across), len(inside)),
         settings=dict(settings),
-        network=_topology(network.graph),
+        network=_topology(network.graph, network.named_clusters),
+        clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
+        warnings=list(warnings),
     )
 
 
-def _topology(graph: Graph) -> Topology:
+def _topology(graph: Graph, clusters: Mapping[str, str] | None = None) -> Topology:
     names = graph.names
-    return Topology(list(names), [(names[a], names[b], length) for a, b, length in graph.links])
+    links = [(names[a], names[b], length) for a, b, length in graph.links]
+    return Topology(list(names), links, dict(clusters or {}))
+
+
+def _seated(network: moving.Network, seats: NDArray[np.int64]) -> dict[str, int]:
+    names = network.graph.names
+    counts = np.bincount(seats, minlength=len(names)).tolist()
+    return {names[at]: counts[at] for at in range(len(names)) if network.cluster_of[at] != moving.BACKBONE}
 
 
 def _by_topic(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from random import Random
 
 import networkx as nx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.planning.communities.towns import overlay, town
 from tidings.errors import InputError
@@ -103,3 +107,46 @@ def test_limits_below_a_fair_share_and_negative_moves_are_refused() -> None:
         Limits(overload=0.5)
     with pytest.raises(InputError, match="moves is -1"):
         Limits(moves=-1)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 9)), max_size=30),
+    st.randoms(use_true_random=False),
+)
+def test_columns_give_what_names_give_in_any_order(pairs: list[tuple[int, int, int]], rng: Random) -> None:
+    names = ["u10", "u9", "b", "a", "é", "0"]
+    expected = Flows.of([(names[a], names[b], float(count)) for a, b, count in pairs], names)
+    clients = rng.sample(names, len(names))
+    mixed = rng.sample(pairs, len(pairs))
+    found = Flows.of_arrays(
+        clients,
+        np.array([clients.index(names[a]) for a, _, _ in mixed], np.int32),
+        np.array([clients.index(names[b]) for _, b, _ in mixed], np.int64),
+        np.array([count for _, _, count in mixed], np.int64),
+    )
+    assert found.clients == expected.clients
+    for one, other in (
+        (found.senders, expected.senders),
+        (found.receivers, expected.receivers),
+        (found.messages, expected.messages),
+    ):
+        assert one.tolist() == other.tolist()
+
+
+def test_columns_that_cannot_be_are_refused_with_the_way_out() -> None:
+    def columns(senders: Sequence[float], receivers: list[int], counts: list[float], clients: str) -> Flows:
+        whole = all(isinstance(one, int) for one in senders)
+        return Flows.of_arrays(
+            list(clients), np.array(senders, int if whole else float), np.array(receivers), np.array(counts)
+        )
+
+    for senders, receivers, counts, clients, says in (
+        ([0], [1, 0], [1.0], "ab", "1 senders, 2 receivers and 1 counts; give one of each"),
+        ([0, 0], [1, 2], [1.0, 1.0], "ab", "receiver 1 is client number 2; there are 2 clients"),
+        ([-1], [1], [1.0], "ab", "sender 0 is client number -1"),
+        ([0.5], [1], [1.0], "ab", "senders are float64; give places"),
+        ([0, 1], [1, 0], [1.0, math.nan], "ab", "'b' sent nan messages to 'a'; counts are numbers"),
+        ([0], [1], [1.0], "aa", "client 'a' is listed twice"),
+    ):
+        with pytest.raises(InputError, match=says):
+            columns(senders, receivers, counts, clients)

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,26 +46,69 @@ class Flows:
 
     @classmethod
     def of(cls, flows: Iterable[tuple[str, str, float]], clients: Iterable[str] = ()) -> Flows:
-        """From (sender, receiver, messages); `clients` are those who may neither send nor receive."""
-        found: dict[tuple[str, str], float] = {}
-        known = dict.fromkeys(clients)
+        """From (sender, receiver, messages); `clients` are those who may neither send nor receive.
+
+        What is named twice is added up. InputError for a count that is none.
+        """
+        place = {name: at for at, name in enumerate(dict.fromkeys(clients))}
+        senders, receivers, counts = [], [], []
         for sender, receiver, messages in flows:
-            if not (math.isfinite(messages) and messages >= 0):
-                raise InputError(
-                    f"{sender!r} sent {messages} messages to {receiver!r}; counts are numbers from 0 up"
-                )
-            known |= {sender: None, receiver: None}
-            found[sender, receiver] = found.get((sender, receiver), 0.0) + messages
-        names = in_order(known)
-        place = {name: at for at, name in enumerate(names)}
-        pairs = sorted((place[sender], place[receiver], count) for (sender, receiver), count in found.items())
-        columns = list(zip(*pairs, strict=True)) or [(), (), ()]
-        return cls(
-            tuple(names),
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.int64),
-            np.array(columns[2], np.float64),
+            senders.append(place.setdefault(sender, len(place)))
+            receivers.append(place.setdefault(receiver, len(place)))
+            counts.append(messages)
+        return cls.of_arrays(
+            list(place),
+            np.array(senders, np.int64),
+            np.array(receivers, np.int64),
+            np.array(counts, np.float64),
         )
+
+    @classmethod
+    def of_arrays(
+        cls,
+        clients: Sequence[str],
+        senders: NDArray[np.integer[Any]],
+        receivers: NDArray[np.integer[Any]],
+        messages: NDArray[np.floating[Any] | np.integer[Any]],
+    ) -> Flows:
+        """The same from columns, for millions of pairs: senders and receivers are places in `clients`.
+
+        Neither the order of the clients nor that of the pairs makes a difference to what comes out.
+        """
+        if not len(senders) == len(receivers) == len(messages):
+            raise InputError(
+                f"there are {len(senders):,} senders, {len(receivers):,} receivers and {len(messages):,} "
+                "counts; give one of each for every pair"
+            )
+        counts = np.asarray(messages, np.float64)
+        for who, places in (("sender", senders), ("receiver", receivers)):
+            if places.dtype.kind not in "iu":
+                raise InputError(f"{who}s are {places.dtype}; give places in the list of clients")
+            if (wrong := np.flatnonzero((places < 0) | (places >= len(clients)))).size:
+                raise InputError(
+                    f"{who} {wrong[0]} is client number {places[wrong[0]]}; there are {len(clients):,} "
+                    "clients, counted from 0"
+                )
+        if (wrong := np.flatnonzero(~(np.isfinite(counts) & (counts >= 0)))).size:
+            at = int(wrong[0])
+            raise InputError(
+                f"{clients[senders[at]]!r} sent {counts[at]} messages to {clients[receivers[at]]!r}; counts "
+                "are numbers from 0 up"
+            )
+        names = in_order(clients)
+        place = {name: at for at, name in enumerate(names)}
+        if len(place) < len(names):
+            twice = next(one for one, other in pairwise(names) if one == other)
+            raise InputError(f"client {twice!r} is listed twice; give each client one place")
+        moved_to = np.array([place[name] for name in clients], np.int64)
+        keys = moved_to[senders] * len(names) + moved_to[receivers] if len(senders) else np.empty(0, np.int64)
+        if not (keys[1:] > keys[:-1]).all():
+            # The counts of a pair are added from the smallest up, so that their order makes no difference.
+            order = np.lexsort((counts, keys))
+            keys, counts = keys[order], counts[order]
+            first = np.flatnonzero(np.r_[True, keys[1:] > keys[:-1]])
+            keys, counts = keys[first], np.add.reduceat(counts, first)
+        return cls(tuple(names), keys // max(1, len(names)), keys % max(1, len(names)), counts)
 
     @property
     def total(self) -> float:
@@ -141,6 +185,14 @@ class Network:
     def members(self) -> Sequence[NDArray[np.int64]]:
         """By cluster: its brokers."""
         return [np.flatnonzero(self.cluster_of == at) for at in range(len(self.clusters))]
+
+    @cached_property
+    def named_clusters(self) -> Mapping[str, str]:
+        """By broker: the name of its cluster, empty for one of the backbone."""
+        return {
+            name: self.clusters[at] if at != BACKBONE else ""
+            for name, at in zip(self.graph.names, self.cluster_of.tolist(), strict=True)
+        }
 
     def fair(self, total: float) -> NDArray[np.float64]:
         """By cluster: V(s), its share of all messages by its brokers (equation 5)."""

@@ -1,0 +1,68 @@
+"""A plan as a value that is written down and read again."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.planning.communities.towns import town
+from tidings.errors import InputError
+from tidings.planning import plans
+from tidings.planning.communities import published as communities
+from tidings.planning.communities.base import BACKBONE, Limits
+from tidings.planning.graphs import Graph
+from tidings.planning.stores import published as stores
+from tidings.planning.stores.base import Demand, Problem
+
+
+def stores_plan() -> plans.StoresPlan:
+    graph = Graph.of([("1", "2", 1.0), ("2", "3", 1.0)])
+    problem = Problem.of(graph, Demand.of(graph, [("a", "1", 2.0), ("b", "1", 1.0), ("b", "3", 4.0)]), 1, 2)
+    return plans.of_stores(problem, stores.repaired(problem, stores.votes(problem)), "placement", {})
+
+
+def moves_plan() -> plans.MovesPlan:
+    network, flows = town(0)
+    seating = communities.planned(network, flows, Limits())
+    return plans.of_moves(network, flows, seating, "published", {}, warnings=["mind the gap"])
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    for plan in (stores_plan(), moves_plan()):
+        assert plans.read(plans.write(plan), "plan.json") == plan
+
+
+def test_a_plan_of_stores_says_where_requests_enter() -> None:
+    assert stores_plan().rates == {"1": 3.0, "3": 4.0}
+
+
+def test_a_plan_of_moves_says_clusters_and_how_many_clients_each_broker_has() -> None:
+    network, flows = town(0)
+    plan = moves_plan()
+    assert plan.network.clusters["bone0"] == ""
+    assert plan.network.clusters["c2m1"] == "c2"
+    assert list(plan.network.clusters) == plan.network.brokers
+    in_clusters = [name for at, name in enumerate(network.graph.names) if network.cluster_of[at] != BACKBONE]
+    assert list(plan.clients.before) == list(plan.clients.after) == in_clusters
+    assert sum(plan.clients.before.values()) == sum(plan.clients.after.values()) == len(flows.clients)
+    changed = dict(plan.clients.before)
+    for move in plan.moves:
+        changed[move.source] -= 1
+        changed[move.goal] += 1
+    assert changed == plan.clients.after
+
+
+def test_a_plan_that_was_written_without_the_newer_fields_is_still_read() -> None:
+    for plan, newer in ((stores_plan(), ("rates", "warnings")), (moves_plan(), ("clients", "warnings"))):
+        document = msgspec.json.decode(plans.write(plan))
+        for name in newer:
+            del document[name]
+        del document["network"]["clusters"]
+        found = plans.read(msgspec.json.encode(document), "old.json")
+        assert (found.network.clusters, found.warnings) == ({}, [])
+
+
+def test_a_plan_of_a_newer_form_is_refused() -> None:
+    document = {**msgspec.json.decode(plans.write(stores_plan())), "version": plans.VERSION + 1}
+    with pytest.raises(InputError, match="knows up to"):
+        plans.read(msgspec.json.encode(document), "new.json")
