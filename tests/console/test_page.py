@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.console import days
-from tidings.console import page, totals
+from tidings.console import document, page, totals
 from tidings.console.captions import CAPTIONS
 from tidings.console.day import Check, Day
 from tidings.console.looks import LOOKS, WIDE
@@ -247,9 +247,9 @@ def test_matplotlib_is_loaded_only_when_a_page_is_written() -> None:
 
 
 def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page, "find_spec", lambda name: None)
+    monkeypatch.setattr(document, "find_spec", lambda name: None)
     with pytest.raises(SetupError, match=r"tidings-network\[papers\]"):
-        page.check()
+        document.check()
 
 
 def test_pictures_and_words_have_the_same_names() -> None:
