@@ -13,12 +13,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from tidings.console import totals
 from tidings.console.day import Broker, Day
 from tidings.console.drawing import DPI, dot, keys, nothing, sheet, shortened, text_px, write
 from tidings.console.looks import Look
+from tidings.console.placing import Box, Line, Places, apart, names
 from tidings.console.words import brief, counted
 
 BROKERS_WIDE, BROKERS_NARROW = 240, 80
@@ -26,16 +26,6 @@ NAMED_WIDE, NAMED_NARROW = 40, 14
 """With more brokers, only the busiest have their names."""
 
 LINK_PX_MAX = 9.0
-LINK_STEP_PX = 4.0
-LINKS_AVOIDED = 400
-"""By names; with more links there is no room without one."""
-
-PUSHES = 80
-SIDES = ("center", "center", "left", "right", "left", "right", "left", "right")
-"""How a name is aligned below, above, to the right and left of its circle, and at its corners."""
-
-Box = tuple[float, float, float, float]
-Places = NDArray[np.float64]
 
 
 def network(day: Day, look: Look) -> Figure:
@@ -66,7 +56,7 @@ def network(day: Day, look: Look) -> Figure:
     side, below = (34, 46) if look.narrow else (70, 56)
     area = (side, base + (38 if look.narrow else 48), look.width_px - side, height - below)
     radii = _radii(brokers, area, look)
-    places = _apart(_placed(brokers, area), radii, area)
+    places = apart(_placed(brokers, area), radii, area)
     _links(ax, day, brokers, places, look)
     for broker, (x, y), radius in zip(brokers, places, radii, strict=True):
         fill = colours.event if broker.seats else colours.muted
@@ -84,7 +74,11 @@ def network(day: Day, look: Look) -> Figure:
                 align="center",
                 bold=True,
             )
-    _names(ax, day, brokers, places, radii, look)
+    named = NAMED_NARROW if look.narrow else NAMED_WIDE
+    labels = [_label(broker, look, short=len(brokers) > named) for broker in brokers[:named]]
+    at = {broker.id: place for place, broker in enumerate(brokers)}
+    joined = [(at[link.a], at[link.b]) for link in day.links if link.a in at and link.b in at]
+    names(ax, labels, places, radii, joined, (0.0, 30.0, float(look.width_px), height), look)
     return figure
 
 
@@ -109,30 +103,6 @@ def _placed(brokers: Sequence[Broker], area: Box) -> Places:
     left, top, right, bottom = area
     # North is up.
     return np.stack([left + unit[:, 0] * (right - left), bottom - unit[:, 1] * (bottom - top)], axis=1)
-
-
-def _apart(places: Places, radii: Places, area: Box) -> Places:
-    """Push circles apart until none lies on another, or nearly so."""
-    places = places.copy()
-    count = len(places)
-    if count < 2:
-        return places
-    apart = radii[:, None] + radii[None, :] + min(26.0, 3 * float(radii.mean()))
-    np.fill_diagonal(apart, 0.0)
-    # Those that lie on one spot need a direction; the same one in every run.
-    turns = np.arange(count) * 2.399963
-    places += 0.01 * np.stack([np.cos(turns), np.sin(turns)], axis=1)
-    for _ in range(PUSHES):
-        ways = places[:, None, :] - places[None, :, :]
-        distances = np.sqrt((ways**2).sum(axis=2))
-        missing = np.maximum(0.0, apart - distances)
-        if not missing.any():
-            break
-        steps = ways / np.maximum(distances, 1e-9)[:, :, None] * missing[:, :, None] * 0.25
-        places += steps.sum(axis=1)
-        places[:, 0] = np.clip(places[:, 0], area[0], area[2])
-        places[:, 1] = np.clip(places[:, 1], area[1], area[3])
-    return places
 
 
 def _links(ax: Axes, day: Day, brokers: Sequence[Broker], places: Places, look: Look) -> None:
@@ -181,60 +151,7 @@ def _add(
     widths.append(px)
 
 
-def _names(ax: Axes, day: Day, brokers: Sequence[Broker], places: Places, radii: Places, look: Look) -> None:
-    """Names below, above or beside the circles, wherever they cover least."""
-    named = NAMED_NARROW if look.narrow else NAMED_WIDE
-    edges = (0.0, 30.0, float(look.width_px), ax.get_ylim()[0])
-    taken: list[Box] = [
-        (x - r, y - r, x + r, y + r) for (x, y), r in zip(places.tolist(), radii.tolist(), strict=True)
-    ]
-    at = {broker.id: place for broker, place in zip(brokers, places.tolist(), strict=True)}
-    ends = [(at[link.a], at[link.b]) for link in day.links if link.a in at and link.b in at]
-    along = np.array([point for a, b in ends[:LINKS_AVOIDED] for point in _points(a, b)]).reshape(-1, 2)
-    crowded = len(brokers) > named
-    for place, broker in enumerate(brokers[:named]):
-        lines = _label(broker, look, short=crowded)
-        width = max(text_px(text, look.small_px, bold=bold) for text, bold, _ in lines)
-        line = look.small_px * 1.3
-        tall = line * len(lines)
-        (x, y), r = places[place].tolist(), float(radii[place])
-        slant = r * 0.75 + 4
-        boxes = [
-            (x - width / 2, y + r + 4, x + width / 2, y + r + 4 + tall),
-            (x - width / 2, y - r - 4 - tall, x + width / 2, y - r - 4),
-            (x + r + 6, y - tall / 2, x + r + 6 + width, y + tall / 2),
-            (x - r - 6 - width, y - tall / 2, x - r - 6, y + tall / 2),
-            (x + slant, y + slant, x + slant + width, y + slant + tall),
-            (x - slant - width, y + slant, x - slant, y + slant + tall),
-            (x + slant, y - slant - tall, x + slant + width, y - slant),
-            (x - slant - width, y - slant - tall, x - slant, y - slant),
-        ]
-        boxes = [_inside(box, edges) for box in boxes]
-        costs = [_covered(box, taken, along) for box in boxes]
-        best = min(range(len(boxes)), key=lambda i: (costs[i], i))
-        if crowded and costs[best] > 0.25 * width * tall:
-            continue
-        left, top, right, _ = boxes[best]
-        taken.append(boxes[best])
-        align = SIDES[best]
-        anchor = {"left": left, "center": (left + right) / 2, "right": right}[align]
-        for i, (text, bold, colour) in enumerate(lines):
-            write(
-                ax,
-                anchor,
-                top + line * (i + 0.78),
-                text,
-                look,
-                px=look.small_px,
-                colour=colour,
-                align=align,
-                bold=bold,
-                halo=True,
-                above=5,
-            )
-
-
-def _label(broker: Broker, look: Look, *, short: bool) -> list[tuple[str, bool, str]]:
+def _label(broker: Broker, look: Look, *, short: bool) -> list[Line]:
     colours = look.colours
     room = 110.0 if look.narrow else 190.0
     lines = [(shortened(broker.id, room, look.small_px, bold=True), True, colours.ink)]
@@ -248,29 +165,3 @@ def _label(broker: Broker, look: Look, *, short: bool) -> list[tuple[str, bool, 
             text = ", ".join(broker.seats)
         lines.append((shortened(text, room, look.small_px), False, colours.event))
     return lines
-
-
-def _inside(box: Box, edges: Box) -> Box:
-    """The box, moved into the paper."""
-    left, top, right, bottom = box
-    across = max(0.0, edges[0] - left) - max(0.0, right - edges[2])
-    down = max(0.0, edges[1] - top) - max(0.0, bottom - edges[3])
-    return left + across, top + down, right + across, bottom + down
-
-
-def _points(a: Sequence[float], b: Sequence[float]) -> list[tuple[float, float]]:
-    """A link, as a point every few pixels."""
-    steps = max(2, int(math.dist(a, b) / LINK_STEP_PX))
-    return [(a[0] + (b[0] - a[0]) * i / steps, a[1] + (b[1] - a[1]) * i / steps) for i in range(1, steps)]
-
-
-def _covered(box: Box, taken: Sequence[Box], along: Places) -> float:
-    """What a name would cover: circles and names by their area, links by their length."""
-    left, top, right, bottom = box
-    area = sum(
-        max(0.0, min(right, r) - max(left, l)) * max(0.0, min(bottom, b) - max(top, t))
-        for l, t, r, b in taken
-    )
-    x, y = along[:, 0], along[:, 1]
-    crossed = int(((left < x) & (x < right) & (top < y) & (y < bottom)).sum())
-    return area * 4 + crossed * LINK_STEP_PX * 2
