@@ -125,6 +125,16 @@ both_dial = true
 """
 
 
+def test_a_broker_may_name_its_cluster_in_either_form(tmp_path: Path) -> None:
+    by_hand = tmp_path / "net.toml"
+    by_hand.write_text(TOML.replace('id = "patras"', 'id = "patras"\ncluster = "south"'), encoding="utf-8")
+    assert [place.cluster for place in topologies.read(by_hand).places] == [None, "south"]
+    graph = nx.path_graph(2)
+    graph.nodes[1]["cluster"] = "south"
+    nx.write_graphml(graph, tmp_path / "net.graphml")
+    assert [place.cluster for place in topologies.read(tmp_path / "net.graphml").places] == [None, "south"]
+
+
 def test_toml_is_read(tmp_path: Path) -> None:
     file = tmp_path / "net.toml"
     file.write_text(TOML, encoding="utf-8")
@@ -139,6 +149,7 @@ def test_toml_is_read(tmp_path: Path) -> None:
         ("[[broker]]\nid = 3\n[[link]]\nbetween = 'a'\ndelay = 5\n",
          ["broker 1 has no id", "link 1 does not say between whom", "delay 5 has no unit"]),
         ("[[broker]]\nid = 'a'\nplace = 1\nposition = [1]\n", ["'place' is not known", "not two numbers"]),
+        ("[[broker]]\nid = 'a'\ncluster = 3\n", ["broker a: cluster 3 is not a name"]),
         ("[[broker]]\nid = 'a'\n[[broker]]\nid = 'a'\n", ["'a' is there twice"]),
         ("[[broker]]\nid = 'a'\n[[broker]]\nid = 'b'\n", ["not connected: no way leads from 'a' to 'b'"]),
         ("[[broker]]\nid = 'a'\n[[link]]\nbetween = ['a', 'x']\n", ["broker 'x', which is not there"]),

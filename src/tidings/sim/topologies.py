@@ -42,6 +42,8 @@ class Place:
     id: str
     x: float = 0.0
     y: float = 0.0
+    cluster: str | None = None
+    """Of brokers near each other, for plans; None or empty for none. Nothing in a simulation depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +283,14 @@ def from_links(pairs: Iterable[tuple[str, str]], alone: Sequence[str] = ()) -> T
 
 
 def from_graph(graph: nx.Graph) -> Topology:
-    """A graph of networkx: nodes may have `x` and `y`, edges `delay_s` and `bytes_per_s`."""
+    """A graph of networkx: nodes may have `x`, `y` and `cluster`, edges `delay_s` and `bytes_per_s`."""
     places = [
-        Place(str(node), float(data.get("x", 0.0)), float(data.get("y", 0.0)))
+        Place(
+            str(node),
+            float(data.get("x", 0.0)),
+            float(data.get("y", 0.0)),
+            str(data["cluster"]) if "cluster" in data else None,
+        )
         for node, data in graph.nodes(data=True)
     ]
     links = [
@@ -354,7 +361,7 @@ def _tables(written: Mapping[str, Any], key: str, problems: list[str]) -> list[d
 
 
 def _place(one: Mapping[str, Any], at: int, problems: list[str]) -> Place:
-    _refuse_others(one, f"broker {at}", ("id", "position"), problems)
+    _refuse_others(one, f"broker {at}", ("id", "position", "cluster"), problems)
     id_ = one.get("id")
     if not isinstance(id_, str):
         problems.append(f'broker {at} has no id; write id = "athens"')
@@ -367,7 +374,11 @@ def _place(one: Mapping[str, Any], at: int, problems: list[str]) -> Place:
     ):
         problems.append(f"broker {id_}: position {position!r} is not two numbers, such as [23.7, 37.9]")
         position = [0.0, 0.0]
-    return Place(id_, float(position[0]), float(position[1]))
+    cluster = one.get("cluster")
+    if cluster is not None and not isinstance(cluster, str):
+        problems.append(f'broker {id_}: cluster {cluster!r} is not a name; write cluster = "south"')
+        cluster = None
+    return Place(id_, float(position[0]), float(position[1]), cluster)
 
 
 def _link(one: Mapping[str, Any], at: int, problems: list[str]) -> Link:
