@@ -43,7 +43,7 @@ class Place:
     x: float = 0.0
     y: float = 0.0
     cluster: str | None = None
-    """Of brokers near each other, for plans; None or empty for none. Nothing in a simulation depends on it."""
+    """Of brokers near each other, for plans; nothing in a simulation depends on it."""
 
 
 @dataclass(frozen=True, slots=True)
