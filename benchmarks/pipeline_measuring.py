@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import shutil
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
@@ -34,6 +36,9 @@ TOLD_EVERY_S = 15.0
 """How often a long piece of work says how far it is where nobody watches a terminal."""
 
 POLLED_EVERY_S = 0.1
+LOOKED_EVERY_S = 0.5
+"""How often it is looked which processes there are: of one that ends, at most so much is not counted."""
+
 PROGRESS_KEPT = "100000"
 """Micro-batches that Spark remembers; by itself it is the last hundred."""
 
@@ -56,28 +61,53 @@ class Watch:
     """Time that passes, and that processors spend, from now on."""
 
     def __init__(self) -> None:
-        self._start, self._cpu = time.perf_counter(), cpu_s(os.getpid())
+        self._start, self._used, over = time.perf_counter(), Used(os.getpid()), Event()
+        self._before_s = self._used.look()
+        Thread(target=_looked, args=(self._used, over), name="tidings-used", daemon=True).start()
+        # It knows no watch, and so ends with this one.
+        weakref.finalize(self, over.set)
 
     def spent(self) -> Spent:
-        return Spent(time.perf_counter() - self._start, cpu_s(os.getpid()) - self._cpu)
+        return Spent(time.perf_counter() - self._start, self._used.look() - self._before_s)
 
 
-def cpu_s(root: int) -> float:
-    """Seconds of all cores of a process and those below it, among them children that have ended."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                said = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue  # it has ended meanwhile
-            parents[int(folder.name)] = int(said[1])
-            ticks[int(folder.name)] = sum(map(int, said[11:15]))
-    ours = {root}
-    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(ticks.get(pid, 0) for pid in ours) / os.sysconf("SC_CLK_TCK")
+def _looked(used: Used, over: Event) -> None:
+    while not over.wait(LOOKED_EVERY_S):
+        used.look()
+
+
+class Used:
+    """What a process and those below it have used, also those that have ended, as far as they were seen.
+
+    The system adds what a child used to its parent's account only if the parent waits for it. The parent of
+    Spark's Python workers does not, and they end whenever they have been idle for a while.
+    """
+
+    def __init__(self, root: int, processes: Path = Path("/proc")) -> None:
+        self._root = root
+        self._processes = processes
+        self._ticks: dict[tuple[int, int], int] = {}
+        """By number and start, since numbers are given again."""
+        self._looking = Lock()
+
+    def look(self) -> float:
+        """Seconds of all cores, up to now."""
+        with self._looking:
+            parents: dict[int, int] = {}
+            found: dict[int, tuple[int, int]] = {}
+            for folder in self._processes.iterdir():
+                if folder.name.isdigit():
+                    try:
+                        said = (folder / "stat").read_text().rpartition(")")[2].split()
+                    except OSError:
+                        continue  # it has ended meanwhile
+                    parents[int(folder.name)] = int(said[1])
+                    found[int(folder.name)] = int(said[19]), int(said[11]) + int(said[12])
+            ours = {self._root}
+            while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+                ours |= more
+            self._ticks |= {(pid, found[pid][0]): found[pid][1] for pid in ours & found.keys()}
+            return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
 
 
 def alone(work: Callable[..., Answer], *given: object) -> tuple[Answer, int]:

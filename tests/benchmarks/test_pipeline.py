@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shlex
+import shutil
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from benchmarks.pipeline_growth import series
-from benchmarks.pipeline_measuring import Bench, Row
+from benchmarks.pipeline_measuring import Bench, Row, Used
 
 from benchmarks import pipeline, pipeline_connector, pipeline_gather, pipeline_match, pipeline_traffic
 from tidings.mqtt.codec import Decoder
@@ -28,6 +30,27 @@ if TYPE_CHECKING:
 def bench(tmp_path: Path) -> Bench:
     (tmp_path / "work").mkdir()
     return Bench(tmp_path / "work", tmp_path / "inputs", cores=2, memory="1g")
+
+
+# What is measured.
+
+
+def test_what_a_process_has_used_counts_after_its_end(tmp_path: Path) -> None:
+    def runs(pid: int, parent: int, ticks: int, begun: int = 7) -> None:
+        (tmp_path / str(pid)).mkdir(exist_ok=True)
+        said = ["S", parent, *[0] * 9, ticks, 1, 1000, 1000, *[0] * 4, begun]
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) b) {' '.join(map(str, said))}")
+
+    per_s = os.sysconf("SC_CLK_TCK")
+    used = Used(1, tmp_path)
+    for pid, parent in ((1, 0), (2, 1), (3, 2), (9, 0)):
+        runs(pid, parent, 9)
+    assert used.look() * per_s == 30  # without that which is not below
+    shutil.rmtree(tmp_path / "3")
+    runs(2, 1, 19)
+    assert used.look() * per_s == 40
+    runs(3, 2, 4, begun=8)  # another of the same number
+    assert used.look() * per_s == 45
 
 
 # What is generated.
