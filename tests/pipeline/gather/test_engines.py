@@ -16,7 +16,7 @@ from tests.pipeline.gather.samples import any_runs, kernel_runs, lines_of, of_ma
 from tidings.errors import InputError
 from tidings.gathering import Gatherer
 from tidings.gathering.replay import run_out, summary
-from tidings.language.payloads import INT_MIN
+from tidings.language.payloads import INT_MAX, INT_MIN
 from tidings.language.reports import Report, Shape
 from tidings.language.topics import Topic
 from tidings.pipeline.gather import columnar, counting, engines
@@ -198,6 +198,18 @@ def test_what_cannot_be_taken_is_refused_and_counted(topic: Topic) -> None:
         rows = rows.set_column(place, rows.schema.field(name), pa.array(values, rows.schema.field(name).type))
     counts = counting.summary(engines.gather(Layout(topic), rows))
     assert (counts["received"], counts["refused"], counts["opened"], counts["redundant"]) == (5, 3, 1, 1)
+
+
+@pytest.mark.parametrize("topic", [road(), MAJORITY], ids=["kernel", "machine"])
+def test_a_stream_refuses_at_once_what_no_horizon_will_ever_pass(topic: Topic) -> None:
+    rows = reported(topic, (10, {"place": "A1"}), (20, {"place": "A1"}))
+    never = pa.array([10 * SECOND, INT_MAX], pa.int64())
+    rows = rows.set_column(1, rows.schema.field("at"), never)
+    bucket = Bucket(Layout(topic), delay_us=0)
+    assert bucket.feed(rows, 10 * SECOND).select(["state", "event"]).to_pylist() == [
+        {"state": "refused", "event": 2}
+    ]
+    assert counting.summary(bucket.finish())["received"] == 1
 
 
 def test_topics_declared_alike_are_gathered_together_and_kept_apart() -> None:

@@ -126,8 +126,10 @@ class Bucket:
         if rows is not None:
             every = pa.concat_tables([waiting, rows])
             lates = np.concatenate([lates, late])
-        # One without a time is fed too, to be refused.
-        passed = np.asarray(pc.fill_null(pc.less(every.column("at"), horizon_us), True)) | lates
+        # One without a time, or with one that never comes, is fed too, to be refused.
+        at = every.column("at")
+        taken = pc.or_(pc.less(at, horizon_us), pc.greater(at, self.layout.at_us_max))
+        passed = np.asarray(pc.fill_null(taken, True)) | lates
         if horizon_us == INT_MAX:
             passed[:] = True
         self._waiting = every.filter(pa.array(~passed))
