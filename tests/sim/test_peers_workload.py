@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import InputError
-from tidings.language.fields import Field, Type
+from tidings.language.fields import Field, Path, Type
 from tidings.language.filters import parse
 from tidings.sim.peers_workload import HOT, TIGHT, Draws, Workload, satisfiable
 from tidings.space import Space
@@ -34,7 +34,7 @@ def test_a_subscription_is_a_cell_of_a_depth_between_the_two() -> None:
 
 
 def test_several_expressions_are_one_box_of_the_same_volume() -> None:
-    fields = {(f"a{at}",): Field((f"a{at}",), Type.INT, (1, 128)) for at in range(10)}
+    fields: dict[Path, Field] = {(f"a{at}",): Field((f"a{at}",), Type.INT, (1, 128)) for at in range(10)}
     draws = Draws(Workload(depth_least=4, depth_most=4, expressions=8), 0)
     for _ in range(20):
         found = draws.wish().subscription
