@@ -61,3 +61,12 @@ def test_where_nobody_looks_there_are_lines() -> None:
         screen.draw()
         screen.say("kill -9 north")
     assert file.getvalue() == "kill -9 north\n"
+
+
+def test_a_terminal_that_cannot_redraw_gets_lines_too() -> None:
+    file = io.StringIO()
+    dumb = Console(file=file, force_terminal=True, _environ={"TERM": "dumb"})
+    with Screen(dumb, seen(), SUBSCRIBERS) as screen:
+        screen.draw()
+        screen.say("kill -9 north")
+    assert file.getvalue() == "kill -9 north\n"

@@ -57,6 +57,15 @@ def test_without_a_terminal_a_line_says_now_and_then_how_far_it_is(
     assert text(said) == ["reports: 2 of 10 sent"]
 
 
+def test_on_a_terminal_that_cannot_redraw_lines_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telling, "LINE_S", 0.0)
+    dumb = Console(file=io.StringIO(), width=100, record=True, force_terminal=True, _environ={"TERM": "dumb"})
+    said = Telling(dumb)
+    with said.bar("reports", 10) as move:
+        move(2, "2 of 10 sent")
+    assert text(said) == ["reports: 2 of 10 sent"]
+
+
 def test_what_does_not_hold_stands_out(said: Telling) -> None:
     said.checks([Check("nothing lost", "0 lost", True), Check("nothing twice", "3 of 9", False)])
     assert text(said) == ["  yes  nothing lost: 0 lost", "  NO   nothing twice: 3 of 9"]

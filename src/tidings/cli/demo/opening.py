@@ -279,7 +279,7 @@ def _declared(home: Path) -> str:
 
 
 def _starting(console: Console) -> contextlib.AbstractContextManager[object]:
-    if console.is_terminal:
+    if console.is_interactive:
         return console.status(f"starting {len(BROKERS)} brokers …")
     return contextlib.nullcontext()
 

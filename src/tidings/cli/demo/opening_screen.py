@@ -45,7 +45,7 @@ class Screen:
         self._console = console
         self._witness = witness
         self._subscribers = subscribers
-        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        self._live = Live(console=console, auto_refresh=False) if console.is_interactive else None
         self.brokers: dict[str, tuple[str, str]] = {}
         """Each with its mark."""
         self._now = Text()

@@ -58,7 +58,7 @@ class Telling:
     @contextmanager
     def bar(self, title: str, total: float | None = None) -> Iterator[Move]:
         """Something that goes on for a while."""
-        if not self.console.is_terminal:
+        if not self.console.is_interactive:
             yield self._lines(title)
             return
         bars = Progress(
