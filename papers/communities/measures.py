@@ -66,10 +66,10 @@ def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating
     seats = seating.seats
     across, inside = base.moved(network, seats)
     counts = base.hop_counts(network, flows, seats)
-    share = [counts.get(float(hops), 0.0) / flows.total for hops in range(HOPS_MAX)]
+    share = [counts.get(float(hops), 0.0) / flows.copies for hops in range(HOPS_MAX)]
     waits = _latencies(setting, network, flows, seats)
     order = np.argsort(waits)
-    sums = np.cumsum(flows.messages[order]) / flows.total
+    sums = np.cumsum(flows.messages[order]) / flows.copies
     within = {
         f"within_{ms}_ms": float(sums[np.searchsorted(waits[order], ms, side="right") - 1])
         if (waits <= ms).any()

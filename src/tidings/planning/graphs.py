@@ -114,14 +114,20 @@ class Graph:
         found: NDArray[np.float64] = dijkstra(matrix, directed=False)
         return found
 
+    @cached_property
+    def _ways(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Each link both ways: from, to and length, the lowest first."""
+        both = sorted([*self.links, *((b, a, length) for a, b, length in self.links)])
+        columns = list(zip(*both, strict=True)) or [(), (), ()]
+        return np.array(columns[0], np.int64), np.array(columns[1], np.int64), np.array(columns[2], float)
+
     def towards(self, target: int) -> list[int]:
         """The neighbour through which each broker reaches a target, the lowest of several; itself there."""
         far = self.distances[target]
-        found = []
-        for at, around in enumerate(self.neighbours):
-            if at == target:
-                found.append(at)
-                continue
-            ways = [other for other, length in around.items() if math.isclose(far[other] + length, far[at])]
-            found.append(ways[0])
-        return found
+        begins, ends, lengths = self._ways
+        shortest = np.isclose(far[ends] + lengths, far[begins], rtol=1e-9, atol=0.0)
+        found = np.full(len(self.names), target)
+        # Of several the first is written last, and stays.
+        found[begins[shortest][::-1]] = ends[shortest][::-1]
+        found[target] = target
+        return [int(at) for at in found]

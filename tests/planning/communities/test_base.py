@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from tests.planning.communities.towns import overlay, town
 from tidings.errors import InputError
+from tidings.planning.communities import base
 from tidings.planning.communities.base import (
+    Counted,
     Flows,
     Limits,
     Network,
@@ -150,3 +152,36 @@ def test_columns_that_cannot_be_are_refused_with_the_way_out() -> None:
     ):
         with pytest.raises(InputError, match=says):
             columns(senders, receivers, counts, clients)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_counted_by_link_what_goes_one_way_to_many_counts_once_there(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "SENDERS_AT_ONCE", 3)
+    network, copies = town(seed)
+    flows = copies.counting(Counted.LINK)
+    judge = nx.Graph()
+    judge.add_weighted_edges_from(network.graph.links)
+    most: dict[tuple[int, int], float] = {}
+    for sender, receiver, count in zip(flows.senders, flows.receivers, flows.messages, strict=True):
+        for at in nx.shortest_path(judge, int(network.homes[sender]), int(network.homes[receiver])):
+            most[sender, at] = max(count, most.get((sender, at), 0.0))
+    found = np.zeros(len(network.graph.names))
+    for (_, at), count in most.items():
+        found[at] += count
+    assert passing(network, flows, network.homes) == pytest.approx(found)
+    assert (found <= passing(network, copies, network.homes) + 1e-9).all()
+
+
+def test_counted_by_link_a_client_sends_its_largest_number_and_hops_stay_those_of_copies() -> None:
+    network, copies = small()
+    flows = Flows.of([("a", "b", 3.0), ("a", "c", 2.0), ("b", "a", 1.0)]).counting(Counted.LINK)
+    assert flows.sent.tolist() == [3.0, 1.0, 0.0]
+    assert (flows.total, flows.copies) == (4.0, 6.0)
+    network = Network.of(
+        network.graph, network.named_clusters, {"a": "c0m1", "b": "c1m0", "c": "c0m1"}, "abc"
+    )
+    assert mean_hops(network, flows, network.homes) == pytest.approx((4 * 6 + 2 * 2) / 6)
+    assert cluster_loads(network, flows, network.homes).tolist() == [3 / 2, 1 / 2]
+    assert copies.counting(Counted.COPY).total == copies.copies

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 CLIENT_LINKS = 2
 """Hops of a message beside those between brokers: to the first broker, and from the last."""
 
+SENDERS_AT_ONCE = 4_096
+"""Rows of a table as wide as there are brokers: 30 MB for a thousand of them."""
+
 BACKBONE = -1
 """The cluster of a broker that is in none."""
 
@@ -33,6 +37,22 @@ BACKBONE = -1
 def summed(groups: NDArray[np.int64], values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """By group: the sum of its values."""
     return np.bincount(groups, values, count).astype(np.float64)
+
+
+class Counted(StrEnum):
+    """What counts as a message where load is measured; hops are always those of each copy delivered."""
+
+    COPY = "copy"
+    """One for each receiver: what is published for ten of them is ten messages, on every link."""
+
+    LINK = "link"
+    """One for each link: what is published for ten goes once over a link that leads to all of them.
+
+    Pairs of clients do not say which messages were the same one. So it is taken that as many were as can be:
+    what a client sends over a link is the largest of its numbers for the receivers beyond it, and what it
+    sends at all is the largest of all. That is the least that pairs allow, and exact where each of its
+    publications goes to all its receivers, or to the most interested of them; COPY is the most.
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +63,9 @@ class Flows:
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
     messages: NDArray[np.float64]
+    """Copies: as many as the receiver got from the sender."""
+
+    counted: Counted = Counted.COPY
 
     @classmethod
     def of(cls, flows: Iterable[tuple[str, str, float]], clients: Iterable[str] = ()) -> Flows:
@@ -110,15 +133,28 @@ class Flows:
             keys, counts = keys[first], np.add.reduceat(counts, first)
         return cls(tuple(names), keys // max(1, len(names)), keys % max(1, len(names)), counts)
 
+    def counting(self, how: Counted) -> Flows:
+        """The same messages, counted so."""
+        return replace(self, counted=how)
+
+    @property
+    def copies(self) -> float:
+        """All messages, each as often as it was delivered."""
+        return float(self.messages.sum())
+
     @property
     def total(self) -> float:
-        """All messages."""
-        return float(self.messages.sum())
+        """All messages as they are counted."""
+        return self.copies if self.counted is Counted.COPY else float(self.sent.sum())
 
     @cached_property
     def sent(self) -> NDArray[np.float64]:
-        """By client: how many it sends."""
-        return summed(self.senders, self.messages, len(self.clients))
+        """By client: how many it sends, as they are counted."""
+        if self.counted is Counted.COPY:
+            return summed(self.senders, self.messages, len(self.clients))
+        found = np.zeros(len(self.clients))
+        np.maximum.at(found, self.senders, self.messages)
+        return found
 
     @cached_property
     def place(self) -> Mapping[str, int]:
@@ -241,10 +277,10 @@ class Seating:
 
 def mean_hops(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
     """Of a message, client links included; nothing if there are none."""
-    if not flows.total:
+    if not flows.copies:
         return 0.0
     far = network.graph.distances[seats[flows.senders], seats[flows.receivers]]
-    return float(far @ flows.messages) / flows.total + CLIENT_LINKS
+    return float(far @ flows.messages) / flows.copies + CLIENT_LINKS
 
 
 def hop_counts(network: Network, flows: Flows, seats: NDArray[np.int64]) -> dict[float, float]:
@@ -268,19 +304,46 @@ def broker_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> ND
 
 
 def passing(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
-    """By broker: messages that pass it, those of its own clients included; each copy counts."""
+    """By broker: messages that pass it, those of its own clients included, as they are counted."""
+    return (_copies if flows.counted is Counted.COPY else _publications)(network, flows, seats)
+
+
+def _copies(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
     brokers = len(network.graph.names)
-    between = np.zeros((brokers, brokers))
-    np.add.at(between, (seats[flows.senders], seats[flows.receivers]), flows.messages)
+    pairs = seats[flows.senders] * brokers + seats[flows.receivers]
+    between = summed(pairs, flows.messages, brokers * brokers).reshape(brokers, brokers)
     found = np.zeros(brokers)
     for target in np.flatnonzero(between.any(axis=0)).tolist():
         towards = network.graph.towards(target)
-        carried = between[:, target].copy()
+        carried = between[:, target].tolist()
         # The farthest first, so that all that comes through a broker is there before it goes on.
         for at in np.argsort(-network.graph.distances[target], kind="stable").tolist():
-            found[at] += carried[at]
             if at != target:
                 carried[towards[at]] += carried[at]
+        found += carried
+    return found
+
+
+def _publications(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
+    """From each broker along its shortest ways: of what goes several of them, the largest number."""
+    brokers, found = len(network.graph.names), np.zeros(len(network.graph.names))
+    begins = np.searchsorted(flows.senders, np.arange(len(flows.clients) + 1))
+    for source in np.unique(seats[flows.senders]).tolist():
+        towards = network.graph.towards(source)
+        inwards = np.argsort(-network.graph.distances[source], kind="stable").tolist()
+        senders = np.flatnonzero(seats == source)
+        for first in range(0, len(senders), SENDERS_AT_ONCE):
+            some = senders[first : first + SENDERS_AT_ONCE]
+            counts = begins[some + 1] - begins[some]
+            rows = np.repeat(np.arange(len(some)), counts)
+            pairs = np.repeat(begins[some] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            # By broker and sender, so that a broker's row lies together.
+            carried = np.zeros((brokers, len(some)))
+            np.maximum.at(carried, (seats[flows.receivers[pairs]], rows), flows.messages[pairs])
+            for at in inwards:
+                if at != source:
+                    np.maximum(carried[towards[at]], carried[at], out=carried[towards[at]])
+            found += carried.sum(axis=1)
     return found
 
 
