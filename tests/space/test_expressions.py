@@ -53,6 +53,22 @@ def test_sets_overlap_if_they_share_a_cell(one: set[str], other: set[str]) -> No
     assert expressions.overlaps(one, other) == bool(held(one) & held(other))
 
 
+@given(some, st.sampled_from(CELLS))
+def test_a_set_holds_the_cells_that_begin_with_a_member(members: set[str], cell: str) -> None:
+    assert expressions.holds(expressions.canonical(members), cell) == (cell in held(members))
+
+
+@given(some, some)
+def test_union_intersection_and_difference_are_those_of_cells_in_canonical_form(
+    one: set[str], other: set[str]
+) -> None:
+    a, b = expressions.canonical(one), expressions.canonical(other)
+    assert expressions.union(a, b) == expressions.canonical(held(one) | held(other))
+    assert expressions.intersection(a, b) == expressions.canonical(held(one) & held(other))
+    assert expressions.difference(a, b) == expressions.canonical(held(one) - held(other))
+    assert expressions.complement(a) == expressions.canonical(set(CELLS) - held(one))
+
+
 @given(some)
 def test_the_volume_is_the_share_of_cells(members: set[str]) -> None:
     assert expressions.volume(expressions.canonical(members)) == len(held(members)) / len(CELLS)
@@ -85,3 +101,60 @@ def test_coarsening_takes_the_cheapest_step_first(members: set[str], most: int) 
 def test_of_equally_cheap_steps_that_of_the_smallest_expression_is_taken() -> None:
     # Each of the four could be doubled at the same price; the first is, and then again with its neighbour.
     assert expressions.coarsened(("000", "010", "100", "110"), 3) == ("0", "100", "110")
+
+
+def test_no_more_is_coarsened_than_must_be() -> None:
+    assert expressions.coarsened(("00", "10"), 2) == ("00", "10")
+    assert expressions.coarsened((), 1) == ()
+
+
+@given(some, st.data())
+def test_one_step_coarser_is_the_member_doubled(members: set[str], data: st.DataObject) -> None:
+    found = expressions.canonical(members)
+    if not found:
+        return
+    one = data.draw(st.sampled_from(found))
+    coarse = expressions.coarser(found, one)
+    assert held(coarse) == held(found) | held((expressions.parent(one),))
+    assert coarse == expressions.canonical(coarse)
+
+
+@given(some, some, st.data())
+def test_one_step_finer_lets_go_the_largest_parts_that_are_not_wanted(
+    members: set[str], wishes: set[str], data: st.DataObject
+) -> None:
+    found, wanted = expressions.canonical(members), expressions.canonical(wishes)
+    if not found:
+        return
+    one = data.draw(st.sampled_from(found))
+    fine = expressions.finer(found, one, wanted)
+    gone = held(found) - held(fine)
+    unwanted = held((one,)) - held(wanted)
+    assert gone <= unwanted
+    assert bool(gone) == bool(unwanted)
+    # By definition: the cells of the first depth at which some within the member hold nothing that is wanted.
+    for depth in range(len(one), DEPTH + 1):
+        cells = {cell[:depth] for cell in held((one,))}
+        empty = {cell for cell in cells if not held((cell,)) & held(wanted)}
+        if empty:
+            assert gone == held(empty)
+            return
+    assert not gone
+
+
+def test_a_step_finer_passes_the_attributes_that_the_subscription_does_not_limit() -> None:
+    # Figure 4 of the paper: DZ+1 of {00, 10} is {0000, 0010, 1000, 1010}, and DZ-1 is the whole space.
+    wanted = ("0000", "0010", "1000", "1010")
+    now = ("00", "10")
+    for one in now:
+        now = expressions.finer(now, one, wanted)
+    assert now == wanted
+    assert expressions.coarser(expressions.coarser(("00", "10"), "00"), "10") == ("",)
+
+
+@given(some, st.integers(0, DEPTH))
+def test_cutting_off_fills_all_smaller_holes(members: set[str], depth: int) -> None:
+    found = expressions.truncated(expressions.canonical(members), depth)
+    assert held(found) == {
+        cell for cell in CELLS if any(cell[:depth] == one[:depth] for one in held(members))
+    }
