@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import pipeline
+
 ROOT = Path(__file__).resolve().parent.parent
 
 ELSEWHERE = {
@@ -51,7 +53,10 @@ def commands() -> list[str]:
 
 def benchmarks() -> list[str]:
     """The commands behind figures."""
-    return re.findall(r"`(python benchmarks/\w+\.py)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+    return re.findall(r"`(python benchmarks/[^`]+)`", (ROOT / "README.md").read_text(encoding="utf-8"))
+
+
+PIPELINE = [command for command in benchmarks() if "/pipeline.py" in command]
 
 
 def is_quick(command: str) -> bool:
@@ -105,6 +110,17 @@ def test_every_command_is_run_somewhere() -> None:
     assert named == set(ELSEWHERE)
 
 
+def test_every_figure_has_a_command_that_makes_it() -> None:
+    """In a table of figures a row without one is made by the one above it."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## How fast it is\n")[2]
+    rows = re.findall(r"^\|.+\|$", text.partition("\n## ")[0], re.MULTILINE)[2:]
+    assert len(rows) >= 10
+    assert "`python benchmarks/" in rows[0]
+    assert len(benchmarks()) == sum("`python benchmarks/" in row for row in rows)
+    for command in benchmarks():
+        assert (ROOT / command.split()[1]).exists()
+
+
 def test_the_top_of_the_page_is_the_first_minute() -> None:
     """What it is, a picture, two commands, twenty lines, and what comes next, in this order."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -140,8 +156,15 @@ def test_the_commands_of_a_block_work_one_after_the_other(block: list[str], chec
         run(command, checkout, own)
 
 
+def test_the_jobs_of_the_pipeline_s_benchmark_are_among_those_that_a_test_runs() -> None:
+    """tests/benchmarks runs each of them; as they stand here they take minutes."""
+    jobs = [word for command in PIPELINE for word in command.split()[2:] if not word.startswith("-")]
+    assert jobs
+    assert set(jobs) <= set(pipeline.JOBS)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", benchmarks())
+@pytest.mark.parametrize("command", sorted(set(benchmarks()) - set(PIPELINE)))
 def test_a_benchmark_measures(command: str, checkout: Path) -> None:
     if "mqtt" in command and shutil.which("mosquitto") is None and not Path("/usr/sbin/mosquitto").exists():
         pytest.skip("needs mosquitto")
