@@ -7,6 +7,7 @@ algorithm finds better ones, sooner.
 
 from __future__ import annotations
 
+import random
 import warnings
 from enum import StrEnum
 from random import Random
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from igraph import Graph as Library
     from numpy.typing import NDArray
 
     from tidings.planning.communities.base import Flows
@@ -30,22 +30,46 @@ class Method(StrEnum):
     LEIDEN = "leiden"
 
 
-def communities(
-    flows: Flows, method: Method = Method.GREEDY, seed: int = 0, among: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
-    """The number of each client's community; a client without messages is one by itself.
-
-    `among` are the clients to divide, all by default; the others get -1.
-    """
-    chosen = np.arange(len(flows.clients)) if among is None else among
-    position = np.full(len(flows.clients), -1, np.int64)
-    position[chosen] = np.arange(len(chosen))
+def communities(flows: Flows, method: Method = Method.GREEDY, seed: int = 0) -> NDArray[np.int64]:
+    """The number of each client's community; a client without messages is one by itself."""
     low, high, weights = flows.undirected
-    inside = (position[low] >= 0) & (position[high] >= 0) & (weights > 0)
-    library = _library(len(chosen), position[low[inside]], position[high[inside]])
-    found = np.full(len(flows.clients), -1, np.int64)
-    found[chosen] = _numbered(_divided(library, weights[inside], method, seed))
-    return found
+    talk = weights > 0
+    return _numbered(_divided(len(flows.clients), low[talk], high[talk], weights[talk], method, seed))
+
+
+def divided(
+    flows: Flows,
+    numbers: NDArray[np.int64],
+    method: Method = Method.GREEDY,
+    seed: int = 0,
+    *,
+    only: int | None = None,
+) -> NDArray[np.int64]:
+    """Communities of communities: each divided by itself, or `only` one; what has no parts stays whole."""
+    low, high, weights = flows.undirected
+    inside = (numbers[low] == numbers[high]) & (weights > 0)
+    order = np.argsort(numbers[low[inside]], kind="stable")
+    low, high, weights = (part[inside][order] for part in (low, high, weights))
+    count = int(numbers.max(initial=-1)) + 1
+    edges = np.searchsorted(numbers[low], np.arange(count + 1)).tolist()
+    members = np.argsort(numbers, kind="stable")
+    begins = np.searchsorted(numbers[members], np.arange(count + 1)).tolist()
+    position = np.empty(len(numbers), np.int64)
+    found = np.empty(len(numbers), np.int64)
+    parts = 0
+    for community in range(count):
+        mine = members[begins[community] : begins[community + 1]]
+        some = slice(edges[community], edges[community + 1])
+        whole = only not in (None, community) or len(mine) < 3
+        position[mine] = np.arange(len(mine))
+        of_mine = (
+            np.zeros(len(mine), np.int64)
+            if whole
+            else _divided(len(mine), position[low[some]], position[high[some]], weights[some], method, seed)
+        )
+        found[mine] = of_mine + parts
+        parts += int(of_mine.max()) + 1
+    return _numbered(found)
 
 
 def modularity(flows: Flows, numbers: NDArray[np.int64]) -> float:
@@ -60,20 +84,25 @@ def modularity(flows: Flows, numbers: NDArray[np.int64]) -> float:
     return within - float(((ends / (2 * total)) ** 2).sum())
 
 
-def _library(count: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> Library:
+def _divided(
+    clients: int,
+    low: NDArray[np.int64],
+    high: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    method: Method,
+    seed: int,
+) -> NDArray[np.int64]:
     import igraph
 
-    return igraph.Graph(n=count, edges=np.column_stack([low, high]))
-
-
-def _divided(library: Library, weights: NDArray[np.float64], method: Method, seed: int) -> NDArray[np.int64]:
-    import igraph
-
-    if not library.ecount():
-        return np.arange(library.vcount())
+    if not len(low):
+        return np.arange(clients)
+    library = igraph.Graph(n=clients, edges=np.column_stack([low, high]))
     if method is Method.LEIDEN:
         igraph.set_random_number_generator(Random(seed))
-        found = library.community_leiden("modularity", weights=weights, n_iterations=-1)
+        try:
+            found = library.community_leiden("modularity", weights=weights, n_iterations=-1)
+        finally:
+            igraph.set_random_number_generator(random)
         return np.array(found.membership, np.int64)
     with warnings.catch_warnings():
         # It tells of each piece of the network that cannot be joined, which is no news.

@@ -14,7 +14,8 @@ import numpy as np
 
 from tidings.errors import InputError
 from tidings.planning.communities.base import Limits, Seating
-from tidings.planning.communities.published import balanced
+from tidings.planning.communities.extraction import modularity
+from tidings.planning.communities.published import balanced, within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,11 +33,15 @@ def planned(
     subscriptions: Iterable[tuple[str, str]] | None = None,
     seed: int = 0,
 ) -> Seating:
-    """Where each client would be; without subscriptions, a client's interest is those it hears from."""
-    del limits  # It knows none: it overloads clusters, which is what is shown of it.
+    """Where each client would be; without subscriptions, a client's interest is those it hears from.
+
+    Of `limits` it keeps those on moves, by leaving the smallest senders out. It knows none of load: that it
+    overloads clusters is what is shown of it.
+    """
     groups = _groups(_interests(flows, subscriptions), len(network.clusters), seed)
     cluster = _clusters(network, groups)
-    return Seating(balanced(network, flows, cluster[groups]), groups)
+    seats = within(network, flows, limits, balanced(network, flows, cluster[groups]))
+    return Seating(seats, groups, modularity(flows, groups))
 
 
 def jaccard(one: set[str], other: set[str]) -> float:

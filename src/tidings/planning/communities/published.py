@@ -35,6 +35,19 @@ class Proportion(StrEnum):
     """By all clients of the community, which moves fewer."""
 
 
+class Division(StrEnum):
+    """Which communities are divided again in a round of phases 1 and 2 (§III-B)."""
+
+    ALL = "all"
+    """Each of them."""
+
+    LARGEST = "largest"
+    """The one with most clients."""
+
+    NONE = "none"
+    """None: what phase 1 found stays."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What is left open."""
@@ -48,8 +61,8 @@ class Reading:
     balance_all: bool = False
     """Whether all clients of a cluster are dealt to its brokers anew; as printed, only those that come."""
 
-    divide: bool = True
-    """Whether communities are divided again, by the rule of Rp and Rm."""
+    divide: Division = Division.ALL
+    """Which communities are divided again, as long as the rule of Rp and Rm lets them."""
 
     method: Method = Method.GREEDY
 
@@ -57,33 +70,22 @@ class Reading:
 def planned(
     network: Network, flows: Flows, limits: Limits, reading: Reading | None = None, seed: int = 0
 ) -> Seating:
-    """The published plan; of `limits` it knows the overload of clusters, and keeps the others by leaving
+    """The published plan; of `limits` it knows the overload of clusters, and keeps those on moves by leaving
     moves out, those of the smallest senders first.
     """
     how = reading or Reading()
     numbers = extraction.communities(flows, how.method, seed)
     best = _seated(network, flows, limits, how, numbers)
-    for _ in range(DIVISIONS_MAX if how.divide else 0):
-        finer = _divided(flows, how, seed, numbers)
+    for _ in range(DIVISIONS_MAX if how.divide is not Division.NONE else 0):
+        largest = int(np.bincount(numbers).argmax()) if how.divide is Division.LARGEST else None
+        finer = extraction.divided(flows, numbers, how.method, seed, only=largest)
         if finer.max() == numbers.max():
             break
         tried = _seated(network, flows, limits, how, finer)
         if not _worth_it(network, flows, best, tried):
             break
         numbers, best = finer, tried
-    return Seating(_within(network, flows, limits, best), numbers, extraction.modularity(flows, numbers))
-
-
-def _divided(flows: Flows, how: Reading, seed: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each community divided by itself; one that has no parts stays whole."""
-    found = np.empty_like(numbers)
-    count = 0
-    for community in range(int(numbers.max()) + 1):
-        among = np.flatnonzero(numbers == community)
-        parts = extraction.communities(flows, how.method, seed, among)[among]
-        found[among] = parts + count
-        count += int(parts.max()) + 1
-    return found
+    return Seating(within(network, flows, limits, best), numbers, extraction.modularity(flows, numbers))
 
 
 def _worth_it(network: Network, flows: Flows, before: NDArray[np.int64], after: NDArray[np.int64]) -> bool:
@@ -108,8 +110,7 @@ def clustered(
     """Algorithm 1: the cluster of each community."""
     count, clusters = int(numbers.max()) + 1, len(network.clusters)
     home = network.cluster_of[network.homes]
-    located = np.zeros((count, clusters))
-    np.add.at(located, (numbers, home), 1.0)
+    located = np.bincount(numbers * clusters + home, minlength=count * clusters).reshape(count, clusters)
     whole = located.sum(axis=0, keepdims=True) if how.proportion is Proportion.CLUSTER else None
     share = located / np.maximum(located.sum(axis=1, keepdims=True) if whole is None else whole, 1.0)
     handled = np.bincount(numbers, flows.sent, count)
@@ -140,7 +141,7 @@ def clustered(
                 put(community, cluster)
             elif share[community, cluster] > share[community, before]:
                 put(community, cluster)
-                if not overloaded(before) and before not in waiting:
+                if not overloaded(before):
                     waiting.append(before)
     for community in sorted(np.flatnonzero(place < 0).tolist(), key=lambda one: (-handled[one], one)):
         put(community, int(np.argmax(most - load)))
@@ -165,8 +166,8 @@ def balanced(
     return seats
 
 
-def _within(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The plan with no more moves than allowed: those who send most move first."""
+def within(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A seating with no more moves than allowed: those who send most move first."""
     found = seats.copy()
     for movers, most in zip(moved(network, seats), (limits.moves, limits.moves_inside), strict=True):
         if most is not None and len(movers) > most:

@@ -44,14 +44,15 @@ def planned(
     """The best seating found within the limits; never worse than staying.
 
     It begins where clients are, and at other plans if some are given: one that keeps the limits is not made
-    worse.
+    worse. Communities are those of the first such plan; it looks for none itself.
     """
     table = _Table(network, flows, limits, seed, [one.seats for one in starts])
     seats = table.at_price(0.0)
     allowed = len(flows.clients) if limits.moves is None else limits.moves
     if len(moved(network, seats)[0]) > allowed:
         seats = table.within(allowed)
-    return Seating(seats)
+    first = starts[0] if starts else Seating(seats)
+    return Seating(seats, first.communities, first.modularity)
 
 
 def frontier(network: Network, flows: Flows, limits: Limits, points: int = 8, seed: int = 0) -> list[Point]:
