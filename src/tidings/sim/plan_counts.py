@@ -1,0 +1,127 @@
+"""What a run of brokers carried, counted from their records: who sent to whom, over how many links, and what
+passed each link and broker.
+
+A message is what `traffic` calls one: a delivery is a message from its publisher to each receiver, and a
+version of an event one from every publisher whose report it was the first to tell. What it would have been
+on other ways is not known here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidings.records.record import Kind, Record
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How messages went: from a broker, to the seat if there is one, to a broker."""
+
+    root: str
+    """Of the tree; empty where everything was on the spot."""
+
+    origin: str
+    seat: str
+    """Empty for a topic that is not gathered."""
+
+    goal: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A report that a version was the first to tell."""
+
+    publisher: str
+    seat: str
+    hops: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """Takes the records of a run as they come."""
+
+    homes: Mapping[str, str]
+    """The broker of each session."""
+
+    messages: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By sending and receiving session."""
+
+    hops: int = 0
+    """Links that all these came over, as brokers wrote it down; those of clients are not among them."""
+
+    ways: Counter[Way] = field(default_factory=Counter)
+    published: Counter[str] = field(default_factory=Counter)
+    """By session."""
+
+    links: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By sending and receiving broker: publications, reports and events that went over a link."""
+
+    passed: Counter[str] = field(default_factory=Counter)
+    """By broker: what came over links, from its own clients, or was told by its own seats."""
+
+    idle: Counter[str] = field(default_factory=Counter)
+    """Of these, reports that are in nothing that anybody got, and versions that nobody got; see `end`."""
+
+    _roots: dict[str, str] = field(default_factory=dict)
+    _said: dict[tuple[str, int], list[_Said]] = field(default_factory=lambda: defaultdict(list))
+    _under_way: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By report that nothing has become of yet: the brokers that had it."""
+
+    _waiting: dict[tuple[str, int], list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By version that nobody has got yet: the brokers that had it or its reports."""
+
+    def __call__(self, record: Record) -> None:
+        """Take a record."""
+        match record.kind:
+            case Kind.PUBLISHED:
+                self.passed[record.broker] += 1
+                self.published[record.client or ""] += 1
+                if record.report is not None:
+                    self._under_way[record.report].append(record.broker)
+            case Kind.FORWARDED:
+                self._forwarded(record)
+            case Kind.OPENED | Kind.MERGED:
+                told = (record.event or "", record.version or 0)
+                self._said[told].append(_Said(record.publisher or "", record.broker, record.hops or 0))
+                self._waiting[told] += self._under_way.pop(record.report or "", [])
+            case Kind.TOLD:
+                self.passed[record.broker] += 1
+                self._waiting[record.event or "", record.version or 0].append(record.broker)
+            case Kind.SUPPRESSED if record.report is not None and record.report in self._under_way:
+                self.idle.update(self._under_way.pop(record.report))
+            case Kind.DELIVERED:
+                self._delivered(record)
+
+    def _forwarded(self, record: Record) -> None:
+        if record.epoch is not None and record.topic is not None:
+            self._roots[record.topic] = record.epoch.rsplit(":", 2)[0]
+        for receiver in record.receivers:
+            self.links[record.broker, receiver] += 1
+            self.passed[receiver] += 1
+            if record.report is not None:
+                self._under_way[record.report].append(receiver)
+
+    def _delivered(self, record: Record) -> None:
+        root = self._roots.get(record.topic or "", "")
+        told = (record.event or "", record.version or 0)
+        if record.event is None:
+            said = [_Said(record.publisher or "", "", 0)]
+        else:
+            said = self._said.get(told, [])
+            self._waiting.pop(told, None)
+        receivers = record.receivers
+        for one in said:
+            for receiver in receivers:
+                self.messages[one.publisher, receiver] += 1
+            self.hops += (one.hops + (record.hops or 0)) * len(receivers)
+            way = Way(root, self.homes[one.publisher], one.seat, record.broker)
+            self.ways[way] += len(receivers)
+
+    def end(self) -> None:
+        """All is over: what nobody has got by now nobody will."""
+        for brokers in (*self._under_way.values(), *self._waiting.values()):
+            self.idle.update(brokers)
+        self._under_way.clear()
+        self._waiting.clear()
