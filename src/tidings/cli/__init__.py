@@ -27,7 +27,14 @@ from tidings.cli import pipeline as pipeline_command
 from tidings.cli import pipeline_gather as pipeline_gather_command
 from tidings.cli import pipeline_match as pipeline_match_command
 from tidings.cli import pipeline_traffic as pipeline_traffic_command
-from tidings.cli import plan as plan_command
+from tidings.cli import (
+    plan_check,
+    plan_communities,
+    plan_schema,
+    plan_stores,
+    workload_describe,
+    workload_spec,
+)
 from tidings.cli import plan_show as plan_show_command
 from tidings.cli import pub as pub_command
 from tidings.cli import reproduce as reproduce_command
@@ -39,7 +46,6 @@ from tidings.cli import up as up_command
 from tidings.cli import user as user_command
 from tidings.cli import view as view_command
 from tidings.cli import workload as workload_command
-from tidings.cli import workload_describe, workload_spec
 from tidings.errors import TidingsError
 
 EPILOG = (
@@ -78,10 +84,11 @@ app.add_typer(filters, name="filter", epilog=EPILOG)
 plans = typer.Typer(
     help="Plans: where stores go and which clients move, before anything is touched.", no_args_is_help=True
 )
-plans.command("stores", epilog=EPILOG)(plan_command.stores)
-plans.command("communities", epilog=EPILOG)(plan_command.communities)
+plans.command("stores", epilog=EPILOG)(plan_stores.stores)
+plans.command("communities", epilog=EPILOG)(plan_communities.communities)
 plans.command("show", epilog=EPILOG)(plan_show_command.show)
-plans.command("check", epilog=EPILOG)(plan_command.check)
+plans.command("check", epilog=EPILOG)(plan_check.check)
+plans.command("schema", epilog=EPILOG)(plan_schema.schema)
 app.add_typer(plans, name="plan", epilog=EPILOG)
 topics = typer.Typer(
     help="Topic declarations: check one, and see or change what the network has declared.",

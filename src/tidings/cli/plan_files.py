@@ -81,3 +81,15 @@ def mapping(path: Path, columns: tuple[str, str], *, empty: bool = False) -> dic
                 f"{columns[1]} for it"
             )
     return found
+
+
+def numbers(path: Path, columns: tuple[str, str]) -> dict[str, float]:
+    """Names with a number each, none twice with another one."""
+    found: dict[str, float] = {}
+    for number, row in rows(path, columns):
+        name = named(path, number, row[0], columns[0])
+        value = numeral(path, number, row[1], columns[1])
+        if found.setdefault(name, value) != value:
+            both = f"{found[name]:g} and {value:g}"
+            raise InputError(f"{path}: {columns[0]} {name!r} has {both}; name one {columns[1]} for it")
+    return found

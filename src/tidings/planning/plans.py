@@ -174,6 +174,15 @@ def read(document: bytes, name: str) -> Plan:
         raise InputError(f"{name} is no plan: {error}; `tidings plan stores --out` writes one") from None
 
 
+def schema() -> dict[str, Any]:
+    """The JSON Schema of every plan that `write` writes."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A plan of Tidings, version {VERSION}",
+        **msgspec.json.schema(Plan),
+    }
+
+
 def of_stores(
     problem: storing.Problem,
     placement: storing.Placement,

@@ -126,6 +126,20 @@ class Job:
 
             return store.publish(name, fill)
 
+    def frame(self, spark: SparkSession, form: Form, beside: Path, *, sent: bool = False) -> DataFrame:
+        """Match, for whoever goes on with the answers; nothing is written but an index.
+
+        That is a file in a folder, and must be there as long as the DataFrame is used. Where workers do not
+        see the folder the file is to be sent to them.
+        """
+        if self.choice.way is Way.CELLS:
+            return self._by_cells(spark, form)
+        file = beside / f"{beside.name}.arrays"
+        files.write(file, *asking.image(self.workload.subscriptions()))
+        if sent:
+            spark.addArtifacts(str(file), file=True)
+        return ways.by_index(self._read(spark, tables.EVENTS), str(file), form)
+
     def _by_index(self, spark: SparkSession, store: Store, form: Form, folder: Path) -> None:
         """Write the answers of an index, which is a file meanwhile."""
         with tempfile.TemporaryDirectory(dir=store.folder / VERSIONS, prefix="match-") as beside:
