@@ -1,0 +1,214 @@
+"""Whom a peer knows: views kept by gossip.
+
+An epidemic protocol of peer sampling: every cycle a peer sends one that it knows a part of its view, with the
+newest word of itself, and is sent a part of the other's. A profile has a version and an age; the newer
+replaces the older, one that grows too old is forgotten, so that the dead fade.
+
+As in the paper the protocol is modified to keep those that matter. One half of a view is a sample of all
+peers; the other half is for possible parents, and only another one takes the place of one. Publishers are
+kept apart, all of them, since all that are relevant are needed. What the view is used for is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+
+from tidings.overlay.peers.cells import is_set
+from tidings.overlay.peers.messages import Profile
+from tidings.overlay.peers.settings import PeerSettings
+from tidings.space.expressions import Set
+
+GONE_MAX = 256
+"""Peers of which is remembered that they did not answer."""
+
+
+class View:
+    """Of one peer."""
+
+    def __init__(self, me: str, settings: PeerSettings, random: random.Random) -> None:
+        self.profiles: dict[str, Profile] = {}
+        """By peer, as relays."""
+        self.roots: dict[str, Profile] = {}
+        """By peer, as publishers; never its own."""
+        self.refused = 0
+        """Profiles that cannot be what they say."""
+        self._me = me
+        self._settings = settings
+        self._random = random
+        self._names: list[str] = []
+        """Those in `profiles`; the first half of the places is open to all."""
+        self._born: dict[str, int] = {}
+        """The cycle of this peer in which a relay said what is known of it."""
+        self._roots_born: dict[str, int] = {}
+        self._gone: dict[str, int] = {}
+        """By peer: the last version that is not believed any more."""
+        self._dz: Set = ()
+        self._bound = 0.0
+        self._checked = 0
+
+    def prefer(self, dz: Set, bound: float) -> None:
+        """Keep those that could be a parent for this."""
+        self._dz, self._bound = dz, bound
+
+    def _matters(self, profile: Profile) -> bool:
+        if profile.bound >= self._bound:
+            return False
+        theirs = profile.dz
+        return any(one.startswith(theirs) for one in self._dz)
+
+    # Learning.
+
+    def learn(self, profiles: Sequence[Profile], ages: Sequence[int], cycle: int) -> None:
+        """Take what another has said, if it is newer."""
+        held, stale_after = self.profiles, self._settings.stale_after
+        for profile, age in zip(profiles, ages, strict=True):
+            if profile.root:
+                self._learn_root(profile, age, cycle)
+                continue
+            peer = profile.peer
+            known = held.get(peer)
+            if known is not None:
+                if profile.version <= known.version:
+                    continue
+            elif peer == self._me or profile.version <= self._gone.get(peer, -1):
+                continue
+            if not 0 <= age < stale_after:
+                continue
+            if not self.sound(profile):
+                self.refused += 1
+                continue
+            if known is None and not self._place(profile):
+                continue
+            held[peer] = profile
+            self._born[peer] = cycle - age
+
+    def sound(self, profile: Profile) -> bool:
+        """Whether a profile can be what it says."""
+        limit = self._settings
+        dz, fed, rates = profile.dz, profile.fed, profile.rates
+        return (
+            bool(profile.peer)
+            and profile.version >= 0
+            and 0.0 <= profile.bound < math.inf
+            and (profile.bound > 0.0) is not profile.root
+            and 0.0 <= profile.delay < math.inf
+            and 0.0 <= profile.floor <= 1.0
+            and is_set(dz, limit.dz_max, limit.dz_depth_max)
+            and (fed is dz or is_set(fed, 2 * limit.dz_max, limit.dz_depth_max))
+            and (not rates or (len(rates) == len(dz) and all(0.0 <= rate < math.inf for rate in rates)))
+        )
+
+    def _learn_root(self, profile: Profile, age: int, cycle: int) -> None:
+        peer = profile.peer
+        known = self.roots.get(peer)
+        if known is None:
+            if peer == self._me or profile.version <= self._gone.get("\0" + peer, -1) or not profile.dz:
+                return
+            if len(self.roots) >= self._settings.publishers_max:
+                return
+        elif profile.version <= known.version:
+            return
+        if not 0 <= age < self._settings.stale_after:
+            return
+        if not self.sound(profile):
+            self.refused += 1
+        elif not profile.dz:
+            self.forget(peer, root=True)
+        else:
+            self.roots[peer] = profile
+            self._roots_born[peer] = cycle - age
+
+    def _place(self, profile: Profile) -> bool:
+        """Make room for a peer that is new here; whether there is some."""
+        names, size = self._names, self._settings.view
+        if len(names) < size:
+            names.append(profile.peer)
+            return True
+        if size == 0:
+            return False
+        half = (size + 1) // 2
+        at = int(self._random.random() * half)
+        if half < size and self._matters(profile):
+            preferred = half + int(self._random.random() * (size - half))
+            if not self._matters(self.profiles[names[preferred]]):
+                at = preferred
+        self._remove(names[at])
+        names[at] = profile.peer
+        return True
+
+    def _remove(self, peer: str) -> None:
+        del self.profiles[peer], self._born[peer]
+
+    # Forgetting.
+
+    def forget(self, peer: str, root: bool = False) -> None:
+        """A peer does not answer: believe only what it says after what is known of it."""
+        known = (self.roots if root else self.profiles).get(peer)
+        if known is None:
+            return
+        key = "\0" + peer if root else peer
+        self._gone.pop(key, None)
+        self._gone[key] = known.version
+        if len(self._gone) > GONE_MAX:
+            del self._gone[next(iter(self._gone))]
+        if root:
+            del self.roots[peer], self._roots_born[peer]
+        else:
+            self._remove(peer)
+            self._names.remove(peer)
+
+    def age(self, cycle: int) -> bool:
+        """Look at some of what is known, all within ten cycles; whether a publisher was forgotten."""
+        oldest = cycle - self._settings.stale_after
+        names = self._names
+        for _ in range(min(len(names), self._settings.view // 10 + 1)):
+            self._checked = (self._checked + 1) % len(names)
+            peer = names[self._checked]
+            if self._born[peer] <= oldest:
+                self._remove(peer)
+                last = names.pop()
+                if last != peer:
+                    names[self._checked] = last
+                if not names:
+                    break
+                self._checked %= len(names)
+        old = [peer for peer, born in self._roots_born.items() if born <= oldest]
+        for peer in old:
+            del self.roots[peer], self._roots_born[peer]
+        return bool(old)
+
+    # Telling.
+
+    def partner(self) -> str | None:
+        """Somebody to gossip with."""
+        return self._names[int(self._random.random() * len(self._names))] if self._names else None
+
+    def sample(self, mine: Sequence[Profile], cycle: int) -> tuple[tuple[Profile, ...], tuple[int, ...]]:
+        """What to tell: the peer's own profiles, all publishers, and some relays, with their ages."""
+        names, count = self._names, self._settings.shuffled()
+        if len(names) > count:
+            # Places are taken at random: those that follow each other are a sample.
+            start = int(self._random.random() * len(names))
+            told = names[start : start + count]
+            if len(told) < count:
+                told += names[: count - len(told)]
+        else:
+            told = names
+        profiles, born = self.profiles, self._born
+        return (
+            (*mine, *self.roots.values(), *[profiles[peer] for peer in told]),
+            (
+                *[0] * len(mine),
+                *[cycle - at for at in self._roots_born.values()],
+                *[cycle - born[peer] for peer in told],
+            ),
+        )
+
+    def relevant(self, one: str) -> Iterator[Profile]:
+        """The publishers that may publish in an expression."""
+        for profile in self.roots.values():
+            theirs = profile.dz
+            if one.startswith(theirs) or any(other.startswith(one) for other in theirs):
+                yield profile
