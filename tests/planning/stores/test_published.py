@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from tests.planning.networks import example, problems, random_graph
 from tidings.planning.stores import baselines, modified, published
 from tidings.planning.stores.base import Demand, Gain, Problem, held, mean_distance
-from tidings.planning.stores.greedy import greedy
+from tidings.planning.stores.greedy import EQUAL, greedy
+from tidings.planning.stores.kernels import median_votes
 
 
 def test_the_papers_example_comes_out_number_by_number() -> None:
@@ -61,6 +62,23 @@ def test_each_choice_is_the_one_that_saves_most(problem: Problem) -> None:
     ):
         found = greedy(problem.graph, problem.demand.rates[topic], target, problem.replicas, gain)
         assert found == slow_greedy(problem, topic, target, gain)
+
+
+@settings(max_examples=200)
+@given(problems())
+def test_compiled_votes_are_those_of_the_plain_version(problem: Problem) -> None:
+    for rates in problem.demand.rates:
+        asking = np.flatnonzero(rates)
+        found = median_votes(problem.graph.distances, asking, rates[asking], problem.replicas, EQUAL)
+        assert found.tolist() == modified.plain_votes(problem.graph, rates, problem.replicas).tolist()
+
+
+def test_a_large_network_is_counted_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = random_graph(Random(3), modified.LARGE)
+    rates = np.random.default_rng(3).random(modified.LARGE)
+    compiled = modified.votes(graph, rates, 3)
+    monkeypatch.setattr(modified, "LARGE", modified.LARGE + 1)
+    assert modified.votes(graph, rates, 3).tolist() == compiled.tolist()
 
 
 def check(problem: Problem, assignment: tuple[tuple[int, ...], ...], stores: tuple[int, ...]) -> None:
