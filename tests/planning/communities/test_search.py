@@ -1,0 +1,105 @@
+"""The search for seats, beside all seatings there are where they are few."""
+
+from __future__ import annotations
+
+import itertools
+from random import Random
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.planning.communities.towns import overlay, town
+from tidings.planning.communities import published, search
+from tidings.planning.communities.base import (
+    Flows,
+    Limits,
+    Network,
+    broker_loads,
+    cluster_loads,
+    mean_hops,
+    moved,
+)
+
+
+def hamlet(seed: int) -> tuple[Network, Flows]:
+    """Two clusters of two brokers, and five clients."""
+    rng = Random(seed)
+    graph, clusters = overlay((2, 2))
+    names = "abcde"
+    pairs = [tuple(rng.sample(names, 2)) for _ in range(7)]
+    flows = Flows.of([(a, b, float(rng.randint(1, 9))) for a, b in pairs], names)
+    seats = [name for name, cluster in clusters.items() if cluster]
+    return Network.of(graph, clusters, {name: rng.choice(seats) for name in names}, names), flows
+
+
+def allowed(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.int64]) -> bool:
+    """Whether all limits are kept, where a cluster and a broker may keep what they had."""
+    across, inside = moved(network, seats)
+    clusters = np.maximum(limits.overload, cluster_loads(network, flows, network.homes))
+    even = flows.total / int((network.cluster_of >= 0).sum())
+    brokers = np.maximum(limits.broker_overload * even, broker_loads(network, flows, network.homes))
+    return bool(
+        (limits.moves is None or len(across) <= limits.moves)
+        and (limits.moves_inside is None or len(inside) <= limits.moves_inside)
+        and (cluster_loads(network, flows, seats) <= clusters + 1e-9).all()
+        and (broker_loads(network, flows, seats) <= brokers + 1e-9).all()
+    )
+
+
+LIMITS = [
+    Limits(3.0),
+    Limits(1.5, moves=2),
+    Limits(1.2, moves=1, moves_inside=1),
+    Limits(2.0, moves=2, broker_overload=1.5),
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_in_a_hamlet_it_finds_the_best_of_all_seatings_within_the_limits(limits: Limits) -> None:
+    for seed in range(8):
+        network, flows = hamlet(seed)
+        brokers = np.flatnonzero(network.cluster_of >= 0).tolist()
+        every = (np.array(seats) for seats in itertools.product(brokers, repeat=len(flows.clients)))
+        best = min(
+            mean_hops(network, flows, seats) for seats in every if allowed(network, flows, limits, seats)
+        )
+        plan = search.planned(network, flows, limits)
+        assert allowed(network, flows, limits, plan.seats)
+        assert mean_hops(network, flows, plan.seats) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("moves", [0, 5, 20, None])
+@pytest.mark.parametrize("seed", range(3))
+def test_limits_are_kept_and_a_plan_that_keeps_them_is_not_made_worse(seed: int, moves: int | None) -> None:
+    network, flows = town(seed)
+    limits = Limits(1.5, moves=moves, moves_inside=10, broker_overload=3.0)
+    start = published.planned(network, flows, limits)
+    plan = search.planned(network, flows, limits, starts=[start])
+    assert allowed(network, flows, limits, plan.seats)
+    assert plan.communities is start.communities
+    if allowed(network, flows, limits, start.seats):
+        assert mean_hops(network, flows, plan.seats) <= mean_hops(network, flows, start.seats)
+
+
+def test_messages_of_broken_numbers_do_not_break_limits() -> None:
+    network, whole = town(4)
+    flows = Flows.of_arrays(whole.clients, whole.senders, whole.receivers, whole.messages / 3.7)
+    limits = Limits(1.0, moves=15, broker_overload=1.0)
+    assert allowed(network, flows, limits, search.planned(network, flows, limits).seats)
+
+
+def test_more_moves_are_never_worse() -> None:
+    network, flows = town(5)
+    points = search.frontier(network, flows, Limits(1.5), points=6)
+    assert len(points) == 6
+    assert [point.moves for point in points] == sorted({point.moves for point in points})
+    hops = [point.hops for point in points]
+    assert hops[:-1] == sorted(hops[:-1], reverse=True)
+    assert hops[-1] < hops[0] <= mean_hops(network, flows, network.homes)
+
+
+def test_nobody_has_to_talk() -> None:
+    network, _ = hamlet(0)
+    for flows in (Flows.of([], "abcde"), Flows.of([("a", "b", 0.0), ("a", "c", 0.0)], "abcde")):
+        assert search.planned(network, flows, Limits()).seats.tolist() == network.homes.tolist()
