@@ -1,0 +1,178 @@
+"""`tidings plan check` and `tidings plan schema`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.cli.test_plan_network import TOWN
+from tidings.cli import app
+from tidings.errors import InputError
+from tidings.planning import plans
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "plans"
+
+
+def run(*words: str | Path) -> Result:
+    result = CliRunner().invoke(app, ["plan", *map(str, words)])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def checked(*words: str | Path) -> tuple[int, Any]:
+    result = run("check", *words, "--json")
+    return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def moves(tmp_path: Path) -> Path:
+    (tmp_path / "town.toml").write_text(TOWN, encoding="utf-8")
+    (tmp_path / "homes.csv").write_text("u,a1\nv,b1\nw,a2\n", encoding="utf-8")
+    (tmp_path / "traffic.csv").write_text("u,v,9\nv,u,9\nu,w,1\n", encoding="utf-8")
+    out = tmp_path / "moves.json"
+    words: list[str | Path] = [
+        "--network",
+        tmp_path / "town.toml",
+        "--homes",
+        tmp_path / "homes.csv",
+        "--overload",
+        "3",
+    ]
+    run("communities", *words, "--traffic", tmp_path / "traffic.csv", "--out", out)
+    assert json.loads(out.read_text(encoding="utf-8"))["moves"]
+    return out
+
+
+def test_a_plan_of_moves_fits_the_network_and_the_clients_that_it_was_made_for(
+    moves: Path, tmp_path: Path
+) -> None:
+    words = (moves, "--network", tmp_path / "town.toml", "--homes", tmp_path / "homes.csv")
+    assert checked(*words) == (0, {"valid": True, "wrong": [], "changes": {}})
+    assert run("check", *words).stdout == "the plan fits the network\n"
+
+
+def test_clusters_clients_and_links_that_have_changed_are_told(moves: Path, tmp_path: Path) -> None:
+    now = TOWN.replace('id = "a2"\ncluster = "a"', 'id = "a2"\ncluster = "b"')
+    (tmp_path / "now.toml").write_text(now, encoding="utf-8")
+    (tmp_path / "now.csv").write_text("u,hub\nw,a2\n", encoding="utf-8")
+    code, found = checked(moves, "--network", tmp_path / "now.toml", "--homes", tmp_path / "now.csv")
+    assert (code, found["valid"]) == (1, False)
+    assert "broker a2 is of the cluster b, not of the cluster a as planned" in found["wrong"]
+    told = {kind for kind in found["changes"] if kind.startswith("client")}
+    assert told <= {"client gone", "client elsewhere"}
+    assert told
+
+
+def test_delays_are_held_against_delays(tmp_path: Path, moves: Path) -> None:
+    out = tmp_path / "far.json"
+    town = tmp_path / "town.toml"
+    words: list[str | Path] = [
+        "--network",
+        town,
+        "--homes",
+        tmp_path / "homes.csv",
+        "--traffic",
+        tmp_path / "traffic.csv",
+    ]
+    run("communities", *words, "--lengths", "delay", "--overload", "3", "--out", out)
+    assert checked(out, "--network", town)[0] == 0
+    town.write_text(TOWN.replace("20ms", "25ms"), encoding="utf-8")
+    assert checked(out, "--network", town)[1]["wrong"] == [
+        "the link a1,hub has the length 25, not 20 as planned"
+    ]
+    # Counted in hops nothing has changed.
+    assert checked(moves, "--network", town)[0] == 0
+
+
+def test_requests_sizes_and_capacities_that_have_changed_are_told(tmp_path: Path) -> None:
+    plan, links = EXAMPLES / "stores.json", EXAMPLES / "links.csv"
+    code, found = checked(plan, "--edges", links, "--rates", EXAMPLES / "rates.csv")
+    assert (code, found["valid"]) == (0, True)
+    assert found["mean_hops"]["now"] == pytest.approx(found["mean_hops"]["planned"])
+    made = json.loads(plan.read_text(encoding="utf-8"))
+    kept = sorted(made["assignment"])
+    (tmp_path / "rates.csv").write_text(f"{kept[0]},1,5\nnews,2,1\n", encoding="utf-8")
+    code, found = checked(plan, "--edges", links, "--rates", tmp_path / "rates.csv", "--load-max", "4")
+    assert code == 1
+    assert "topic news is requested, and the plan has no store for it" in found["wrong"]
+    assert found["changes"]["topic that nobody requests"] == len(kept) - 1
+    assert found["changes"]["store over load"] == 1
+    (tmp_path / "sizes.csv").write_text(f"{kept[0]},50\n", encoding="utf-8")
+    full = checked(plan, "--edges", links, "--sizes", tmp_path / "sizes.csv")[1]
+    assert full["changes"] == {"store over capacity": len(made["assignment"][kept[0]])}
+    assert checked(plan, "--edges", links, "--sizes", tmp_path / "sizes.csv", "--capacity", "99")[0] == 0
+
+
+def test_many_findings_of_a_kind_are_counted_for_people(tmp_path: Path) -> None:
+    lines = [f"{at},{at + 1}\n" for at in range(40)]
+    (tmp_path / "links.csv").write_text("".join(lines), encoding="utf-8")
+    said = run("check", EXAMPLES / "stores.json", "--edges", tmp_path / "links.csv")
+    assert said.exit_code == 1
+    assert "more: broker new" in said.stdout
+    assert len(said.stdout.splitlines()) < 40
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "say what the network is now: give --network, --edges, --workload or --records"),
+        (("--homes", "h"), "--homes is only for a plan of moves"),
+        (("--edges", "e", "--capacity", "0"), "--capacity is 0; give a number above 0"),
+        (("--edges", "e", "--hours", "2"), "--hours is only for --records"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    (tmp_path / "e").write_text("1,2\n", encoding="utf-8")
+    given = [str(tmp_path / word) if word in ("e", "h") else word for word in words]
+    with pytest.raises(InputError, match=says):
+        run("check", EXAMPLES / "stores.json", *given)
+
+
+# The schema
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("schema").stdout)
+    return found
+
+
+def test_the_schema_has_both_kinds_and_names_the_version(schema: dict[str, Any]) -> None:
+    assert schema == plans.schema()
+    assert f"version {plans.VERSION}" in schema["title"]
+    text = json.dumps(schema)
+    assert plans.STORES in text
+    assert plans.COMMUNITIES in text
+
+
+def test_every_plan_is_as_the_schema_says_and_what_is_none_is_not(
+    schema: dict[str, Any], moves: Path, tmp_path: Path
+) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema)
+    out = tmp_path / "stores.json"
+    words: list[str | Path] = [
+        "--edges",
+        EXAMPLES / "links.csv",
+        "--rates",
+        EXAMPLES / "rates.csv",
+        "--k",
+        "2",
+    ]
+    for algorithm in ("placement", "local", "grd-opt", "rnd"):
+        run("stores", *words, "--capacity", "2", "--algorithm", algorithm, "--out", out)
+        validator.validate(json.loads(out.read_text(encoding="utf-8")))
+    plan = json.loads(moves.read_text(encoding="utf-8"))
+    validator.validate(plan)
+    for wrong in ({"kind": "stores"}, {"moves": [{"client": "u"}]}, {"colour": "red"}):
+        assert not validator.is_valid({**plan, **wrong})
+
+
+def test_the_documentation_says_what_a_version_promises(root: Path) -> None:
+    page = (root / "docs" / "plans.md").read_text(encoding="utf-8")
+    assert f"| `version` | {plans.VERSION}. It grows when" in page
