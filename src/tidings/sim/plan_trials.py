@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidings.errors import InputError
+from tidings.planning import checks
 from tidings.planning.communities import base
 from tidings.planning.graphs import Graph
 from tidings.planning.plans import Move, MovesPlan, Pair
@@ -52,6 +53,9 @@ class Reason(StrEnum):
 
     ONCE = "once"
     """Each publication over a link once, however many want it behind."""
+
+    SAME = "same"
+    """Publications as they were, where the plan counts by links and knows only pairs of clients."""
 
     MEASURED = "measured"
     """As brokers wrote it down; for loads, with what nobody got."""
@@ -183,6 +187,7 @@ class _Side:
         counts = seen.counts
         names = {session(client): home for client, home in homes.items()}
         flows = base.Flows.of((one, other, float(n)) for (one, other), n in counts.messages.items())
+        flows = flows.counting(base.Counted(plan.settings.get("count", base.Counted.COPY)))
         clusters = plan.network.clusters or dict.fromkeys(graph.names, ALL)
         network = base.Network.of(graph, clusters, names, flows.clients)
         direct: Counter[tuple[str, str]] = Counter()
@@ -206,7 +211,7 @@ class _Side:
 
     @property
     def total(self) -> float:
-        return self.flows.total
+        return self.flows.copies
 
     @property
     def has_backbone(self) -> bool:
@@ -241,11 +246,12 @@ class _Side:
             return sum(by_broker.get(name, 0) for name in members) / len(members)
 
         passed, idle = self.seen.counts.passed, self.seen.counts.idle
+        copied = self.flows.counted is base.Counted.COPY
+        ways = {Reason.TREE: mean(self.in_trees.brokers), Reason.SEAT: mean(self.by_seats.brokers)}
         return {
             Reason.MESSAGES: base.backbone(self.network, self.flows, self.network.homes),
-            Reason.TREE: mean(self.in_trees.brokers),
-            Reason.SEAT: mean(self.by_seats.brokers),
-            Reason.ONCE: mean({name: passed[name] - idle[name] for name in members}),
+            **(ways if copied else {}),
+            Reason.ONCE if copied else Reason.SAME: mean(passed - idle),
             Reason.MEASURED: mean(passed),
         }
 
@@ -310,30 +316,17 @@ def _number(move: Move) -> int:
 
 
 def _graph(plan: MovesPlan, replay: Replay) -> Graph:
-    """The network of the plan, which must be that of the workload."""
-    graph = Graph.of(plan.network.links, plan.network.brokers)
-    refuse_others(plan.network.brokers, [(a, b) for a, b, _ in plan.network.links], replay)
+    """The network of the plan, which must be that of the workload but for lengths."""
+    topology = replay.topology
+    there = Graph.of(((link.one, link.other, 1.0) for link in topology.links), topology.ids)
     for home in replay.homes.values():
-        if home not in graph.place:
+        if home not in there.place:
             raise InputError(f"the workload has clients at {home!r}, which is no broker of the network")
-    return graph
-
-
-def refuse_others(brokers: list[str], links: list[tuple[str, str]], replay: Replay) -> None:
-    """Raise `InputError` if a network is not the one that the workload is run on."""
-    there = set(replay.topology.ids)
-    for name in brokers:
-        if name not in there:
-            raise InputError(f"the plan has broker {name!r}, and the workload's network does not; {CHECK}")
-    planned = {frozenset(link) for link in links}
-    for name in replay.topology.ids:
-        if name not in brokers:
-            raise InputError(f"the workload's network has broker {name!r}, and the plan does not; {CHECK}")
-    found = {frozenset((link.one, link.other)) for link in replay.topology.links}
-    for pair in sorted(planned ^ found, key=sorted):
-        one, other = sorted(pair)
-        where = "plan" if pair in planned else "workload's network"
-        raise InputError(f"only the {where} has a link from {one!r} to {other!r}; {CHECK}")
-
-
-CHECK = "give the network that the plan was made for with --network, or plan again"
+    found = [one for one in checks.network(plan, there) if one.change is not checks.Change.LINK_LENGTH]
+    if found:
+        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        raise InputError(
+            f"the workload does not run on the network of the plan: {found[0].text}{more}; give the network "
+            "that the plan was made for with --network, or plan again"
+        )
+    return Graph.of(plan.network.links, plan.network.brokers)
