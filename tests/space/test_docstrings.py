@@ -8,7 +8,7 @@ import importlib
 import pytest
 
 
-@pytest.mark.parametrize("name", ["expressions", "attributes", "spaces"])
+@pytest.mark.parametrize("name", ["expressions", "wildcards", "attributes", "spaces"])
 def test_examples_are_true(name: str) -> None:
     found = doctest.testmod(importlib.import_module(f"tidings.space.{name}"))
     assert found.attempted > 0

@@ -145,7 +145,7 @@ def test_one_step_finer_lets_go_the_largest_parts_that_are_not_wanted(
 def test_a_step_finer_passes_the_attributes_that_the_subscription_does_not_limit() -> None:
     # Figure 4 of the paper: DZ+1 of {00, 10} is {0000, 0010, 1000, 1010}, and DZ-1 is the whole space.
     wanted = ("0000", "0010", "1000", "1010")
-    now = ("00", "10")
+    now: expressions.Set = ("00", "10")
     for one in now:
         now = expressions.finer(now, one, wanted)
     assert now == wanted

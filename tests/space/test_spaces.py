@@ -9,11 +9,13 @@ from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidings.language.fields import Conflict, Field, Path, Type
 from tidings.language.filters import parse
 from tidings.language.regions import Unknown
-from tidings.space import Space, expressions
+from tidings.space import Space, expressions, spaces, wildcards
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -140,7 +142,7 @@ def test_with_the_place_of_missing_values_every_event_is_met_at_its_point(
 ) -> None:
     rng = random.Random(seed)
     asked = parse(some_text(rng), FIELDS)
-    boxes, _ = SPACE.boxes(asked.boxes(unknown), missing=True)
+    boxes = SPACE.boxes(asked.boxes(unknown), missing=True)
     found = SPACE.decompose(boxes, 9)
     for _ in range(300):
         one = anything(rng)
@@ -254,3 +256,188 @@ def test_a_box_that_needs_too_many_cells_is_enclosed() -> None:
     assert not found.exact
     inside_it = {f"a{at}": 60 for at in range(10)}
     assert holds(found.dz, Space.of(fields).point(inside_it, 70))
+
+
+# Judged by enumerating points, with lists of values and nothing else.
+
+SMALL: dict[Path, Field] = {
+    ("x",): Field(("x",), Type.INT, (-2, 3)),
+    ("s",): Field(("s",), Type.STRING, ("rough", "calm", "storm")),
+    ("fire",): Field(("fire",), Type.BOOL),
+    ("n",): Field(("n",), Type.INT),
+}
+PLACES = {"x": 8, "s": 4, "fire": 2}
+OF_DOMAIN: dict[str, list[Any]] = {
+    "x": [-2, -1, 0, 1, 2, 3],
+    "s": ["rough", "calm", "storm"],
+    "fire": [False, True],
+}
+
+literals = {"x": st.integers(-4, 5).map(str), "s": st.sampled_from(["'calm'", "'storm'", "'tempest'"])}
+terms = st.one_of(
+    st.builds("x {} {}".format, st.sampled_from(["<", "<=", "=", "<>", ">", ">="]), literals["x"]),
+    st.builds("x BETWEEN {} AND {}".format, literals["x"], literals["x"]),
+    st.builds("x NOT IN ({}, {})".format, literals["x"], literals["x"]),
+    st.builds("s = {}".format, literals["s"]),
+    st.builds("s LIKE '{}%'".format, st.sampled_from(["", "c", "st", "te", "z"])),
+    st.builds("n {} 1".format, st.sampled_from(["<", ">=", "<>"])),
+    st.builds("{} IS {}NULL".format, st.sampled_from(["x", "s", "fire", "n"]), st.sampled_from(["", "NOT "])),
+    st.just("fire"),
+)
+filters = st.recursive(
+    terms,
+    lambda inner: st.one_of(
+        st.builds("NOT ({})".format, inner),
+        st.builds("({}) AND ({})".format, inner, inner),
+        st.builds("({}) OR ({})".format, inner, inner),
+    ),
+    max_leaves=4,
+)
+depths = st.sampled_from([0, 1, 2, 3, 4, 5, 99])
+mosts = st.sampled_from([None, 1, 2, 3, 6])
+unknowns = st.sampled_from(list(Unknown))
+
+
+def known(*values: Any) -> dict[str, Any]:
+    """An event of x, s, fire and n."""
+    found = zip(("x", "s", "fire", "n"), values, strict=True)
+    return {name: value for name, value in found if value is not None}
+
+
+def of_the_domains() -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+    """Every event with values of the domains, and the same with all that a field without one may be."""
+    for values in product(*OF_DOMAIN.values()):
+        yield known(*values, None), [known(*values, n) for n in (None, -9, 0, 1, 2)]
+
+
+@given(filters, unknowns, depths, mosts)
+def test_exact_is_said_if_and_only_if_the_set_has_just_the_points_that_the_filter_takes(
+    text: str, unknown: Unknown, depth: int, most: int | None
+) -> None:
+    asked, space = parse(text, SMALL), Space.of(SMALL)
+    for found in (
+        space.dz(asked, unknown, depth=depth, most=most),
+        space.wild(asked, unknown, depth=depth, most=most),
+    ):
+        same = all(
+            asked.matches(one, unknown) == wildcards.holds(found.dz, space.point(point, 99))
+            for point, others in of_the_domains()
+            for one in others
+        )
+        assert found.exact == same
+
+
+@given(filters, unknowns, depths, mosts)
+def test_every_event_that_a_filter_takes_lies_in_its_set(
+    text: str, unknown: Unknown, depth: int, most: int | None
+) -> None:
+    asked, space = parse(text, SMALL), Space.of(SMALL)
+    sets = [space.dz(asked, unknown, depth=depth, most=most).dz]
+    sets.append(wildcards.plain(space.wild(asked, unknown, depth=depth, most=most).dz))
+    for values in product(
+        [*OF_DOMAIN["x"], -9, 9, None], [*OF_DOMAIN["s"], "te", "", None], [False, True, None], [0, None]
+    ):
+        one = known(*values)
+        if asked.matches(one, unknown):
+            reached = space.reach(one, 99) if unknown is Unknown.ASSUME else (space.point(one, 99),)
+            assert all(expressions.overlaps(dz, reached) for dz in sets), one
+
+
+@given(filters, unknowns, depths)
+def test_the_form_with_wild_cards_matches_the_same_points(text: str, unknown: Unknown, depth: int) -> None:
+    asked, space = parse(text, SMALL), Space.of(SMALL)
+    found, wild = space.dz(asked, unknown, depth=depth), space.wild(asked, unknown, depth=depth)
+    assert wild.dz == wildcards.form(found.dz)
+    assert (wild.exact, wild.volume) == (found.exact, found.volume)
+    assert len(wild.dz) <= len(found.dz)
+
+
+@given(filters, unknowns, depths, st.integers(1, 6))
+def test_at_most_so_many_expressions_are_those_of_the_depth_coarsened(
+    text: str, unknown: Unknown, depth: int, most: int
+) -> None:
+    asked, space = parse(text, SMALL), Space.of(SMALL)
+    found = space.dz(asked, unknown, depth=depth)
+    assert space.dz(asked, unknown, depth=depth, most=most).dz == expressions.coarsened(found.dz, most)
+
+
+@given(filters, unknowns, depths)
+def test_a_set_of_a_depth_has_the_cells_of_that_depth_that_hold_a_place_of_its_boxes(
+    text: str, unknown: Unknown, depth: int
+) -> None:
+    asked, space = parse(text, SMALL), Space.of(SMALL)
+    boxes = space.boxes(asked.boxes(unknown))
+    cells = set()
+    for places in product(*(range(count) for count in PLACES.values())):
+        if any(all(place in cuts for place, cuts in zip(places, box, strict=True)) for box in boxes):
+            bits = [format(place, "03b") for place in places]
+            bits = [bits[0], bits[1][1:], bits[2][2:]]
+            # In turn: x, s, fire, x, s, x.
+            whole = bits[0][0] + bits[1][0] + bits[2][0] + bits[0][1] + bits[1][1] + bits[0][2]
+            cells.add(whole[:depth])
+    assert space.decompose(boxes, depth).dz == expressions.canonical(cells)
+
+
+def test_what_is_met_outside_the_domain_is_exact_if_another_part_asks_for_the_edge() -> None:
+    fields = field("x", Type.INT, 0, 5)
+    assert dz("x > 100 OR x = 5", fields) == (["101", "11"], True, 0.375)
+
+
+def test_a_field_without_a_domain_does_no_harm_where_it_does_not_matter() -> None:
+    fields = field("n", Type.INT) | field("y", Type.INT, 0, 1)
+    assert dz("(n = 1 AND y = 1) OR y > 0", fields) == (["1"], True, 0.5)
+    assert dz("n IS NULL OR n IS NOT NULL", fields) == ([""], True, 1.0)
+    assert dz("n < 5 OR n >= 5", fields) == ([""], False, 1.0)
+
+
+def test_an_attribute_of_one_value_takes_no_bit() -> None:
+    fields = field("one", Type.INT, 7, 7) | field("y", Type.BOOL)
+    assert dz("one = 7 AND y", fields) == (["1"], True, 0.5)
+    assert dz("one > 7 AND y", fields) == (["1"], False, 0.5)
+    assert dz("one < 7", fields) == ([""], False, 1.0)
+
+
+TEN: dict[Path, Field] = {(f"a{at}",): Field((f"a{at}",), Type.INT, (1, 128)) for at in range(10)}
+
+
+def test_with_wild_cards_a_box_over_some_of_many_attributes_is_exact() -> None:
+    asked = parse("a3 BETWEEN 17 AND 96 AND a7 <= 64", TEN)
+    found = Space.of(TEN).wild(asked, depth=70, most=16)
+    assert found.exact
+    assert found.volume == 80 / 128 / 2
+    # Of a3 17 to 32, 33 to 64 and 65 to 96, each with the lower half of a7.
+    assert found.dz == ("***0***0*****0*********1", "***0***0*****1", "***1***0*****0")
+
+
+def test_of_millions_of_cells_those_are_kept_that_coarsening_would_keep() -> None:
+    # The second bit of x comes after twelve others were halved in vain, the third after twelve more: 8
+    # million cells. Of the 4,096 holes that the second bit leaves, the last two stay open: the first of them
+    # takes no expression, since what it leaves of the one around it is one again.
+    fields = field("x", Type.INT, 0, 7)
+    for at in range(12):
+        fields |= field(f"f{at}", Type.FLOAT, 0.0, 1.0)
+    wanted = [*("0" + "1" * at + "0" for at in range(11)), "0" + "1" * 11 + "01", "0" + "1" * 12 + "1"]
+    assert dz("x = 3", fields, depth=27, most=13) == (wanted, False, 0.5 - 2.0**-13)
+    assert dz("x = 3", fields, depth=27, most=12) == (["0"], False, 0.5)
+
+
+def test_no_decomposition_has_more_members_than_can_be_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spaces, "CELLS_MAX", 100)
+    asked = parse("a0 <= 64 AND a4 BETWEEN 5 AND 77", TEN)
+    # The first bit of a0 leaves a half; the second of a4, at depth 15, leaves thousands of cells.
+    found = Space.of(TEN).dz(asked, depth=70)
+    assert (found.dz, found.exact) == (("0",), False)
+
+
+def test_a_form_with_wild_cards_that_would_take_too_long_is_enclosed_at_a_depth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spaces, "VISITS_MAX", 40)
+    asked = parse("a0 BETWEEN 3 AND 99 AND a4 BETWEEN 5 AND 77", TEN)
+    space = Space.of(TEN)
+    found = space.wild(asked, depth=70)
+    assert not found.exact
+    assert found.volume < 1
+    for a0, a4 in ((3, 5), (99, 77), (50, 50)):
+        point = space.point(dict.fromkeys((f"a{at}" for at in range(10)), 1) | {"a0": a0, "a4": a4}, 70)
+        assert wildcards.holds(found.dz, point)

@@ -6,13 +6,14 @@ are never used up. What lies outside the domain lies in the cell at its edge, an
 in the last one; a missing value lies in the lowest. An event space refuses nothing.
 
 A region of values becomes cuts on the axis: never less than the region, and more only where a value outside
-the domain, or a missing one, must be met.
+the domain, or a missing one, must be met. `sure` are those cuts without what is met for that reason alone.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -47,8 +48,10 @@ class Met(NamedTuple):
     """Where the values of a region lie."""
 
     cuts: Cuts
-    exact: bool
-    """Whether these are, among the values of the domain, just those of the region."""
+    """All of them, wherever they lie."""
+
+    sure: Cuts
+    """Where the values of the domain that lie there belong to the region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,18 +114,36 @@ class Whole:
                 cuts |= Cuts(False, met)
                 if begin < self.count and end > 0:
                     there |= Cuts(False, met)
-        exact = cuts == there
-        if cuts.points and cuts.points[-1] == self.count:
-            # What reaches the end of the domain reaches the widened end.
-            cuts = Cuts(False, (*cuts.points[:-1], 1 << self.bits))
         if cuts.empty and region.null:
-            return Met(Cuts(False, (0, 1)), False)
-        return Met(cuts, exact)
+            return Met(self.lowest, NOTHING)
+        return Met(self._widened(cuts), self._widened(there))
+
+    def _widened(self, cuts: Cuts) -> Cuts:
+        """What reaches the end of the domain reaches the widened end."""
+        if cuts.points and cuts.points[-1] == self.count:
+            return Cuts(cuts.inside, (*cuts.points[:-1], 1 << self.bits))
+        return cuts
 
     @property
     def lowest(self) -> Cuts:
         """Where a missing value lies."""
         return Cuts(False, (0, 1))
+
+    @property
+    def domain(self) -> Cuts:
+        """Where values of the domain lie."""
+        return Cuts(False, (0, self.count))
+
+    def rounded(self, cuts: Cuts, halvings: int) -> Cuts:
+        """The cells, after so many halvings, that a set meets."""
+        shift = self.bits - halvings
+        end = 1 << self.bits
+        return joined(
+            (
+                ((low or 0) >> shift << shift, -(-(end if high is None else high) >> shift) << shift)
+                for low, high in cuts.intervals()
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,21 +172,21 @@ class Real:
     def met(self, region: Region) -> Met:
         values = region.of(TYPES[Type.FLOAT])
         if values.cuts.full:
-            return Met(EVERYTHING, True)
-        cuts, exact = NOTHING, True
+            return Met(EVERYTHING, EVERYTHING)
+        cuts, sure = NOTHING, NOTHING
         for low, high in values.cuts.intervals():
             begin = self.low if low is None else min(max(low, self.low), self.high)
             end = math.inf if high is None or high > self.high else high
             if end <= self.low:
                 # All of it lies before the domain: in the lowest place.
-                end = math.nextafter(self.low, math.inf)
-                exact = False
-            elif low is not None and low > self.high:
-                exact = False
+                cuts |= self.lowest
+                continue
             cuts |= Cuts(False, (begin, end))
+            if low is None or low <= self.high:
+                sure |= Cuts(False, (begin, end))
         if cuts.empty and region.null:
-            return Met(self.lowest, False)
-        return Met(cuts, exact)
+            return Met(self.lowest, NOTHING)
+        return Met(cuts, sure)
 
     @property
     def lowest(self) -> Cuts:
@@ -173,6 +194,36 @@ class Real:
         if self.low == self.high:
             return Cuts(False, (self.low, math.inf))
         return Cuts(False, (self.low, math.nextafter(self.low, math.inf)))
+
+    @property
+    def domain(self) -> Cuts:
+        """Where values of the domain lie."""
+        return EVERYTHING
+
+    def rounded(self, cuts: Cuts, halvings: int) -> Cuts:
+        """The cells, after so many halvings, that a set meets."""
+        return joined(
+            (
+                (self._begin(self.low if low is None else low, halvings), self._end(high, halvings))
+                for low, high in cuts.intervals()
+            )
+        )
+
+    def _begin(self, low: float, halvings: int) -> float:
+        """Where the cell begins that has a value."""
+        cell = self.root
+        for _ in range(halvings):
+            lower, upper = self.halves(cell)
+            cell = upper if low >= upper.low else lower
+        return float(cell.low)
+
+    def _end(self, high: float | None, halvings: int) -> float:
+        """Where the cell ends that has the values right before an end."""
+        cell = self.root
+        for _ in range(halvings):
+            lower, upper = self.halves(cell)
+            cell = upper if high is None or high > upper.low else lower
+        return float(cell.end)
 
 
 Attribute = Whole | Real
@@ -210,10 +261,15 @@ def middle_of(low: float, high: float) -> float:
 
 def _some(places: list[int]) -> Cuts:
     """Some places of an axis, given in increasing order."""
-    points: list[int] = []
-    for at in places:
-        if points and points[-1] == at:
-            points[-1] = at + 1
+    return joined((at, at + 1) for at in places)
+
+
+def joined(intervals: Iterable[tuple[Any, Any]]) -> Cuts:
+    """Intervals `[low, high)`, given in increasing order, that may touch or overlap."""
+    points: list[Any] = []
+    for low, high in intervals:
+        if points and points[-1] >= low:
+            points[-1] = max(points[-1], high)
         else:
-            points += (at, at + 1)
+            points += (low, high)
     return Cuts(False, tuple(points))

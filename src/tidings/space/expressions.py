@@ -209,15 +209,15 @@ def coarsened(some: Set, most: int) -> Set:
     assert most >= 1, f"{most} expressions cover nothing"
     if len(some) <= most:
         return some
-    depth = _greatest(max(map(len, some)), lambda depth: len(truncated(some, depth)) <= most)
+    depth = greatest(max(map(len, some)), lambda depth: len(truncated(some, depth)) <= most)
     coarse, fine = truncated(some, depth), truncated(some, depth + 1)
     holes = difference(coarse, fine)
     # To leave holes open from the last one back is to fill them from the first on.
-    left = _greatest(len(holes), lambda left: len(difference(coarse, holes[len(holes) - left :])) <= most)
+    left = greatest(len(holes), lambda left: len(difference(coarse, holes[len(holes) - left :])) <= most)
     return difference(coarse, holes[len(holes) - left :])
 
 
-def _greatest(end: int, holds: Callable[[int], bool]) -> int:
+def greatest(end: int, holds: Callable[[int], bool]) -> int:
     """The greatest number below an end for which something holds; it holds for 0, and up to one number."""
     low, high = 0, end
     while high - low > 1:

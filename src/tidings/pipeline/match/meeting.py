@@ -164,7 +164,7 @@ def _rectangles(space: Space, known: Subscriptions) -> tuple[Array, Array]:
 
 def _met(space: Space, known: Subscriptions, row: int, depth: int) -> Array:
     asked = asking.filter_of(known, row)
-    boxes, _ = space.boxes(asked.boxes(Unknown.ASSUME if known.assume[row] else Unknown.WAIT), missing=True)
+    boxes = space.boxes(asked.boxes(Unknown.ASSUME if known.assume[row] else Unknown.WAIT), missing=True)
     bits = len(space.turns(min(depth, arrays.DEPTH_MAX)))
     found = [_below(one, bits) for one in space.decompose(boxes, bits).dz]
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
