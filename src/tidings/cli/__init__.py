@@ -32,6 +32,7 @@ from tidings.cli import (
     plan_communities,
     plan_schema,
     plan_stores,
+    plan_try,
     workload_describe,
     workload_spec,
 )
@@ -88,6 +89,7 @@ plans.command("stores", epilog=EPILOG)(plan_stores.stores)
 plans.command("communities", epilog=EPILOG)(plan_communities.communities)
 plans.command("show", epilog=EPILOG)(plan_show_command.show)
 plans.command("check", epilog=EPILOG)(plan_check.check)
+plans.command("try", epilog=EPILOG)(plan_try.try_)
 plans.command("schema", epilog=EPILOG)(plan_schema.schema)
 app.add_typer(plans, name="plan", epilog=EPILOG)
 topics = typer.Typer(

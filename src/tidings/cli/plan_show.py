@@ -1,4 +1,4 @@
-"""`tidings plan show`: what a plan does, gives and costs, as tables."""
+"""`tidings plan show`: what a plan does, gives and costs, as tables and as a page with pictures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tidings.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tidings.console.plan_scene import AnyTrial
+    from tidings.console.tables import Table as Figures
     from tidings.planning.plans import MovesPlan, Plan, StoresPlan
 
 MOVES_SHOWN = 20
@@ -21,15 +23,26 @@ AsJson = Annotated[bool, typer.Option("--json", help="The plan as JSON, the same
 
 def show(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `--out` writes it.")],
+    page: Annotated[
+        Path | None,
+        typer.Option("--page", metavar="DIR", help="Write a page with pictures there: a folder, or a .html."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a plan: what it does, what it gives, what it costs.
+
+    With --page also as pictures: the network before and after, and where clients or stores go.
 
     Try it:
 
         tidings plan show examples/plans/stores.json
     """
-    give(read(plan), None, as_json)
+    made = read(plan)
+    written = None if page is None else wrote(made, page, None)
+    give(made, None, as_json)
+    if not as_json:
+        hint = f"for pictures: tidings plan show {plan} --page DIR"
+        typer.echo(hint if written is None else f"the page is {written}")
 
 
 def read(path: Path) -> Plan:
@@ -40,6 +53,26 @@ def read(path: Path) -> Plan:
         return plans.read(path.read_bytes(), str(path))
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def wrote(plan: Plan, target: Path, trial: AnyTrial | None) -> Path:
+    """Write the page of a plan, with its trial if it had one; answers where it is."""
+    from tidings.console import plan_page
+
+    try:
+        return plan_page.write(plan, target, trial)
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}; name another folder") from None
+
+
+def printed(given: Figures) -> Table:
+    """A table of figures for the terminal."""
+    from rich.table import Table
+
+    found = Table(*given.head, title=given.name)
+    for row in given.rows:
+        found.add_row(*row)
+    return found
 
 
 def give(plan: Plan, out: Path | None, as_json: bool) -> None:

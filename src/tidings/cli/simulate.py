@@ -244,7 +244,7 @@ def simulate(
     write, close = _writer(records)
     digest = runs.Digest() if trace else None
     start = process_time()
-    with _Progress() as progress:
+    with Progress() as progress:
         run: type[runs.Run] = (
             _replay_run(plan.replay)
             if plan.replay is not None
@@ -559,15 +559,16 @@ def _spread(found: Distribution, unit: float) -> str:
     return ", ".join(f"{value * unit:,.1f}" for value in values)
 
 
-class _Progress:
+class Progress:
     """A bar on standard error, where somebody looks."""
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bars
 
         self._console = Console(stderr=True)
-        self._bars = Progress(
+        self._bars = Bars(
             TextColumn("{task.description}"),
             BarColumn(),
             TaskProgressColumn(),
@@ -580,7 +581,7 @@ class _Progress:
     def __call__(self, text: str, share: float) -> None:
         self._bars.update(self._task, description=text, completed=share)
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> Progress:
         if self._console.is_terminal:
             self._bars.start()
         return self

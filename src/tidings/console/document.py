@@ -171,6 +171,9 @@ main{max-width:61rem;margin:0 auto;padding:2.5rem 1.5rem 4rem}
 h1,h2{line-height:1.2;text-wrap:balance;overflow-wrap:anywhere}
 h1{font-size:clamp(1.7rem,5vw,2.6rem);margin:.2rem 0 1rem;letter-spacing:-.02em}
 h2{font-size:1.35rem;margin:0 0 1rem;letter-spacing:-.01em}
+h3{font-size:1.05rem;line-height:1.3;margin:1.6rem 0 .4rem}
+.why{padding-left:1.1rem;margin:0;max-width:46rem}
+.why li{margin:.3rem 0}
 p,li{overflow-wrap:anywhere}
 .mark{margin:0;font-weight:700;letter-spacing:.08em;text-transform:uppercase;font-size:.8rem;
  color:var(--event)}
