@@ -8,9 +8,9 @@ from tidings.sim import peers_checkers as checkers
 from tidings.sim.checkers import Breach
 from tidings.sim.peers_ledger import Ledger, Missed, Photo, Seen, Stray, Tally
 
-PUBLISHER = Seen(0, True, (), ("",), frozenset(), frozenset({"a"}), 2, True, True)
-A = Seen(3, False, ("0",), ("0",), frozenset({"p"}), frozenset({"b"}), 2, True, True)
-B = Seen(5, False, ("01",), ("01",), frozenset({"a"}), frozenset(), 2, True, True)
+PUBLISHER = Seen(0, ("",), frozenset(), frozenset({"a"}), 1, 2)
+A = Seen(3, ("0",), frozenset({"p"}), frozenset({"b"}), 1, 2)
+B = Seen(5, ("01",), frozenset({"a"}), frozenset(), 0, 2)
 SOUND: Photo = {"p": PUBLISHER, "a": A, "b": B}
 
 
@@ -36,7 +36,7 @@ def test_a_link_from_a_looser_bound_is_found() -> None:
 
 
 def test_a_child_too_many_is_found() -> None:
-    assert said(checkers.degrees({**SOUND, "a": replace(A, out_degree=0)})) == [
+    assert said(checkers.degrees({**SOUND, "a": replace(A, degree_max=0)})) == [
         "out-degree: a has 1 children and may have 0"
     ]
 

@@ -49,7 +49,7 @@ def test_several_expressions_are_one_box_of_the_same_volume() -> None:
 
 def test_every_round_has_an_event_in_each_cell() -> None:
     draws = Draws(Workload(depth_most=5), 3)
-    assert draws.round_length == 32
+    assert draws.workload.round_length == 32
     for _ in range(3):
         assert Counter(draws.event()[:5] for _ in range(32)) == Counter(
             {format(n, "05b"): 1 for n in range(32)}

@@ -53,9 +53,9 @@ def bounds(photo: Photo) -> list[Breach]:
 def degrees(photo: Photo) -> list[Breach]:
     """Nobody has more children than it may have."""
     return [
-        Breach("out-degree", f"{name} has {len(seen.children)} children and may have {seen.out_degree}")
+        Breach("out-degree", f"{name} has {seen.degree} children and may have {seen.degree_max}")
         for name, seen in photo.items()
-        if len(seen.children) > seen.out_degree
+        if seen.degree > seen.degree_max
     ][:BREACHES_MAX]
 
 

@@ -14,32 +14,36 @@ from tidings.space.expressions import Set
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A peer in a photograph."""
+    """A peer in a photograph, as a subscriber or as a publisher: one that is both is there twice."""
 
     bound: float
-    """Hops that it tolerates; 0 for a publisher."""
-
-    publishes: bool
-    wanted: Set
-    """What its user subscribed to."""
+    """Hops that it tolerates; 0 of a publisher."""
 
     held: Set
-    """What it subscribes to among peers."""
+    """What it subscribes to among peers, or advertises."""
 
     parents: frozenset[str]
     children: frozenset[str]
-    out_degree: int
-    """Children that it may have."""
+    degree: int
+    """Children of the peer, in both of its parts."""
 
-    covered: bool
+    degree_max: int
+    covered: bool = True
     """Whether it has found parents for all that it holds."""
 
-    fed: bool
+    fed: bool = True
     """Whether it says that it gets all of its events, in time."""
+
+    @property
+    def publishes(self) -> bool:
+        """Whether events begin here."""
+        return self.bound == 0
 
 
 Photo = Mapping[str, Seen]
-"""All peers at one time."""
+"""All peers at one time, by name; as publishers with `PUBLISHER` behind it."""
+
+PUBLISHER = "*"
 
 
 @dataclass(slots=True)

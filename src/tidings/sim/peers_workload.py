@@ -81,8 +81,8 @@ class Workload:
             "hot_spread": (self.hot_spread >= 0, "0 or more"),
             "depth_least": (1 <= self.depth_least <= self.depth_most, "1 to depth_most"),
             "depth_most": (
-                self.depth_most + self.box_bits <= min(EVENT_BITS, self.attributes * bits),
-                f"so that events have as many bits, {min(EVENT_BITS, self.attributes * bits)}",
+                self.depth_most + self.box_bits <= self.event_bits,
+                f"no more than the bits of an event, {self.event_bits}",
             ),
             "expressions": (
                 self.expressions == 1 << self.box_bits and self.box_bits < self.attributes,
@@ -96,6 +96,21 @@ class Workload:
             if not kept:
                 value = getattr(self, name)
                 raise InputError(f"{name} cannot be {value!r} in a workload of peers; give {rule}")
+
+    @property
+    def event_bits(self) -> int:
+        """Of an event."""
+        return min(EVENT_BITS, self.attributes * (self.values.bit_length() - 1))
+
+    @property
+    def strata_bits(self) -> int:
+        """How deep the cells are of which each has an event in every round."""
+        return min(self.event_bits, self.depth_most, STRATA_BITS_MAX)
+
+    @property
+    def round_length(self) -> int:
+        """Events of a round."""
+        return 1 << self.strata_bits
 
     @property
     def box_bits(self) -> int:
@@ -122,8 +137,8 @@ class Draws:
         self.workload = workload
         self._wishes = random.Random(f"peers/wishes/{seed}")
         self._events = random.Random(f"peers/events/{seed}")
-        self._bits = min(EVENT_BITS, workload.attributes * (workload.values.bit_length() - 1))
-        self._strata_bits = min(self._bits, workload.depth_most, STRATA_BITS_MAX)
+        self._bits = workload.event_bits
+        self._strata_bits = workload.strata_bits
         self._round: Iterator[str] = iter(())
         names = [f"a{number}" for number in range(workload.attributes)]
         self._names = names
@@ -131,11 +146,6 @@ class Draws:
         self._spots = [self._point() for _ in range(workload.hot_spots)]
         weights = (number**-workload.hot_exponent for number in range(1, workload.hot_spots + 1))
         self._weights = list(accumulate(weights))
-
-    @property
-    def round_length(self) -> int:
-        """Events after which every cell of the strata has had one more."""
-        return 1 << self._strata_bits
 
     def wish(self) -> Wish:
         """What the next newcomer wants."""
