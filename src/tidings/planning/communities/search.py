@@ -24,11 +24,12 @@ if TYPE_CHECKING:
 
     from tidings.planning.communities.base import Flows, Network
 
-STEPS_EACH, STEPS_MAX = 10_000, 4_000_000
+STEPS_EACH, STEPS_MAX = 10_000, 8_000_000
 """Changes tried from each beginning: so many for each client, and no more than so many at all."""
 
-HEAT_FIRST, HEAT_LAST = 1.3, 0.01
-"""What a change may be worse by, at first and at last, in mean messages of a pair times the mean distance."""
+HEAT, HEAT_SHORT, HEAT_LAST = 1.3, 0.3, 0.01
+"""What a change may be worse by, in mean messages of a pair times the mean distance: at first; at first
+where there are fewer steps for each client, who would have no time to cool down; and at last."""
 
 ROUNDS_MAX = 20
 """Times that clients are asked in the end where they would be best; nearly all stay after three."""
@@ -124,8 +125,9 @@ class _Table:
             self.inside_most,
         )
         unit = float(self.weights.mean() * self.distances.mean())
-        steps = min(STEPS_EACH * len(seats), STEPS_MAX)
-        anneal(int(rng.integers(2**62)), steps, HEAT_FIRST * unit, HEAT_LAST * unit, seats, *fixed)
+        steps = STEPS_EACH * len(seats)
+        heat = unit * (HEAT if steps <= STEPS_MAX else HEAT_SHORT)
+        anneal(int(rng.integers(2**62)), min(steps, STEPS_MAX), heat, HEAT_LAST * unit, seats, *fixed)
         awake = np.ones(len(seats), bool)
         for _ in range(ROUNDS_MAX):
             everybody = bool(awake.all())
