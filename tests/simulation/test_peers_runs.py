@@ -196,7 +196,7 @@ def test_a_broken_machine_is_found_out(broken: Any, promise: str) -> None:
 PROGRAM = """
 from dataclasses import replace
 from tidings.sim import peers_runs
-from tidings.sim.peers_workload import Workload
+from tidings.sim.peers_workload import HOT, TIGHT, Workload
 from tidings.sim.peers_world import Digest
 digest = Digest()
 workload = Workload(subscriptions=HOT, delays=TIGHT, depth_most=6, expressions=2)
