@@ -8,8 +8,10 @@ import pytest
 from tests.planning.communities.towns import town
 from tidings.errors import InputError
 from tidings.planning import plans
+from tidings.planning.communities import extraction, search
 from tidings.planning.communities import published as communities
 from tidings.planning.communities.base import BACKBONE, Limits
+from tidings.planning.communities.extraction import Method
 from tidings.planning.graphs import Graph
 from tidings.planning.stores import published as stores
 from tidings.planning.stores.base import Demand, Problem
@@ -66,3 +68,25 @@ def test_a_plan_of_a_newer_form_is_refused() -> None:
     document = {**msgspec.json.decode(plans.write(stores_plan())), "version": plans.VERSION + 1}
     with pytest.raises(InputError, match="knows up to"):
         plans.read(msgspec.json.encode(document), "new.json")
+
+
+def test_a_store_that_would_serve_more_than_allowed_is_told_of() -> None:
+    graph = Graph.of([("1", "2", 1.0), ("2", "3", 1.0)])
+    demand = Demand.of(graph, [("a", "1", 5.0), ("b", "1", 1.0)])
+    problem = Problem.of(graph, demand, 1, 1, load_max=4.0)
+    (said,) = plans.of_stores(
+        problem, stores.repaired(problem, stores.votes(problem)), "placement", {}
+    ).warnings
+    assert "would serve 5 requests per second, and 4 are allowed" in said
+
+
+def test_a_plan_tells_that_newmans_algorithm_is_slow_for_so_much_traffic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extraction, "GREEDY_PAIRS_MAX", 10)
+    network, flows = town(0)
+    for method, count in ((Method.GREEDY, 1), (Method.LEIDEN, 0)):
+        plan = communities.planned(network, flows, Limits(), communities.Reading(method=method))
+        for seating in (plan, search.planned(network, flows, Limits(moves=0), starts=[plan])):
+            said = plans.of_moves(network, flows, seating, "published", {}).warnings
+            assert len([one for one in said if "slow beyond 10" in one]) == count

@@ -232,7 +232,7 @@ def of_stores(
             for name, rate in zip(names, problem.demand.rates.sum(axis=0).tolist(), strict=True)
             if rate
         },
-        warnings=list(warnings),
+        warnings=[*_overloads(problem, load), *warnings],
     )
 
 
@@ -275,8 +275,19 @@ def of_moves(
         settings=dict(settings),
         network=_topology(network.graph, network.named_clusters),
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
-        warnings=list(warnings),
+        warnings=[*seating.warnings, *warnings],
     )
+
+
+def _overloads(problem: storing.Problem, load: Mapping[str, float]) -> list[str]:
+    """Of each store that would serve more than it may: the published planners know no such limit."""
+    most = problem.load_max * (1 + 1e-9)
+    return [
+        f"store {name} would serve {rate:g} requests per second, and {problem.load_max:g} are allowed; "
+        "local search brings loads down where it can, more stores or replicas do where it cannot"
+        for name, rate in load.items()
+        if rate > most
+    ]
 
 
 def _topology(graph: Graph, clusters: Mapping[str, str] | None = None) -> Topology:

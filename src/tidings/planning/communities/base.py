@@ -274,6 +274,9 @@ class Seating:
 
     modularity: float | None = None
 
+    warnings: tuple[str, ...] = ()
+    """What whoever looks at the plan should know beside it."""
+
 
 def mean_hops(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
     """Of a message, client links included; nothing if there are none."""

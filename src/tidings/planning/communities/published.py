@@ -85,7 +85,12 @@ def planned(
         if not _worth_it(network, flows, best, tried):
             break
         numbers, best = finer, tried
-    return Seating(within(network, flows, limits, best), numbers, extraction.modularity(flows, numbers))
+    return Seating(
+        within(network, flows, limits, best),
+        numbers,
+        extraction.modularity(flows, numbers),
+        extraction.warnings_of(flows, how.method),
+    )
 
 
 def _worth_it(network: Network, flows: Flows, before: NDArray[np.int64], after: NDArray[np.int64]) -> bool:

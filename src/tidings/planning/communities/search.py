@@ -55,7 +55,7 @@ def planned(
     allowed = len(flows.clients) if limits.moves is None else limits.moves
     seats = table.best(allowed, [one.seats for one in starts])
     first = starts[0] if starts else Seating(seats)
-    return Seating(seats, first.communities, first.modularity)
+    return Seating(seats, first.communities, first.modularity, first.warnings)
 
 
 def frontier(network: Network, flows: Flows, limits: Limits, points: int = 8, seed: int = 0) -> list[Point]:
