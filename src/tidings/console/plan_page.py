@@ -30,6 +30,9 @@ PAGE = "index.html"
 
 Draw = Callable[[Look], "Figure"]
 
+Shown = tuple[Draw, Caption, Table | None]
+"""A picture, what is said about it, and the numbers behind it."""
+
 
 def write(plan: Plan, target: Path, trial: AnyTrial | None = None) -> Path:
     """Write a page, into a folder or as a file that ends in .html, with its pictures beside it."""
@@ -39,7 +42,7 @@ def write(plan: Plan, target: Path, trial: AnyTrial | None = None) -> Path:
     else:
         folder, page, prefix = target, target / PAGE, ""
     folder.mkdir(parents=True, exist_ok=True)
-    shown = _pictures(plan, trial)
+    shown = pictures(plan, trial)
     drawn = document.drawn({f"{prefix}{name}": draw for name, (draw, _, _) in shown.items()}, folder)
     page.write_text(
         html(
@@ -195,12 +198,12 @@ def _items(lines: Sequence[str]) -> str:
 # Pictures.
 
 
-def _pictures(plan: Plan, trial: AnyTrial | None) -> dict[str, tuple[Draw, Caption, Table | None]]:
+def pictures(plan: Plan, trial: AnyTrial | None = None) -> dict[str, Shown]:
     """By name: how it is drawn, what is said, and the numbers behind it."""
     from tidings.console.pictures.plan_network import plan_network
 
     scene = plan_scene.of(plan, trial)
-    found: dict[str, tuple[Draw, Caption, Table | None]] = {}
+    found: dict[str, Shown] = {}
     if trial is not None:
         found["steps"] = (_steps(trial), plan_words.steps(trial), None)
     behind = plan_tables.links(trial) if trial is not None else None
@@ -236,7 +239,7 @@ def _steps(trial: AnyTrial) -> Draw:
     return partial(plan_bars, panels, [("before the plan", "report"), ("after", "event")])
 
 
-def _of_clients(plan: MovesPlan, trial: Trial | None) -> dict[str, tuple[Draw, Caption, Table | None]]:
+def _of_clients(plan: MovesPlan, trial: Trial | None) -> dict[str, Shown]:
     from tidings.console.pictures.plan_bars import Bars, Row, plan_bars
     from tidings.console.pictures.plan_frontier import plan_frontier
     from tidings.console.pictures.plan_moves import plan_moves
@@ -250,7 +253,7 @@ def _of_clients(plan: MovesPlan, trial: Trial | None) -> dict[str, tuple[Draw, C
     limit = plan.settings.get("overload")
     marks = [(1.0, "fair")] + ([(float(limit), "limit")] if isinstance(limit, int | float) else [])
     series = [("forecast", "~event" if measured else "event")] + ([("measured", "event")] if measured else [])
-    found: dict[str, tuple[Draw, Caption, Table | None]] = {
+    found: dict[str, Shown] = {
         "moves": (partial(plan_moves, streams), plan_words.moves(plan, streams), plan_tables.moves(plan)),
         "loads": (
             partial(
@@ -282,7 +285,7 @@ def _of_clients(plan: MovesPlan, trial: Trial | None) -> dict[str, tuple[Draw, C
     return found
 
 
-def _of_topics(plan: StoresPlan, trial: StoresTrial | None) -> dict[str, tuple[Draw, Caption, Table | None]]:
+def _of_topics(plan: StoresPlan, trial: StoresTrial | None) -> dict[str, Shown]:
     from tidings.console.pictures.plan_bars import Bars, Row, plan_bars
     from tidings.console.pictures.plan_topics import plan_topics
 
@@ -316,8 +319,8 @@ def _end(plan: Plan, trial: AnyTrial | None, shown: list[str], prefix: str) -> s
     pictures = ", ".join(f'<a href="{prefix}{name}.png">{prefix}{name}.png</a>' for name in shown)
     kind = "stores" if isinstance(plan, StoresPlan) else "communities"
     untried = (
-        "<li><b>See what it really gives.</b> <code>tidings plan try PLAN --workload DIR</code> runs a "
-        "workload and compares.</li>\n"
+        "<li><b>See what it really gives.</b> <code>tidings plan try PLAN</code> runs a workload, or sends "
+        "requests, and compares.</li>\n"
     )
     return f"""<section class="card" id="next">
 <h2>Where to go next</h2>
