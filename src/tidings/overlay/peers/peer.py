@@ -69,6 +69,10 @@ HINTS_MAX = 4
 """Hints that wait to be followed."""
 
 CONTACTS_MAX = 16
+"""Contacts that are remembered."""
+
+CONTACT_EVERY = 8
+"""Cycles after which gossip goes to a contact again."""
 
 LINK_WEIGHT = 0.25
 """How much a new measurement of a link counts against the old ones, twice TCP's 1/8: there is one a cycle
@@ -347,9 +351,7 @@ class Peer:
             self._speak()
         self._measure()
         self._settle()
-        partner = self.view.partner()
-        if partner is None and self._contacts:
-            partner = self._contacts[self.cycle % len(self._contacts)]
+        partner = self._partner()
         if partner is not None:
             self._gossip(partner)
 
@@ -700,6 +702,8 @@ class Peer:
         key = (sender, message.root)
         known = self.parents.get(key)
         asking = self._asking
+        if asking is not None and (asking.peer, asking.root) != key:
+            asking = None
         if asking is None or asking.number != message.number:
             if known is not None and known.number == message.number:
                 known.heard = self.cycle
@@ -711,7 +715,8 @@ class Peer:
         self._rests.pop(key, None)
         link = self._measured(asking.sent, message.sent)
         parent = Parent(message.number, profile, asking.asked, link, self.cycle)
-        if not self._bears(parent):
+        covered = message.root or not self.settings.cover_checked or covers(profile.dz, asking.asked)
+        if not covered or not self._bears(parent):
             self._send(sender, Leave(message.root, message.number))
             self._rest(key)
             if known is not None:
@@ -771,7 +776,7 @@ class Peer:
         key = (sender, message.root)
         asking = self._asking
         known = self.parents.get(key)
-        if asking is not None and asking.number == message.number:
+        if asking is not None and asking.number == message.number and asking.peer == sender:
             self._asking = None
         elif known is not None and known.number == message.number:
             self._drop(known)
@@ -787,7 +792,7 @@ class Peer:
         known = self.parents.get(key)
         if known is not None and known.number == message.number:
             self._drop(known)
-        elif asking is not None and asking.number == message.number:
+        elif asking is not None and asking.number == message.number and asking.peer == sender:
             # It was taken and sent away at once, and this came first.
             self._asking = None
         else:
@@ -942,6 +947,13 @@ class Peer:
 
     # Gossip.
 
+    def _partner(self) -> str | None:
+        """Somebody known; first each contact, and now and then one again: else groups might stay apart."""
+        contacts, cycle = self._contacts, self.cycle
+        if contacts and (cycle < len(contacts) or cycle % CONTACT_EVERY == 0):
+            return contacts[cycle % len(contacts)]
+        return self.view.partner() or (contacts[cycle % len(contacts)] if contacts else None)
+
     def _gossip(self, partner: str, answer: bool = False) -> None:
         mine = []
         if self.dz:
@@ -991,7 +1003,7 @@ class Peer:
         self.changes += 1
         self._profile = None
         self.view.prefer(dz, self.bound)
-        self._rates.begin(self._now)
+        self._rates.forget(self._now)
         self._window = 0
 
     def _measure(self) -> None:

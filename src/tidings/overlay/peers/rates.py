@@ -46,6 +46,8 @@ class Rates:
 
     def close(self, now: float) -> None:
         """A window is over, and the next one begins."""
+        if now <= self.since:
+            return
         self.seconds = now - self.since
         self.received_rate = self.received / self.seconds
         self.wasted_rate = self.wasted / self.seconds
@@ -98,7 +100,8 @@ def estimate(one: str, measured: Mapping[str, float], total_rate: float) -> floa
     """
     if one in measured:
         return measured[one]
-    known_rate, known = 0.0, []
+    known_rate = 0.0
+    known: list[str] = []
     for member in sorted(
         (member for member in measured if member.startswith(one)), key=lambda m: (len(m), m)
     ):
