@@ -15,6 +15,9 @@ from tidings.console.day import (
     Life,
     Link,
     Moment,
+    Plans,
+    Resident,
+    Saving,
     Step,
     Topic,
 )
@@ -102,6 +105,7 @@ def sample() -> Day:
         life=life(),
         latencies_ms=tuple((ms, n) for ms, n in latencies if n),
         costs=costs(delivered),
+        plans=plans(),
         checks=(
             Check("every matching event arrived with its final content", "2,871 of 2,871 due", True),
             Check("nothing arrived that does not match the version told", f"0 of {delivered:,}", True),
@@ -163,6 +167,20 @@ def life() -> Life:
         "traffic/centre",
         tuple(truth.items()),
         tuple(sorted(happenings, key=lambda happening: happening.at_s)),
+    )
+
+
+def plans() -> Plans:
+    return Plans(
+        savings=(
+            Saving("hops of a message", 3.41, 2.96, "40 of 400 clients move"),
+            Saving("hops between brokers, all messages", 412_300.0, 281_200.0, "40 of 400 clients move"),
+            Saving("hops of a request", 1.62, 0.48, "2 copies of each topic, at 4 of 8 brokers"),
+        ),
+        residents=tuple(
+            Resident(name, 20 + 7 * at, 26 + 5 * at, seats)
+            for at, (name, _, _, _, seats) in enumerate(PLACES)
+        ),
     )
 
 
@@ -265,6 +283,10 @@ def crowded(brokers: int = 3_000) -> Day:
         ),
         costs=tuple(
             Cost(f"{long} {i}", 10**12 * i, 10**11 * i, 10**15, 10**12, 1e7, 1e6, long) for i in range(9)
+        ),
+        plans=Plans(
+            tuple(Saving(long, 10.0**i, 10.0 ** (9 - i), long) for i in range(9)),
+            tuple(Resident(one.id, i, 10**6 - i, one.seats) for i, one in enumerate(made)),
         ),
         checks=tuple(Check(long, long, True) for _ in range(50)),
         notes=(long,) * 10,

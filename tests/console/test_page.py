@@ -17,7 +17,7 @@ import pytest
 from tests.console import days
 from tidings.console import document, page, totals
 from tidings.console.captions import CAPTIONS
-from tidings.console.day import Check, Day
+from tidings.console.day import Check, Day, Happening, Life
 from tidings.console.looks import LOOKS, WIDE
 from tidings.errors import SetupError
 
@@ -136,6 +136,31 @@ def test_the_same_day_gives_the_same_bytes(read: Reader) -> None:
     with settled():
         again = [svg(draw(days.sample(), WIDE)).encode() for draw in PICTURES.values()]
     assert [base64.b64decode(source.partition(",")[2]) for source in read.attributes("img", "src")] == again
+
+
+def test_pages_of_plans_are_named_where_there_are_some() -> None:
+    day = days.sample()
+    assert day.plans is not None
+    assert "The plans in full" not in page.html(day, BLANK)
+    named = replace(day, plans=replace(day.plans, pages=(("<moves>", "my moves.html"),)))
+    assert '<a href="my%20moves.html">&lt;moves&gt;</a>' in page.html(named, BLANK)
+
+
+def test_versions_told_at_one_moment_are_named_together() -> None:
+    from tidings.console.drawing import settled, svg
+    from tidings.console.pictures.life import life
+
+    told = [
+        Happening(at_s, "version", "b1", str(n), (("a", str(n)),), n) for n, at_s in ((1, 3), (2, 9), (3, 9))
+    ]
+    day = replace(
+        days.sample(),
+        life=Life("e", "roads", (), (Happening(0, "report", "r", "opened", (("a", "1"),)), *told)),
+    )
+    with settled():
+        drawn = svg(life(day, WIDE))
+    assert ">v1<" in drawn
+    assert ">v2–3<" in drawn
 
 
 def test_every_picture_has_an_alt_text_and_its_proportions(read: Reader) -> None:

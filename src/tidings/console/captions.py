@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidings.console import totals
-from tidings.console.day import Cost, Day, Life
+from tidings.console.day import Cost, Day, Life, Saving
 from tidings.console.words import clipped, count, counted, duration, listed, percent, size, times
 
 NAME_LENGTH = 48
 NOTE_LENGTH = 200
 WAYS_MAX = 4
+SAVINGS_MAX = 4
+STORES_MAX = 6
 ALIKE = 0.05
 """Shares that differ by less are called the same."""
 
@@ -268,6 +270,40 @@ def _noted(cost: Cost) -> str:
     return f" ({note})" if note else ""
 
 
+def plans(day: Day) -> Caption:
+    if day.plans is None or not day.plans.savings:
+        return _nothing("Plans for such days", "Nothing was planned.")
+    made = day.plans
+    said = [f"{_name(one.what)}: {_change(one)} ({_name(one.by)})" for one in made.savings[:SAVINGS_MAX]]
+    stores = [_name(one.broker) for one in made.residents if one.keeps]
+    shows = (
+        "Two plans, made from what the brokers wrote down: which clients would better be at another broker, "
+        "because those they talk to are there, and at which brokers the history of topics would better be "
+        f"kept, because it is asked for near there. {_sentence('; '.join(said))}."
+    )
+    if stores:
+        more = [f"{count(len(stores) - STORES_MAX)} more"] if len(stores) > STORES_MAX else []
+        shows += f" Brokers in bold would keep something: {listed([*stores[:STORES_MAX], *more])}."
+    shows += (
+        " It is a forecast, and nothing has been changed: messages are counted along the shortest way from "
+        "client to client, though what is gathered goes by way of a seat."
+    )
+    return Caption(
+        "Plans for such days",
+        shows,
+        "Without plans, clients and history stay where they happened to be.",
+        "Bars that compare the day as it was with the day as planned: " + "; ".join(said) + ".",
+    )
+
+
+def _change(one: Saving) -> str:
+    if not one.before:
+        return f"{one.after:.2f} instead of 0"
+    less = 1 - one.after / one.before
+    way = "fewer" if less >= 0 else "more"
+    return f"{percent(abs(less), 1.0)} {way}"
+
+
 CAPTIONS: dict[str, Callable[[Day], Caption]] = {
     "reports": reports,
     "life": life,
@@ -275,6 +311,7 @@ CAPTIONS: dict[str, Callable[[Day], Caption]] = {
     "network": network,
     "latency": latency,
     "costs": costs,
+    "plans": plans,
 }
 """By the name of the picture, in the order of the page."""
 

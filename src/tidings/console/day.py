@@ -118,6 +118,38 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
+class Saving:
+    """A figure of the day as it was, and as it would be by a plan: a forecast."""
+
+    what: str
+    before: float
+    after: float
+    by: str
+    """What it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A broker with its clients, as it was and by a plan."""
+
+    broker: str
+    before: int
+    after: int
+    keeps: tuple[str, ...] = ()
+    """Topics that would be kept there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plans:
+    """What was planned for such days; nothing of it is done."""
+
+    savings: tuple[Saving, ...]
+    residents: tuple[Resident, ...]
+    pages: tuple[tuple[str, str], ...] = ()
+    """Pages of the plans themselves: what each is about, and its file beside the page of the day."""
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """Something that had to hold, and what was seen."""
 
@@ -156,5 +188,6 @@ class Day:
     costs: tuple[Cost, ...]
     checks: tuple[Check, ...]
     steps: tuple[Step, ...]
+    plans: Plans | None = None
     notes: tuple[str, ...] = field(default=())
     """What the reader should know: that the machine fell behind, that mosquitto was not found."""

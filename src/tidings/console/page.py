@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 from tidings.console import document, totals
 from tidings.console.captions import CAPTIONS
@@ -53,7 +54,7 @@ way, and brings it only to those who asked for it.</p>
 {_checks(day)}
 {_steps(day)}
 {sections}
-{_next()}""",
+{_next(day)}""",
     )
 
 
@@ -174,7 +175,11 @@ def _step(step: Step, longest: float) -> str:
     )
 
 
-def _next() -> str:
+def _next(day: Day) -> str:
+    pages = " and ".join(
+        f'<a href="{quote(file)}">{text(name)}</a>' for name, file in (day.plans.pages if day.plans else ())
+    )
+    plans = f"<p>The plans in full, with their pictures: {pages}.</p>\n" if pages else ""
     pictures = ", ".join(f'<a href="{name}.png">{name}.png</a>' for name in CAPTIONS)
     return f"""<section class="card" id="next">
 <h2>Where to go next</h2>
@@ -191,5 +196,5 @@ reads the brokers' records. <i>docs/connector.md, docs/pipeline.md</i></li>
 </ul>
 <p>A longer day: <code>make demo SIZE=large</code>. A network that stays up when the day is over:
 <code>make demo KEEP=1</code>.</p>
-<p><small>The pictures as files, beside this page: {pictures}.</small></p>
+{plans}<p><small>The pictures as files, beside this page: {pictures}.</small></p>
 </section>"""

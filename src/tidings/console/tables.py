@@ -77,6 +77,15 @@ def costs(day: Day) -> Table:
     )
 
 
+def plans(day: Day) -> Table:
+    residents = () if day.plans is None else day.plans.residents
+    return Table(
+        "The brokers as planned",
+        ("broker", "clients", "planned", "would keep"),
+        [(one.broker, count(one.before), count(one.after), ", ".join(one.keeps)) for one in residents],
+    )
+
+
 def life(day: Day) -> Table:
     happenings = () if day.life is None else day.life.happenings
     return Table(
@@ -101,5 +110,6 @@ TABLES: dict[str, Callable[[Day], Table]] = {
     "suppression": topics,
     "network": brokers,
     "costs": costs,
+    "plans": plans,
 }
 """By the name of the picture that they are behind."""

@@ -16,6 +16,7 @@ from tidings.console.pictures.costs import costs
 from tidings.console.pictures.latency import latency
 from tidings.console.pictures.life import life
 from tidings.console.pictures.network import network
+from tidings.console.pictures.plans import plans
 from tidings.console.pictures.reports import reports
 from tidings.console.pictures.suppression import suppression
 
@@ -26,5 +27,6 @@ PICTURES: dict[str, Callable[[Day, Look], Figure]] = {
     "network": network,
     "latency": latency,
     "costs": costs,
+    "plans": plans,
 }
 """By the names that `captions.CAPTIONS` has too."""

@@ -99,12 +99,16 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
     free = 0.0
     versions = [happening for happening in happenings if happening.kind == "version"]
     versions = versions[:: -(-len(versions) // VERSIONS_MAX) or 1]
-    at = [frame.x(version.at_s) for version in versions]
+    groups = _together(frame, versions)
+    at = [frame.x(group[-1].at_s) for group in groups]
     near = any(b - a < text_px("version 00", look.small_px, bold=True) for a, b in pairwise(at))
-    for version, x in zip(versions, at, strict=True):
+    near = near or len(groups) < len(versions)
+    for group, x in zip(groups, at, strict=True):
         stroke(ax, (x, x), (frame.top - 6, bottom), colour=colours.event + "80", px=1.4, above=1.1)
-        head = f"v{version.became}" if near else f"version {version.became}"
-        told = f"to {version.receivers:,}"
+        first, last = group[0], group[-1]
+        head = f"v{last.became}" if near else f"version {last.became}"
+        head = head if first is last else f"v{first.became}–{last.became}"
+        told = f"to {last.receivers:,}"
         wide = max(text_px(head, look.small_px, bold=True), text_px(told, look.small_px))
         begin = min(max(0.0, x - wide / 2), frame.edge - wide)
         if begin < free:
@@ -123,6 +127,17 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
         )
         write(ax, middle, frame.top - 11, told, look, px=look.small_px, colour=colours.muted, align="center")
         free = begin + wide + 8
+
+
+def _together(frame: _Frame, versions: list[Happening]) -> list[list[Happening]]:
+    """Versions in their order, those in one group that no eye can tell apart."""
+    groups: list[list[Happening]] = []
+    for version in versions:
+        if groups and frame.x(version.at_s) - frame.x(groups[-1][-1].at_s) < BAR_PX_MIN:
+            groups[-1].append(version)
+        else:
+            groups.append([version])
+    return groups
 
 
 def _row(
