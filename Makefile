@@ -43,7 +43,7 @@ types: prepare
 	$(BIN)/mypy
 
 demo: prepare ## all of it in a few minutes: a city's reports, events, and who gets them (SIZE=small|medium|large, KEEP=1)
-	$(BIN)/tidings demo --size $(SIZE) $(if $(KEEP),--keep)
+	$(BIN)/tidings demo --size $(SIZE) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/importtime.py

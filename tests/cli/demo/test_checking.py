@@ -33,9 +33,7 @@ REPORTS: list[Fields] = [
 
 
 def subscriber(client: int, where: str, topic: str = "incident/+") -> Subscriber:
-    return Subscriber(
-        client, "kypseli", f"subscriber-{client}", topic, where, parse(where) if where else None
-    )
+    return Subscriber(client, "kypseli", f"client-{client}", topic, where, parse(where) if where else None)
 
 
 def city() -> City:
@@ -184,7 +182,7 @@ def test_the_first_difference_is_explained_with_truth_reports_and_what_came() ->
     (difference,) = checking.check(city(), delivered).differences
     title, *lines = checking.explained(city(), difference, delivered)
     assert title == (
-        "Nothing arrives that was not asked for: not so. To subscriber-2 at kypseli: it ended as something "
+        "Nothing arrives that was not asked for: not so. To client-2 at kypseli: it ended as something "
         "else, and version 1 was never withdrawn."
     )
     assert lines == [

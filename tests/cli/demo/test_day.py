@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from tidings.cli.demo import costs, counting, following, playing, stopping
+from tidings.cli.demo import asking, checking, costs, counting, following, planning, playing, stopping
 from tidings.cli.demo.brokers import Brokers
 from tidings.cli.demo.city import WATCHER, City, Place, Report, Subscriber, Truth, Words
 from tidings.language.declarations import read_topic
@@ -63,7 +63,7 @@ def reports() -> Iterator[Report]:
 
 
 def subscriber(client: int, broker: str, where: str) -> Subscriber:
-    name = "watcher" if client == WATCHER else f"subscriber-{client}"
+    name = "watcher" if client == WATCHER else f"client-{client}"
     return Subscriber(client, broker, name, "incident/traffic", where, parse(where) if where else None)
 
 
@@ -114,10 +114,13 @@ def test_a_day_is_followed_counted_and_carried_in_other_ways(
         follower = following.begin(spark, net, day.followed, tmp_path / "following")
         try:
             played = stopping.run(playing.play(day, {}, net))
+            latecomers = asking.drawn(day, 3, 1)
+            found = asking.ask(day, checking.due(day), latecomers, net.http)
             followed = follower.finish(played)
         finally:
             follower.stop()
         follower.stop()
+    assert found.holds, found.seen
     assert [one for one in followed if not one.holds] == []
 
     counted = counting.counted(spark, played, tmp_path / "tables", follower)
@@ -134,6 +137,17 @@ def test_a_day_is_followed_counted_and_carried_in_other_ways(
     assert fates == ["opened", "redundant", "merged", "merged"]
     versions = [one.became for one in counted.life.happenings if one.kind == "version"]
     assert versions[:2] == ["1", "2"]
+
+    planned = planning.plan(spark, day, tmp_path / "tables", tmp_path / "plans", seed=1)
+    # Each version is a message to each receiver from whoever told of it first; the watcher is one of them.
+    assert planned.clients == 4 + 4
+    assert planned.requests >= len(latecomers)
+    assert sorted(file.name for file in (tmp_path / "plans").iterdir()) == [
+        "moves.json",
+        "network.toml",
+        "stores.json",
+    ]
+    assert set(planned.stores.assignment) == {topic.name}
 
     other = costs.run(spark, Console(quiet=True), played, counted, tmp_path / "costs", first_port=PORT)
     assert [one for one in other.checks if not one.holds] == []

@@ -81,7 +81,7 @@ def test_what_comes_of_a_day_is_what_was_due(tmp_path: Path) -> None:
     made = day()
     played = play(made, tmp_path)
     assert [one.fields for one in played.sent] == REPORTS
-    assert [one.session for one in played.sent] == ["reporters-kypseli"] * len(REPORTS)
+    assert [one.session for one in played.sent] == [f"client-{one.client}" for one in made.reports]
     assert checking.check(made, played.delivered).differences == ()
     assert {one.subscriber for one in played.delivered} == {one.client for one in made.subscribers}
 
@@ -91,7 +91,7 @@ def test_the_day_s_clock_stands_still_while_brokers_do_not_keep_up(
 ) -> None:
     """Here it is said to be late when it is looked at for the first times."""
     late = iter([2 * playing.BEHIND_S * 1e9] * 5)
-    monkeypatch.setattr(playing._Teller, "behind_ns", lambda _self, _now_ns: next(late, 0))
+    monkeypatch.setattr(playing._Client, "behind_ns", lambda _self, _now_ns: next(late, 0))
     monkeypatch.setattr(playing, "SLOW_S", 0.0)
     made = day()
     lateness: list[float] = []

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tidings.cli.demo import telling
 from tidings.cli.demo.telling import Telling
-from tidings.console.day import Check, Cost, Day, Step
+from tidings.console.day import Check, Cost, Day, Plans, Saving, Step
 
 
 @pytest.fixture
@@ -66,6 +66,13 @@ def test_on_a_terminal_that_cannot_redraw_lines_are_told_too(monkeypatch: pytest
     assert text(said) == ["reports: 2 of 10 sent"]
 
 
+def test_what_is_to_be_pasted_is_one_line_on_a_narrow_screen() -> None:
+    narrow = Telling(Console(file=io.StringIO(), width=30, record=True))
+    line = "tidings sub 'incident/#' --where 'severity >= 3' [not markup]"
+    narrow.paste(line)
+    assert text(narrow) == [line]
+
+
 def test_what_does_not_hold_stands_out(said: Telling) -> None:
     said.checks([Check("nothing lost", "0 lost", True), Check("nothing twice", "3 of 9", False)])
     assert text(said) == ["  yes  nothing lost: 0 lost", "  NO   nothing twice: 3 of 9"]
@@ -92,6 +99,7 @@ def test_the_summary_has_figures_costs_times_and_notes(said: Telling) -> None:
         ),
         checks=(),
         steps=(Step("Count", 12.34),),
+        plans=Plans((Saving("hops", 3.0, 2.4, "5 of 50 clients move"),), ()),
         notes=("the machine was slow",),
     )
     said.summary(day, {"reports": 5_505})
@@ -100,6 +108,7 @@ def test_the_summary_has_figures_costs_times_and_notes(said: Telling) -> None:
     assert ["reports", "5,505"] in lines
     assert ["Tidings", "1,234", "0", "2.50", "77", "4.2"] in lines
     assert ["mosquitto", "99,999", "5", "1.00", "–", "–"] in lines
+    assert ["hops", "3.00", "2.40", "20%", "5", "of", "50", "clients", "move"] in lines
     assert ["Count", "12.3"] in lines
     assert "Note: the machine was slow" in text(said)
     assert ["page", "/tmp/page/index.html"] in lines

@@ -58,8 +58,9 @@ def demo(
 
     First a handful of brokers gather reports while one of them is killed. Then Spark generates a day in
     Athens, a live network of brokers and MQTT clients plays it in accelerated time, every subscriber is
-    checked against what truly happened, Spark counts what the brokers have written down, and a page shows it
-    with what the same day costs in other ways. The exit code is 1 if anything was lost, wrong or repeated.
+    checked against what truly happened, Spark counts what the brokers have written down and plans by it, and
+    a page shows it with what the same day costs in other ways. The exit code is 1 if anything was lost, wrong
+    or repeated.
 
     Ctrl-C at any moment stops everything and leaves nothing running.
 

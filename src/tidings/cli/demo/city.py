@@ -265,7 +265,7 @@ def read(made: Model, folder: Path, speed_up: float) -> City:
                 Subscriber(
                     client,
                     ids[client],
-                    f"subscriber-{client}",
+                    session_of(client),
                     one.topic_filter,
                     one.filter.source,
                     one.filter,
@@ -279,6 +279,11 @@ def read(made: Model, folder: Path, speed_up: float) -> City:
         doubtful=len(happened) - len(truths),
         words=words(made),
     )
+
+
+def session_of(client: int) -> str:
+    """What a client of the city is called by the brokers."""
+    return f"client-{client}"
 
 
 def settled(truth: Fields, said: Iterable[Fields]) -> Fields | None:

@@ -32,7 +32,7 @@ from tidings.cli.demo import stopping
 from tidings.cli.demo.brokers import Brokers
 from tidings.client import load as loads
 from tidings.client import refusals
-from tidings.client.bare import Bare, Sender
+from tidings.client.bare import Sender
 from tidings.client.urls import Address, read_all
 from tidings.console.day import Check, Cost
 from tidings.errors import InputError, NetworkError, SetupError
@@ -65,6 +65,9 @@ DELIVERY = 0x30 | QOS << 1
 
 ACKNOWLEDGED = b"\x40\x02"
 """The first bytes of a PUBACK; the packet's identifier follows."""
+
+ACK_BYTES = 4
+"""Of such a PUBACK."""
 
 HEAD_BYTES = 8
 """A PUBLISH that is read by its offsets has more: its head, a topic, an identifier, a payload."""
@@ -359,34 +362,24 @@ async def carry(addresses: Mapping[str, Address], judge: Judge, content: bool, w
     """Publish all reports and take what comes, until that is all or time is over; addresses are by broker."""
     expected = judge.expected(content)
     hall = _Hall(judge)
-    by_session: dict[str, list[Said]] = defaultdict(list)
-    for one in judge.said:
-        by_session[one.session].append(one)
-    listening = [
-        _Listening(_Reach([addresses[one.broker]]), one, hall, at, content)
-        for at, one in enumerate(judge.listeners)
-    ]
-    saying = [
-        _Saying(_Reach([addresses[said[0].broker]]), session, said) for session, said in by_session.items()
-    ]
+    clients = _clients(addresses, judge, hall, content)
     try:
         turn = asyncio.Semaphore(CONNECTING)
 
-        async def admit(client: Bare) -> None:
+        async def admit(client: _Client) -> None:
             async with turn:
                 await client.connect()
-                if isinstance(client, _Listening):
-                    await client.subscribe()
+                await client.subscribe()
 
-        await asyncio.gather(*map(admit, [*listening, *saying]))
+        await asyncio.gather(*map(admit, clients))
         start_s = time.monotonic()
         hall.last_s = start_s
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s) as limit:
-                await asyncio.gather(*(one.send(time.perf_counter_ns()) for one in saying))
-                await _until_quiet(hall, listening, expected)
+                await asyncio.gather(*(one.send(time.perf_counter_ns()) for one in clients if one.total))
+                await _until_quiet(hall, clients, expected)
     finally:
-        for client in [*listening, *saying]:
+        for client in clients:
             client.leave()
     return Got(
         delivered=sum(map(len, hall.places)),
@@ -399,11 +392,25 @@ async def carry(addresses: Mapping[str, Address], judge: Judge, content: bool, w
     )
 
 
-async def _until_quiet(hall: _Hall, listening: Sequence[_Listening], expected: int) -> None:
+def _clients(addresses: Mapping[str, Address], judge: Judge, hall: _Hall, content: bool) -> list[_Client]:
+    """All who say or listen, each with one session for both."""
+    says: dict[str, list[Said]] = defaultdict(list)
+    for one in judge.said:
+        says[one.session].append(one)
+    ears = {one.session: _Ear(one, hall.places[at], content) for at, one in enumerate(judge.listeners)}
+    brokers = {session: said[0].broker for session, said in says.items()}
+    brokers |= {one.session: one.broker for one in judge.listeners}
+    return [
+        _Client(_Reach([addresses[broker]]), session, says.get(session, []), ears.get(session), hall)
+        for session, broker in brokers.items()
+    ]
+
+
+async def _until_quiet(hall: _Hall, clients: Sequence[_Client], expected: int) -> None:
     """Wait until all has come, or nothing more does."""
     published_s = time.monotonic()
     while hall.count < expected and time.monotonic() - max(hall.last_s, published_s) < QUIET_S:
-        for one in listening:
+        for one in clients:
             one.check()
         await asyncio.sleep(0.02)
 
@@ -420,25 +427,46 @@ class _Hall:
         self.last_s = 0.0
 
 
-class _Listening(Bare):
-    """Subscribes, and takes what comes."""
+class _Ear:
+    """What one client listens for, and what it has heard."""
+
+    def __init__(self, listener: Listener, got: array[int], content: bool) -> None:
+        self.topic_filter = listener.topic_filter
+        self.where = listener.filter.source if content and listener.filter is not None else None
+        self.got = got
+
+
+class _Client(Sender):
+    """Publishes its reports in their order, subscribes, and takes what comes."""
 
     keep_alive_s = 0
 
-    def __init__(self, reach: _Reach, listener: Listener, hall: _Hall, number: int, content: bool) -> None:
-        super().__init__(reach, f"costs-{listener.session}", 0)
-        self._listener = listener
+    def __init__(
+        self, reach: _Reach, session: str, said: Sequence[Said], ear: _Ear | None, hall: _Hall
+    ) -> None:
+        """`ear` is None for one that does not listen."""
+        super().__init__(reach, f"costs-{session}", 0, len(said), QOS, timed=False)
+        self._said = said
+        self._ear = ear
         self._hall = hall
-        self._got = hall.places[number]
-        self._where = listener.filter.source if content and listener.filter is not None else None
         self._asked = 0
         self._answer: asyncio.Future[Suback] | None = None
 
+    def due_ns(self, number: int) -> int:  # noqa: ARG002  nothing is timed
+        return 0
+
+    def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:  # noqa: ARG002
+        one = self._said[number]
+        body = b"".join((_form(one.topic, b""), packet_id, b"\x00", one.payload))
+        return bytes([DELIVERY]) + variable(len(body)) + body
+
     async def subscribe(self) -> None:
         """Ask until the whole network knows; a broker waits a second for that before it answers."""
+        if self._ear is None:
+            return
         try:
             async with asyncio.timeout(CONFIRMED_WITHIN_S):
-                while (await self._ask()).properties.reason_string == SETTLING:
+                while (await self._ask(self._ear)).properties.reason_string == SETTLING:
                     pass
         except TimeoutError:
             raise NetworkError(
@@ -446,24 +474,35 @@ class _Listening(Bare):
                 f"{CONFIRMED_WITHIN_S:g} s; a machine with less to do may be quick enough"
             ) from None
 
-    async def _ask(self) -> Suback:
+    async def _ask(self, ear: _Ear) -> Suback:
         self._asked += 1
         self._answer = asyncio.get_running_loop().create_future()
-        user = () if self._where is None else (("where", self._where),)
-        asked = (Asked(self._listener.topic_filter, QOS),)
+        user = () if ear.where is None else (("where", ear.where),)
+        asked = (Asked(ear.topic_filter, QOS),)
         self.write(encode(Subscribe(self._asked, asked, Properties(user=user)), self.reach.version))
         answer = await self._answer
         if answer.reasons[0] >= FAILURE:
-            wheres = [] if self._where is None else [self._where]
+            wheres = [] if ear.where is None else [ear.where]
             said = answer.properties.reason_string
-            raise refusals.subscription(self._listener.topic_filter, wheres, answer.reasons[0], said)
+            raise refusals.subscription(ear.topic_filter, wheres, answer.reasons[0], said)
         return answer
 
     def data_received(self, data: bytes) -> None:
-        """Whole deliveries of the usual form by their offsets, acknowledged at once; others by the codec."""
+        """Whole packets of the usual form by their offsets, deliveries acknowledged at once; others by the
+        codec.
+        """
+        if self._ear is None:
+            super().data_received(data)
+            return
         at, end = 0, 0 if self.decoder.held() else len(data)
-        hall, got, acknowledged = self._hall, self._got, []
-        while end - at > HEAD_BYTES and data[at] == DELIVERY:
+        hall, got, acknowledged = self._hall, self._ear.got, []
+        while end - at >= ACK_BYTES:
+            if data[at : at + 2] == ACKNOWLEDGED:
+                self._done(0, None)
+                at += ACK_BYTES
+                continue
+            if end - at <= HEAD_BYTES or data[at] != DELIVERY:
+                break
             length, head = data[at + 1], at + 2
             if length > 0x7F:
                 if data[head] > 0x7F:
@@ -491,9 +530,9 @@ class _Listening(Bare):
             super().data_received(data[at:])
 
     def on(self, packet: object) -> None:
-        if isinstance(packet, Publish):
+        if isinstance(packet, Publish) and self._ear is not None:
             hall = self._hall
-            self._got.append(hall.known[_form(packet.topic, packet.payload)])
+            self._ear.got.append(hall.known[_form(packet.topic, packet.payload)])
             hall.count += 1
             hall.bytes += len(packet.payload)
             hall.last_s = time.monotonic()
@@ -508,24 +547,6 @@ class _Listening(Bare):
         super()._end(reason)
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(NetworkError(reason))
-
-
-class _Saying(Sender):
-    """Publishes the reports of one session, in their order."""
-
-    keep_alive_s = 0
-
-    def __init__(self, reach: _Reach, session: str, said: Sequence[Said]) -> None:
-        super().__init__(reach, f"costs-{session}", 0, len(said), QOS, timed=False)
-        self._said = said
-
-    def due_ns(self, number: int) -> int:  # noqa: ARG002  nothing is timed
-        return 0
-
-    def message(self, number: int, at_ns: int, packet_id: bytes) -> bytes:  # noqa: ARG002
-        one = self._said[number]
-        body = b"".join((_form(one.topic, b""), packet_id, b"\x00", one.payload))
-        return bytes([DELIVERY]) + variable(len(body)) + body
 
 
 def _form(topic: str, payload: bytes) -> bytes:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidings.cli.demo.asking import told
 from tidings.console.day import Broker, Check, Happening, Life, Link, Moment, Topic
 from tidings.records import traffic, workload
 from tidings.records.record import Kind
@@ -208,7 +209,7 @@ def _life(played: Played, records: Any, following: Following) -> Life | None:
         following.topic,
         [row.asDict() for row in days.reports_of(records, event).collect()],
         [row.asDict() for row in days.versions_of(records, event).collect()],
-        {row["_version"]: _known(row) for row in versions},
+        {row["_version"]: told(row) for row in versions},
         played,
     )
 
@@ -268,11 +269,6 @@ def life_of(
         truth=_shown(played, truth.fields),
         happenings=tuple(sorted(happenings, key=lambda one: one.at_s)),
     )
-
-
-def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The declared fields of a row of the log that have a value."""
-    return {name: value for name, value in row.items() if not name.startswith("_") and value is not None}
 
 
 def _shown(played: Played, fields: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

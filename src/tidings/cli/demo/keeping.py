@@ -1,4 +1,4 @@
-"""A network that is left up at the end: what can be pasted to see it, to use it, and to stop it."""
+"""What can be pasted at the end: to see, use and stop a network that is left up, or to look at a file."""
 
 from __future__ import annotations
 
@@ -17,8 +17,13 @@ def command() -> str:
     found = shutil.which("tidings")
     if not own.exists() or (found is not None and Path(found).resolve() == own.resolve()):
         return "tidings"
+    return shown(own)
+
+
+def shown(path: Path) -> str:
+    """A path as it can be pasted: from here, where that is shorter."""
     here = Path.cwd()
-    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def lines(topic_filter: str, where: str) -> list[str]:

@@ -1,9 +1,9 @@
 """A day played to a live network: MQTT clients connect, reports are published when they are due, and all that
 comes is written down.
 
-Every subscriber has a session of its own, so that what each gets is known exactly. The clients of a broker
-publish on one connection, in the order of their reports. The day's clock stands still while brokers do not
-keep up with what is published: a day that takes longer is played to its end, and nothing is lost.
+Every client has a session of its own, by which it reports and hears: what each gets is known exactly, and the
+brokers' records say who told whom. The day's clock stands still while brokers do not keep up with what is
+published: a day that takes longer is played to its end, and nothing is lost.
 
 Whether what came is right is not judged here.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidings.cli.demo.city import City, Fields, Report, Subscriber
+from tidings.cli.demo.city import City, Fields, Report, Subscriber, session_of
 from tidings.client import refusals
-from tidings.client.bare import Bare, Sender
+from tidings.client.bare import Sender
 from tidings.client.urls import Address, read_all
-from tidings.errors import NetworkError, PeerError
+from tidings.errors import NetworkError
 from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import Asked, Properties, Puback, Publish, Suback, Subscribe, Version
 from tidings.mqtt.reasons import FAILURE
@@ -144,25 +145,20 @@ async def play(
     addresses = {
         broker: read_all(f"mqtt://{net.mqtt(broker)}") for broker in (one.id for one in city.brokers)
     }
-    listeners = [_Listener(addresses[one.broker], one, diary) for one in city.subscribers]
-    tellers = [
-        _Teller(addresses[place.id], f"reporters-{place.id}", mine, day)
-        for place in city.brokers
-        if (mine := [report for report in city.reports if report.broker == place.id])
-    ]
+    clients = _clients(city, addresses, day, diary)
     try:
-        await _in_groups([one.connect for one in [*listeners, *tellers]])
-        await _subscribe(listeners)
+        await _in_groups([one.connect for one in clients])
+        await _subscribe([one for one in clients if one.settling])
         before = net.cpu_seconds()
         began_us = time.time_ns() // 1000
         day.start_ns = time.perf_counter_ns()
-        await _carry(city, day, diary, listeners, tellers, watch)
+        await _carry(city, day, diary, clients, watch)
     finally:
-        for one in [*listeners, *tellers]:
+        for one in clients:
             one.leave()
     after = net.cpu_seconds()
     # What was sent at one time stays in the order of its session.
-    sent = sorted((one for teller in tellers for one in teller.told()), key=lambda one: one.at_s)
+    sent = sorted((one for client in clients for one in client.told()), key=lambda one: one.at_s)
     last_s = max(sent[-1].at_s, diary.last_s) if sent else 0.0
     planned_s = city.reports[-1].due_s if city.reports else 0.0
     took_s = planned_s + day.stood_ns / 1e9
@@ -244,10 +240,26 @@ async def _in_groups(works: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -
         await asyncio.gather(*(work() for work in works[begin : begin + CONNECTING]))
 
 
-async def _subscribe(listeners: Sequence[_Listener]) -> None:
+def _clients(
+    city: City, addresses: Mapping[str, tuple[Address, ...]], day: _Day, diary: _Diary
+) -> list[_Client]:
+    """All who report or subscribe, each at its broker."""
+    told: dict[int, list[Report]] = defaultdict(list)
+    for report in city.reports:
+        told[report.client].append(report)
+    wishes = {one.client: one for one in city.subscribers}
+    return [
+        _Client(
+            addresses[wish.broker if wish is not None else mine[0].broker], client, wish, mine, day, diary
+        )
+        for client in dict.fromkeys([*wishes, *told])
+        for wish, mine in [(wishes.get(client), told.get(client, []))]
+    ]
+
+
+async def _subscribe(asking: list[_Client]) -> None:
     """Ask until all brokers have confirmed all subscriptions; one waits a second for that, and no longer."""
     end = time.monotonic() + CONFIRMED_WITHIN_S
-    asking = list(listeners)
     while asking:
         if time.monotonic() > end:
             raise NetworkError(
@@ -263,11 +275,11 @@ async def _carry(
     city: City,
     day: _Day,
     diary: _Diary,
-    listeners: Sequence[_Listener],
-    tellers: Sequence[_Teller],
+    clients: Sequence[_Client],
     watch: Watch,
 ) -> None:
     """Publish everything when it is due, and wait for what it becomes."""
+    tellers = [one for one in clients if one.total]
     sending = asyncio.gather(*(one.send(day.start_ns) for one in tellers))
     try:
         looked_ns = time.perf_counter_ns()
@@ -283,7 +295,7 @@ async def _carry(
         sending.cancel()
     seen, since = -1, time.monotonic()
     while True:
-        for one in listeners:
+        for one in clients:
             one.check()
         if len(diary.delivered) != seen:
             seen, since = len(diary.delivered), time.monotonic()
@@ -303,18 +315,35 @@ class _Reach:
     connect_within_s: float = 30.0
 
 
-class _Teller(Sender):
-    """Publishes the reports of one broker's clients, each when it is due."""
+class _Client(Sender):
+    """Somebody of the city: reports when it is due, hears what it asked for, and has it written down."""
 
     keep_alive_s = 0
 
     def __init__(
-        self, addresses: tuple[Address, ...], session: str, mine: Sequence[Report], day: _Day
+        self,
+        addresses: tuple[Address, ...],
+        client: int,
+        wish: Subscriber | None,
+        mine: Sequence[Report],
+        day: _Day,
+        diary: _Diary,
     ) -> None:
+        """`wish` is what it wants to hear of, None for nothing; `mine` are its reports, in order."""
+        session = wish.session if wish is not None else session_of(client)
         super().__init__(_Reach(addresses), session, 0, len(mine), QOS, True)
+        self._client = client
+        self._wish = wish
         self._mine = mine
         self._day = day
+        self._diary = diary
         self._sent_ns: list[int] = []
+        self._asked = 0
+        self._answer: asyncio.Future[Suback] | None = None
+        self.settling = wish is not None
+        """Whether some broker may not know of the subscription yet."""
+
+    # Reporting.
 
     def due_ns(self, number: int) -> int:
         return round(self._mine[number].due_s * 1e9) + self._day.stood_ns
@@ -349,27 +378,15 @@ class _Teller(Sender):
                 self._day.since_s(at_ns),
             )
 
-
-class _Listener(Bare):
-    """A subscriber: asks for what it wants, acknowledges what comes, and has it written down."""
-
-    keep_alive_s = 0
-
-    def __init__(self, addresses: tuple[Address, ...], subscriber: Subscriber, diary: _Diary) -> None:
-        super().__init__(_Reach(addresses), subscriber.session, 0)
-        self._subscriber = subscriber
-        self._diary = diary
-        self._asked = 0
-        self._answer: asyncio.Future[Suback] | None = None
-        self.settling = True
-        """Whether some broker may not know of the subscription yet."""
+    # Hearing.
 
     async def subscribe(self) -> None:
-        wants = self._subscriber
+        wish = self._wish
+        assert wish is not None, "who wants nothing is never settling"
         self._asked += 1
         self._answer = asyncio.get_running_loop().create_future()
-        user = (("where", wants.where),) if wants.where else ()
-        asked = (Asked(wants.topic_filter, QOS),)
+        user = (("where", wish.where),) if wish.where else ()
+        asked = (Asked(wish.topic_filter, QOS),)
         self.write(encode(Subscribe(self._asked, asked, Properties(user=user)), Version.V5))
         try:
             async with asyncio.timeout(self.reach.connect_within_s):
@@ -380,25 +397,15 @@ class _Listener(Bare):
             ) from None
         said = answer.properties.reason_string
         if answer.reasons[0] >= FAILURE:
-            raise refusals.subscription(wants.topic_filter, [wants.where], answer.reasons[0], said)
+            raise refusals.subscription(wish.topic_filter, [wish.where], answer.reasons[0], said)
         self.settling = said == "settling"
 
-    def data_received(self, data: bytes) -> None:
-        now = time.perf_counter_ns()
-        self.decoder.feed(data)
-        try:
-            while (packet := self.decoder.next()) is not None:
-                if isinstance(packet, Publish):
-                    self._diary.add(self._subscriber.client, packet, now)
-                    if packet.qos:
-                        self.write(encode(Puback(packet.packet_id), Version.V5))
-                else:
-                    self.on(packet)
-        except PeerError as error:
-            self._end(f"{self.address} sent what is not MQTT: {error}")
-
     def on(self, packet: object) -> None:
-        if isinstance(packet, Suback) and self._answer is not None:
+        if isinstance(packet, Publish):
+            self._diary.add(self._client, packet, time.perf_counter_ns())
+            if packet.qos:
+                self.write(encode(Puback(packet.packet_id), Version.V5))
+        elif isinstance(packet, Suback) and self._answer is not None:
             self._answer.set_result(packet)
         else:
             super().on(packet)

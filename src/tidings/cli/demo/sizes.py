@@ -22,6 +22,9 @@ class Size:
     events: int
     """About so many: arrivals are random."""
 
+    requests: int
+    """Clients that ask for all of the day when it is over."""
+
     play_s: int
     """In how many seconds the day is played, if the machine keeps up."""
 
@@ -35,7 +38,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(brokers=5, subscriptions=150, events=300, play_s=15, other_s=60),
-    "medium": Size(brokers=8, subscriptions=400, events=2_000, play_s=60, other_s=120),
-    "large": Size(brokers=12, subscriptions=600, events=4_000, play_s=150, other_s=180),
+    "small": Size(brokers=5, subscriptions=150, events=300, requests=60, play_s=15, other_s=60),
+    "medium": Size(brokers=8, subscriptions=400, events=2_000, requests=100, play_s=60, other_s=120),
+    "large": Size(brokers=12, subscriptions=600, events=4_000, requests=150, play_s=150, other_s=180),
 }

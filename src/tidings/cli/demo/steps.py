@@ -6,8 +6,8 @@ import os
 import shutil
 import sys
 import webbrowser
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,14 @@ import msgspec
 import typer
 from rich.console import Console
 
-from tidings.cli.demo import brokers, checking, city, keeping, opening, playing, stopping
+from tidings.cli.demo import asking, brokers, checking, city, keeping, opening, playing, stopping
 from tidings.cli.demo.brokers import Brokers
 from tidings.cli.demo.opening import Opening
 from tidings.cli.demo.sizes import SIZES, Size
 from tidings.cli.demo.stopping import Guard
 from tidings.cli.demo.telling import Telling
+from tidings.cli.network import Process
+from tidings.console import totals
 from tidings.console.day import Check, Day
 from tidings.errors import InputError, SetupError
 
@@ -30,12 +32,16 @@ if TYPE_CHECKING:
     from tidings.cli.demo.city import City
     from tidings.cli.demo.counting import Counted
     from tidings.cli.demo.following import Following
+    from tidings.cli.demo.planning import Planned
     from tidings.cli.demo.playing import Played
     from tidings.pipeline.running import Step
     from tidings.pipeline.session import Session
 
 MARK = ".tidings-demo"
-"""A file by which a folder is known that a demonstration has made, and may replace."""
+"""A file by which a folder is known that a demonstration has made, and may replace: it says which process."""
+
+PLANS = "plans"
+"""The folder of plans."""
 
 NEEDED = ("pyspark", "matplotlib")
 
@@ -73,15 +79,19 @@ def run(size: str, *, keep: bool, seed: int, out: Path, port: int, json: bool, o
         opened = open_(asked, telling)
         spark, day = generate(asked, telling, guard)
         net, follower, played = play(asked, telling, guard, spark, day)
-        verdict = check(telling, played)
+        verdict, found = check(asked, telling, net, played)
         followed, counted = count(asked, telling, spark, net, follower, played)
-        checks = (survived(opened), *verdict.checks, *followed, *counted.checks)
-        made = show(asked, telling, spark, played, counted, checks)
-        value = result(asked, made, verdict, played, opened)
+        checks = (survived(opened), *verdict.checks, found, *followed, *counted.checks)
+        planned = plan(asked, telling, spark, played)
+        made = show(asked, telling, spark, played, counted, planned, checks)
+        # The page cannot say how long it took to draw it.
+        made = replace(made, steps=telling.so_far)
+        summary = figures(made, verdict, played)
+        value = result(asked, made, summary, verdict, played, opened, planned)
         (asked.folder / "summary.json").write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=2))
         if keep:
             keep_up(asked, day)
-    end(asked, telling, made, verdict, played)
+    end(asked, telling, made, summary, played)
     if json:
         typer.echo(msgspec.json.encode(value).decode())
     elif opens and can_open():
@@ -99,7 +109,7 @@ def check_installed() -> None:
 
 
 def make_room(folder: Path) -> None:
-    """An empty folder; what a demonstration has left in it goes, anything else is left alone and refused."""
+    """An empty folder of ours; what a demonstration has left in it goes, anything else is refused."""
     if folder.exists():
         if not folder.is_dir():
             raise InputError(
@@ -109,15 +119,33 @@ def make_room(folder: Path) -> None:
             raise InputError(
                 f"--out {folder} has something in it that no demonstration has made; name another folder"
             )
+        if (other := owner(folder)) is not None and other.alive:
+            raise InputError(
+                f"a demonstration runs in {folder} already, process {other.pid}; wait for it, or name "
+                "another folder with --out"
+            )
         brokers.release(folder)
-        shutil.rmtree(folder)
     try:
-        folder.mkdir(parents=True)
-        (folder / MARK).touch()
+        # The folder itself stays: it may be a link, or a volume of its own.
+        for one in folder.iterdir() if folder.exists() else ():
+            if one.is_dir() and not one.is_symlink():
+                shutil.rmtree(one)
+            else:
+                one.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARK).write_bytes(msgspec.json.encode(Process.of(os.getpid())))
     except OSError as error:
         raise InputError(
             f"--out {folder} cannot be written to: {error.strerror}; name another folder"
         ) from None
+
+
+def owner(folder: Path) -> Process | None:
+    """The demonstration that has made a folder, whether it still runs or not; None if nobody can say."""
+    try:
+        return msgspec.json.decode((folder / MARK).read_bytes(), type=Process)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 # The steps.
@@ -222,23 +250,34 @@ def start(asked: Asked, day: City) -> Brokers:
     )
 
 
-def check(telling: Telling, played: Played) -> Verdict:
+def check(asked: Asked, telling: Telling, net: Brokers, played: Played) -> tuple[Verdict, Check]:
     with telling.step(
         "Every subscriber is checked against the truth",
         "What each should have got follows from what truly happened and from its filter alone. Gathering and "
-        "routing are worth nothing if one of them misses something or hears what it did not ask for.",
+        "routing are worth nothing if one of them misses something or hears what it did not ask for. Some "
+        "come later, and ask their brokers for all of it once more.",
     ):
         verdict = checking.check(played.city, played.delivered)
         telling.checks(verdict.checks)
+        latecomers = asking.drawn(played.city, asked.how_much.requests, asked.seed)
+        with telling.bar("requests", len(latecomers)) as move:
+            found = asking.ask(
+                played.city,
+                checking.due(played.city),
+                latecomers,
+                net.http,
+                lambda answered: move(answered, f"{answered} of {len(latecomers)} answered"),
+            )
+        telling.checks([found])
         telling.say(
-            f"{verdict.versions:,} versions of {len(played.city.truths):,} events were told. Withdrawn, "
-            f"because an event turned out to be something else: {verdict.withdrawn:,}."
+            f"{verdict.versions:,} versions of events reached somebody; "
+            f"{verdict.withdrawn:,} deliveries took back what turned out to be something else."
         )
         if verdict.differences:
             telling.say("\nThe first that differs:", style="bold red")
             for line in checking.explained(played.city, verdict.differences[0], played.delivered):
                 telling.say(f"  {line}")
-        return verdict
+        return verdict, found
 
 
 def count(
@@ -261,15 +300,40 @@ def count(
         return followed, counted
 
 
+def plan(asked: Asked, telling: Telling, spark: Session, played: Played) -> Planned:
+    from tidings.cli.demo import planning
+
+    with telling.step(
+        "Plans for such days, and what they would save",
+        "The records also say who talks to whom, and who asks for what where. Two plans come of it: which "
+        "clients would better be at another broker, and where topics would better be kept. They are for a "
+        "person to look at; nothing is changed.",
+    ):
+        with telling.bar("Spark") as move:
+            made = planning.plan(
+                spark,
+                played.city,
+                asked.folder / "tables",
+                asked.folder / PLANS,
+                asked.seed,
+                lambda what: move(0, what),
+            )
+        telling.savings(planning.savings(made))
+        for file in planning.files(asked.folder / PLANS, made):
+            telling.paste(f"  {keeping.command()} plan show {keeping.shown(file)}")
+        return made
+
+
 def show(
     asked: Asked,
     telling: Telling,
     spark: Session,
     played: Played,
     counted: Counted,
+    planned: Planned,
     checks: Sequence[Check],
 ) -> Day:
-    from tidings.cli.demo import costs
+    from tidings.cli.demo import costs, planning
     from tidings.console import page
 
     with telling.step(
@@ -303,11 +367,13 @@ def show(
             life=counted.life,
             latencies_ms=counted.latencies_ms,
             costs=other.costs,
+            plans=planning.shown(planned),
             checks=(*checks, *other.checks),
             steps=telling.so_far,
             notes=(*played.notes, *counted.notes, *other.notes),
         )
         page.write(made, asked.folder / "page")
+        planning.write_pages(planned, asked.folder / "page")
         return made
 
 
@@ -327,18 +393,20 @@ def paths(asked: Asked) -> dict[str, Path]:
         "summary": "summary.json",
         "workload": "workload",
         "tables of traffic": "tables",
+        "plans": PLANS,
         "records and logs of the brokers": "network",
     }
     return {name: asked.folder / path for name, path in folders.items()}
 
 
-def figures(verdict: Verdict, played: Played) -> dict[str, int]:
+def figures(made: Day, verdict: Verdict, played: Played) -> dict[str, int]:
     """The day in figures."""
     return {
         "subscribers": len(played.city.subscribers) - 1,
         "events that happened": len(played.city.truths),
         "reports of them": len(played.sent),
-        "versions told": verdict.versions,
+        "versions told": totals.versions(made),
+        "versions that reached somebody": verdict.versions,
         "deliveries": verdict.deliveries,
         "events that subscribers had to hear of": verdict.due,
         "withdrawn": verdict.withdrawn,
@@ -346,8 +414,18 @@ def figures(verdict: Verdict, played: Played) -> dict[str, int]:
     }
 
 
-def result(asked: Asked, made: Day, verdict: Verdict, played: Played, opened: Opening) -> dict[str, Any]:
+def result(
+    asked: Asked,
+    made: Day,
+    summary: Mapping[str, int],
+    verdict: Verdict,
+    played: Played,
+    opened: Opening,
+    planned: Planned,
+) -> dict[str, Any]:
     """All of it, for programs."""
+    from tidings.cli.demo import planning
+
     differing = verdict.differences[:1]
     return {
         "size": asked.size,
@@ -355,10 +433,11 @@ def result(asked: Asked, made: Day, verdict: Verdict, played: Played, opened: Op
         "holds": all(one.holds for one in made.checks),
         "speed_up": made.speed_up,
         "opening": asdict(opened),
-        "summary": {name.replace(" ", "_"): count for name, count in figures(verdict, played).items()},
+        "summary": {name.replace(" ", "_"): count for name, count in summary.items()},
         "checks": [asdict(one) for one in made.checks],
         "steps": [asdict(one) for one in made.steps],
         "costs": [asdict(one) for one in made.costs],
+        "plans": planning.summary(planned),
         "cpu_seconds": {broker: round(spent, 2) for broker, spent in played.cpu_s.items()},
         "notes": list(made.notes),
         "difference": [
@@ -368,10 +447,10 @@ def result(asked: Asked, made: Day, verdict: Verdict, played: Played, opened: Op
     }
 
 
-def end(asked: Asked, telling: Telling, made: Day, verdict: Verdict, played: Played) -> None:
+def end(asked: Asked, telling: Telling, made: Day, summary: Mapping[str, int], played: Played) -> None:
     """The summary, where everything lies, and what to try next."""
     telling.console.rule("[bold]Summary", align="left")
-    telling.summary(made, figures(verdict, played))
+    telling.summary(made, summary)
     telling.paths(paths(asked))
     broken = [one for one in made.checks if not one.holds]
     if broken:
@@ -381,11 +460,11 @@ def end(asked: Asked, telling: Telling, made: Day, verdict: Verdict, played: Pla
     if asked.keep:
         telling.say("The network is still up. Paste these: how it is, what is told in it, and its end.")
         for line in keeping.lines("incident/#", "severity >= 3"):
-            telling.say(f"  {line}")
+            telling.paste(f"  {line}")
         said = f"{keeping.command()} pub {played.city.followed} story=900000001 incident=0 severity=4"
-        telling.say(f"Try next, while the second runs: {said}")
+        telling.paste(f"Try next, while the second runs: {said}")
     else:
-        telling.say(
+        telling.paste(
             f"Try next: {keeping.command()} demo --size {asked.size} --keep, which leaves the network up."
         )
 

@@ -14,11 +14,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
-from tidings.console.day import Check, Cost, Day, Step
+from tidings.console.day import Check, Cost, Day, Saving, Step
 
 LINE_S = 10.0
 """How often a line says how far it is, where there are no bars."""
+
+MANY = 100
+"""A figure from here up is not told in hundredths."""
 
 Move = Callable[[float, str], None]
 """Told how far something is, and in words."""
@@ -55,6 +59,10 @@ class Telling:
         """A line, or some."""
         self.console.print(text, style=style, highlight=False, markup=False)
 
+    def paste(self, text: str) -> None:
+        """A line with something to be pasted: it is never broken, whatever the width."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
     @contextmanager
     def bar(self, title: str, total: float | None = None) -> Iterator[Move]:
         """Something that goes on for a while."""
@@ -90,9 +98,15 @@ class Telling:
 
     def checks(self, checks: Sequence[Check]) -> None:
         """What had to hold, and whether it does."""
+        rows = Table.grid(padding=(0, 2, 0, 0))
         for one in checks:
-            mark = "[green]yes[/]" if one.holds else "[bold red]NO [/]"
-            self.console.print(f"  {mark}  {one.name}: {one.seen}", highlight=False)
+            mark = Text("yes", "green") if one.holds else Text("NO", "bold red")
+            rows.add_row("", mark, Text(f"{one.name}: {one.seen}"))
+        self.console.print(rows)
+
+    def savings(self, savings: Sequence[Saving]) -> None:
+        """What plans would save."""
+        self.console.print(_savings(savings))
 
     def summary(self, day: Day, counts: Mapping[str, int]) -> None:
         """The day in figures."""
@@ -104,6 +118,8 @@ class Telling:
         self.console.print(table)
         if day.costs:
             self.console.print(_costs(day.costs))
+        if day.plans is not None:
+            self.savings(day.plans.savings)
         took = Table("step", box=None, title="How long it took", title_justify="left")
         took.add_column("seconds", justify="right")
         for step in day.steps:
@@ -134,3 +150,18 @@ def _costs(costs: Sequence[Cost]) -> Table:
             "–" if cost.cpu_s is None else f"{cost.cpu_s:,.1f}",
         )
     return table
+
+
+def _savings(savings: Sequence[Saving]) -> Table:
+    table = Table("on such a day", box=None, title="What plans would save", title_justify="left")
+    for name in ("as it was", "planned", "less"):
+        table.add_column(name, justify="right")
+    table.add_column("for that")
+    for one in savings:
+        less = 1 - one.after / one.before if one.before else 0.0
+        table.add_row(one.what, _figure(one.before), _figure(one.after), f"{less:.0%}", one.by)
+    return table
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.2f}" if value < MANY else f"{value:,.0f}"
