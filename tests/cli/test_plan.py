@@ -104,6 +104,7 @@ def test_a_plan_that_no_longer_fits_is_told_with_what_has_changed(
             "the link 5,7 is new",
         ],
         "changes": {"broker gone": 1, "broker new": 1, "link gone": 1, "link new": 1},
+        "unseen": ["requests"],
     }
 
 

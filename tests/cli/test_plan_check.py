@@ -52,7 +52,7 @@ def test_a_plan_of_moves_fits_the_network_and_the_clients_that_it_was_made_for(
     moves: Path, tmp_path: Path
 ) -> None:
     words = (moves, "--network", tmp_path / "town.toml", "--homes", tmp_path / "homes.csv")
-    assert checked(*words) == (0, {"valid": True, "wrong": [], "changes": {}})
+    assert checked(*words) == (0, {"valid": True, "wrong": [], "changes": {}, "unseen": []})
     assert run("check", *words).stdout == "the plan fits the network\n"
 
 
@@ -86,7 +86,9 @@ def test_delays_are_held_against_delays(tmp_path: Path, moves: Path) -> None:
         "the link a1,hub has the length 25, not 20 as planned"
     ]
     # Counted in hops nothing has changed.
-    assert checked(moves, "--network", town)[0] == 0
+    code, told = checked(moves, "--network", town)
+    assert (code, told["unseen"]) == (0, ["clients"])
+    assert "clients were not looked at; --homes, " in run("check", moves, "--network", town).stdout
 
 
 def test_requests_sizes_and_capacities_that_have_changed_are_told(tmp_path: Path) -> None:

@@ -113,24 +113,27 @@ def check(
                     moving = [move.client for move in made.moves]
                     at_home = inputs.homes(spark, source, moving, progress=bars)
                 elif isinstance(made, StoresPlan) and requested is None:
-                    requested = list(inputs.rates(spark, source, progress=bars).rates)
+                    requested = list(inputs.rates(spark, source, required=False, progress=bars).rates)
     assert wired is not None, "a network was given, or found in records"
     graph = _graph(wired, made)
     found = checks.network(made, graph, wired.clusters)
     now: dict[str, Any] = {}
+    unseen: list[str] = []
     if isinstance(made, MovesPlan):
+        unseen = ["clients"] if at_home is None else []
         found += [] if at_home is None else checks.homes(made, at_home)
     else:
         found += _kept(made, sizes, capacity)
-        if requested is not None:
+        unseen = [] if requested else ["requests"]
+        if requested:
             found += checks.topics(made, (topic for topic, _, rate in requested if rate))
             now, busy = _served(made, graph, requested, load_max)
             found += busy
     if as_json:
-        told = {"valid": not found, "wrong": [one.text for one in found], "changes": _counts(found), **now}
-        typer.echo(json.dumps(told, ensure_ascii=False))
+        told = {"valid": not found, "wrong": [one.text for one in found], "changes": _counts(found)}
+        typer.echo(json.dumps({**told, "unseen": unseen, **now}, ensure_ascii=False))
     else:
-        _say(found, now)
+        _say(found, now, unseen)
     raise typer.Exit(1 if found else 0)
 
 
@@ -187,7 +190,7 @@ def _counts(found: list[Finding]) -> dict[str, int]:
     return counts
 
 
-def _say(found: list[Finding], now: dict[str, Any]) -> None:
+def _say(found: list[Finding], now: dict[str, Any], unseen: list[str]) -> None:
     shown: dict[Change, int] = {}
     for one in found:
         shown[one.change] = shown.get(one.change, 0) + 1
@@ -201,3 +204,6 @@ def _say(found: list[Finding], now: dict[str, Any]) -> None:
         typer.echo(f"a request travels {hops['now']:.3f} hops now, {hops['planned']:.3f} when it was planned")
     if not found:
         typer.echo("the plan fits the network")
+    ways = {"clients": "--homes", "requests": "--rates"}
+    for what in unseen:
+        typer.echo(f"{what} were not looked at; {ways[what]}, --records or --workload say what they are now")

@@ -117,15 +117,21 @@ def flows(
 
 
 def rates(
-    spark: SparkSession, source: Source, *, least_requests: int = 1, progress: Progress = quiet
+    spark: SparkSession,
+    source: Source,
+    *,
+    least_requests: int = 1,
+    required: bool = True,
+    progress: Progress = quiet,
 ) -> Asked:
     """How often each topic is asked for at each broker, per second, of topics that are at least so often.
 
-    Raises `InputError` where nobody asks, and where there is more than can be planned at once.
+    Raises `InputError` where there is more than can be planned at once, and where nobody asks, unless that is
+    not required.
     """
     made = source.requests(spark)
     if made is None:
-        raise InputError(source.unasked)
+        return _unasked(source, required)
     with _held(made) as requests:
         with _told(spark, "requests", progress):
             sizes = requests.agg(
@@ -133,7 +139,7 @@ def rates(
             )
             rows, total = sizes.toArrow().to_pylist()[0].values()
         if not total:
-            raise InputError(source.unasked)
+            return _unasked(source, required)
         kept = requests if least_requests <= 1 else requests_tables.often(requests, least_requests)
         with _told(spark, "requests", progress):
             rows = rows if kept is requests else kept.count()
@@ -157,6 +163,12 @@ def rates(
     found = tuple((topic, broker, count / seconds) for topic, broker, count in zip(*columns, strict=True))
     about = {**source.about(), "requests": int(total), "seconds": seconds, "least_requests": least_requests}
     return Asked(tuple(sorted(found)), about)
+
+
+def _unasked(source: Source, required: bool) -> Asked:
+    if required:
+        raise InputError(source.unasked)
+    return Asked((), source.about())
 
 
 def homes(

@@ -88,8 +88,8 @@ class Recorded:
     hours: range
     """Which are looked at; all of them are there, but for gaps."""
 
-    first: int
-    """The first that is there at all."""
+    there: range
+    """All of which something is there."""
 
     made: Path | None = None
     """The version of the tables of traffic, if there are any."""
@@ -124,10 +124,10 @@ class Recorded:
         if self.made is not None:
             found = self._table(spark, self.made, traffic.MESSAGES)
         else:
-            # A version that is delivered now may tell reports of long ago.
-            before = Hours(tuple(range(self.first, self.hours.stop)))
+            # A version that is delivered in these hours may tell reports of others, as tables have it too.
+            everywhere = Hours(tuple(self.there))
             frames = {traffic.RECORDS: self._records(spark)}
-            frames[traffic.CONTRIBUTIONS] = contributions.make(frames, before)
+            frames[traffic.CONTRIBUTIONS] = contributions.make(frames, everywhere)
             found = messages.make(frames, Hours(tuple(self.hours)))
         yield pairs.of_messages(found)
 
@@ -204,7 +204,7 @@ def recorded(
             f"{folder} has no records of these hours; there are some from {hour_text(begin)} to the end of "
             f"{hour_text(end - 1)}"
         )
-    return Recorded(folder, hours, begin, made, segments)
+    return Recorded(folder, hours, range(begin, end), made, segments)
 
 
 def _made(folder: Path) -> Path | None:
