@@ -16,6 +16,7 @@ from tidings.language.fields import Conflict, Field, Path, Type
 from tidings.language.filters import parse
 from tidings.language.regions import Unknown
 from tidings.space import Space, expressions, spaces, wildcards
+from tidings.space.attributes import Attribute
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -100,6 +101,13 @@ def some_text(rng: random.Random) -> str:
 
 def holds(dz: expressions.Set, cell: str) -> bool:
     return any(cell.startswith(one) for one in dz)
+
+
+@pytest.mark.parametrize("attribute", SPACE.attributes, ids=lambda one: one.path[-1])
+def test_an_attribute_has_the_values_of_its_domain_and_no_others(attribute: Attribute) -> None:
+    name = attribute.path[-1]
+    assert all(attribute.has(value) for value in VALUES[name])
+    assert not any(attribute.has(value) for value in (*OUTSIDE[name], None, [], b"x"))
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -381,6 +389,13 @@ def test_a_set_of_a_depth_has_the_cells_of_that_depth_that_hold_a_place_of_its_b
 def test_what_is_met_outside_the_domain_is_exact_if_another_part_asks_for_the_edge() -> None:
     fields = field("x", Type.INT, 0, 5)
     assert dz("x > 100 OR x = 5", fields) == (["101", "11"], True, 0.375)
+
+
+def test_all_of_a_range_of_floats_is_exact_however_it_is_said() -> None:
+    fields = field("f", Type.FLOAT, 0.0, 8.0)
+    assert dz("f <> -1", fields, depth=3) == ([""], True, 1.0)
+    assert dz("f BETWEEN 0 AND 8", fields, depth=3) == ([""], True, 1.0)
+    assert dz("f BETWEEN 0 AND 7.9", fields, depth=3) == ([""], False, 1.0)
 
 
 def test_a_field_without_a_domain_does_no_harm_where_it_does_not_matter() -> None:

@@ -19,6 +19,7 @@ from tidings.cli import centre as centre_command
 from tidings.cli import demo as demo_command
 from tidings.cli import down as down_command
 from tidings.cli import filter as filter_command
+from tidings.cli import filter_dz as filter_dz_command
 from tidings.cli import gather as gather_command
 from tidings.cli import join as join_command
 from tidings.cli import leave as leave_command
@@ -78,9 +79,13 @@ app.command("simulate", epilog=EPILOG)(simulate_command.simulate)
 app.command("centre", epilog=EPILOG)(centre_command.centre)
 app.command("center", epilog=EPILOG, hidden=True)(centre_command.centre)
 app.command("reproduce", epilog=EPILOG)(reproduce_command.reproduce)
-filters = typer.Typer(help="Filters: see how one is understood, compare two.", no_args_is_help=True)
+filters = typer.Typer(
+    help="Filters: see how one is understood, compare two, see what part of the event space one asks for.",
+    no_args_is_help=True,
+)
 filters.command("explain", epilog=EPILOG)(filter_command.explain)
 filters.command("covers", epilog=EPILOG)(filter_command.covers)
+filters.command("dz", epilog=EPILOG)(filter_dz_command.dz)
 app.add_typer(filters, name="filter", epilog=EPILOG)
 plans = typer.Typer(
     help="Plans: where stores go and which clients move, before anything is touched.", no_args_is_help=True

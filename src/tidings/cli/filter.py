@@ -44,7 +44,7 @@ def explain(
 
         tidings filter explain "severity >= 3 AND road IN ('A1','A2') AND note LIKE 'fire%'"
     """
-    filter_ = _parsed(text, _fields(topic), as_json)
+    filter_ = parsed(text, _fields(topic), as_json)
     cost = filter_.cost
     if as_json:
         typer.echo(
@@ -114,8 +114,8 @@ def covers(
         tidings filter covers "severity >= 3" "severity = 4 AND fire"
     """
     fields = _fields(topic)
-    wide = (_parsed(a, fields, as_json), unknown_a or unknown)
-    narrow = (_parsed(b, fields, as_json), unknown_b or unknown)
+    wide = (parsed(a, fields, as_json), unknown_a or unknown)
+    narrow = (parsed(b, fields, as_json), unknown_b or unknown)
     answer = covering.covers(wide, narrow)
     if as_json:
         typer.echo(
@@ -145,7 +145,8 @@ def _fields(declaration: str | None) -> Mapping[Path, Field] | None:
     return None if topic is None or not topic.fields else topic.fields
 
 
-def _parsed(text: str, fields: Mapping[Path, Field] | None, as_json: bool) -> Filter:
+def parsed(text: str, fields: Mapping[Path, Field] | None, as_json: bool) -> Filter:
+    """The filter that a command was given; a wrong one ends the command, with its place."""
     try:
         return parse(text, fields)
     except FilterError as error:

@@ -85,15 +85,25 @@ class Whole:
             if not isinstance(value, str):
                 return 0
             return self.listed.index(value) if value in self.listed else self.count - 1
+        at = self._counted(value)
+        return 0 if at is None else min(max(at, 0), self.count - 1)
+
+    def has(self, value: object) -> bool:
+        """Whether a value is of the domain."""
+        if self.listed:
+            return value in self.listed
+        at = self._counted(value)
+        return at is not None and 0 <= at < self.count
+
+    def _counted(self, value: object) -> int | None:
+        """How far behind the lowest value one is; None for one of another kind."""
         if isinstance(value, datetime):
-            at = micros(value)
-        elif isinstance(value, (bool, int)) and (self.type is Type.BOOL) == isinstance(value, bool):
-            at = int(value)
-        elif isinstance(value, float) and self.type is Type.INT:
-            at = math.floor(value)
-        else:
-            return 0
-        return min(max(at - self.low, 0), self.count - 1)
+            return micros(value) - self.low
+        if isinstance(value, (bool, int)) and (self.type is Type.BOOL) == isinstance(value, bool):
+            return int(value) - self.low
+        if isinstance(value, float) and self.type is Type.INT:
+            return math.floor(value) - self.low
+        return None
 
     def met(self, region: Region) -> Met:
         values = region.of(TYPES[self.type])
@@ -169,6 +179,12 @@ class Real:
             return self.low
         return min(max(value, self.low), self.high)
 
+    def has(self, value: object) -> bool:
+        """Whether a value is of the domain."""
+        return (
+            not isinstance(value, bool) and isinstance(value, (int, float)) and self.low <= value <= self.high
+        )
+
     def met(self, region: Region) -> Met:
         values = region.of(TYPES[Type.FLOAT])
         if values.cuts.full:
@@ -198,7 +214,7 @@ class Real:
     @property
     def domain(self) -> Cuts:
         """Where values of the domain lie."""
-        return EVERYTHING
+        return Cuts(False, (self.low, math.inf))
 
     def rounded(self, cuts: Cuts, halvings: int) -> Cuts:
         """The cells, after so many halvings, that a set meets."""

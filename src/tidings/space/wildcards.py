@@ -14,7 +14,7 @@ not counted, so holes are compared by the bits that lead to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 from tidings.space.expressions import Set
@@ -153,6 +153,20 @@ def matches(one: str, cell: str) -> bool:
 def holds(some: Iterable[str], cell: str) -> bool:
     """Whether one of some expressions covers another, without wild cards; for a cell, all that it has."""
     return any(matches(one, cell) for one in some)
+
+
+def shares(some: Iterable[str], cells: Iterable[str]) -> Iterator[bool | None]:
+    """Of each cell whether some expressions together cover it: yes, no, or (None) only a part of it.
+
+    >>> list(shares(["*0", "11"], ["00", "01", "0", "1"]))
+    [True, False, None, True]
+    """
+    tree = Grove().grown(some)
+    for cell in cells:
+        now = tree
+        for bit in cell:
+            now = _halves(now)[int(bit)]
+        yield True if now is ALL else False if now is NOTHING else None
 
 
 def covers(some: Iterable[str], others: Iterable[str]) -> bool:
