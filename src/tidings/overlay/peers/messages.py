@@ -47,6 +47,9 @@ class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     rates: tuple[float, ...] = ()
     """Events a second in each member of `dz`, as measured; empty if nothing was."""
 
+    hope: bool = True
+    """Whether it gets all of it, or is still likely to find who feeds it."""
+
 
 class Why(Enum):
     """Why a parent says no."""
@@ -145,6 +148,9 @@ class Alive(Message, frozen=True, tag=6):
     profile: Profile | None = None
     """If it has changed in what matters to a parent."""
 
+    asked: Set | None = None
+    """What it wants by the request of this number, until the parent is known to have that."""
+
 
 class Feed(Message, frozen=True, tag=7):
     """What a parent gets, and so its children: the answer to `Alive`, and said at once when it changes."""
@@ -153,6 +159,9 @@ class Feed(Message, frozen=True, tag=7):
     number: int
     fed: Set
     delay: float
+
+    hope: bool = True
+    """As in its profile."""
 
     sent: float | None = None
     """As it was in `Alive`; none if it is not an answer."""

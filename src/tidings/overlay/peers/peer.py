@@ -157,6 +157,8 @@ class Peer:
         """Cycles since the window began."""
         self._lacking = 0
         """Cycles without cover, since the subscription was made coarser."""
+        self._seeking = 0
+        """Cycles in which it looked for a parent."""
         self._hungry = 0
         """Cycles in which the user's subscription was not fed."""
         self._coarse_rests: dict[str, tuple[int, int]] = {}
@@ -170,6 +172,8 @@ class Peer:
         self._floor: float | None = None
         self._relays: list[tuple[str, Set]] = []
         """To whom events go on that come from parents."""
+        self._hoped = True
+        """Whether children were told that there is hope."""
         self._told: tuple[object, ...] = ()
         """What parents were last told of this peer."""
 
@@ -209,6 +213,15 @@ class Peer:
         """Whether it believes that it gets all that its user wants within the bound: notified."""
         fed = self.fed
         return self.delay <= self.bound and all(one.startswith(fed) for one in self.interest)
+
+    @property
+    def hope(self) -> bool:
+        """Whether it has who feeds it, or has not looked for long.
+
+        Its children wait for it as long; so a group that has lost its parent stays together behind the one
+        that looks for another, and only if that fails those next to it look for themselves.
+        """
+        return self._seeking <= self.settings.patience
 
     @property
     def waste(self) -> float | None:
@@ -275,7 +288,7 @@ class Peer:
         self._hints.clear()
         self._rests.clear()
         self._coarse_rests.clear()
-        self._lacking = self._hungry = 0
+        self._lacking = self._seeking = self._hungry = 0
         self._over = self._reported = None
         self._rates.forget(self._now)
         self.view.prefer(dz, self.bound)
@@ -378,23 +391,20 @@ class Peer:
         news = profile if told != self._told else None
         self._told = told
         for parent in self.parents.values():
-            self._send(parent.peer, Alive(parent.root, parent.number, self._now, news))
+            asked = None if parent.confirmed else parent.asked
+            self._send(parent.peer, Alive(parent.root, parent.number, self._now, news, asked))
 
     def _seek(self) -> None:
         """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
         settings = self.settings
         trusted = [one for one in self.parents.values() if not one.root and self._trusts(one)]
         missing = self._missing(trusted)
-        if settings.fed_known:
-            feeding = [one for one in trusted if one.feeds]
-            lacking = missing if len(feeding) == len(trusted) else self._missing(feeding)
+        if not missing:
+            self._lacking = self._seeking = 0
         else:
-            lacking = missing
-        if not lacking:
-            self._lacking = 0
-        else:
+            self._seeking += 1
             self._lacking += 1
-            if self._lacking > settings.coarsen_after and self._coarsen(lacking):
+            if self._lacking > settings.coarsen_after and self._coarsen(missing):
                 self._lacking = 0
                 missing = self._missing(trusted)
         if missing and self._asking is None:
@@ -402,12 +412,8 @@ class Peer:
         self._complain()
 
     def _trusts(self, parent: Parent) -> bool:
-        """Whether it is worth waiting for a parent."""
-        return (
-            not self.settings.fed_known
-            or parent.feeds
-            or self.cycle - parent.hungry_since <= self.settings.patience
-        )
+        """Whether a parent feeds, or is worth waiting for."""
+        return not self.settings.fed_known or parent.hope or parent.feeds
 
     def _missing(self, subscribers: list[Parent]) -> list[str]:
         """What of the subscription neither these parents serve nor all relevant publishers."""
@@ -479,7 +485,7 @@ class Peer:
                 tier = 0
             elif one.startswith(profile.fed):
                 tier = 0 if size > profile.floor else 3
-            elif waiting:
+            elif waiting or not profile.hope:
                 continue
             else:
                 tier = 1 if size > profile.floor else 5
@@ -674,10 +680,14 @@ class Peer:
 
     def _on_alive(self, sender: str, message: Alive) -> None:
         child = self.children.get((sender, message.root))
-        if child is None or child.ghost or child.number < message.number:
-            self._send(sender, Evict(message.root, message.number, Why.STRANGER))
+        if child is not None and not child.ghost and child.number > message.number:
             return
-        if child.number > message.number:
+        if (
+            child is None
+            or child.ghost
+            or (child.number < message.number and not self._knows(child, message))
+        ):
+            self._send(sender, Evict(message.root, message.number, Why.STRANGER))
             return
         profile = message.profile
         if profile is not None and profile.version > child.profile.version:
@@ -688,9 +698,21 @@ class Peer:
             self._floor = None
         child.heard = self.cycle
         if message.root:
-            self._send(sender, Feed(True, child.number, self.advertised, 0.0, message.sent))
+            self._send(sender, Feed(True, child.number, self.advertised, 0.0, sent=message.sent))
         else:
-            self._send(sender, Feed(False, child.number, self.fed, self.delay, message.sent))
+            self._send(sender, Feed(False, child.number, self.fed, self.delay, self.hope, message.sent))
+
+    def _knows(self, child: Child, message: Alive) -> bool:
+        """A request was lost that asked for less than before: it is as if it had come."""
+        asked = message.asked
+        limit = self.settings
+        if not asked or not is_set(asked, limit.dz_max, limit.dz_depth_max) or not covers(child.asked, asked):
+            return False
+        child.number = self._requests[child.peer] = message.number
+        child.asked = asked
+        child.volume = volume(asked)
+        self._children_changed()
+        return True
 
     # Answers: Algorithm 1, lines 21-30, and hints.
 
@@ -707,6 +729,7 @@ class Peer:
         if asking is None or asking.number != message.number:
             if known is not None and known.number == message.number:
                 known.heard = self.cycle
+                known.confirmed = True
             else:
                 # It comes too late; the place is not needed.
                 self._send(sender, Leave(message.root, message.number))
@@ -726,7 +749,9 @@ class Peer:
         if known is None:
             self.changes += 1
         self.parents[key] = parent
-        self._once(parent)
+        # The subscription may have become finer since it asked.
+        self._narrow(parent, [part for one in parent.asked for part in within(self.dz, one)])
+        self._once()
         self._settle()
 
     def _measured(self, sent: float, echoed: float) -> float:
@@ -744,20 +769,26 @@ class Peer:
         theirs = 0.0 if parent.root else parent.profile.bound
         return theirs < self.bound and theirs + parent.link <= self.bound
 
-    def _once(self, new: Parent) -> None:
+    def _once(self) -> None:
         """Lines 23-30: nothing is to come twice, so what one parent sends no other has to.
 
-        A parent that gets nothing itself replaces nobody, where that is known.
+        Subscribers go before publishers, who serves more before who serves less. A parent that gets nothing
+        itself replaces nobody, where that is known.
         """
-        if self.settings.fed_known and not new.feeds:
+        if len(self.parents) < 2:
             return
-        for old in list(self.parents.values()):
-            if old is new or (old.root and new.root):
-                continue
-            if not new.root:
-                self._narrow(old, [one for one in old.asked if not one.startswith(new.asked)])
-            elif not self.settings.fed_known or old.feeds:
-                self._narrow(new, [one for one in new.asked if not one.startswith(old.asked)])
+        known = self.settings.fed_known
+        ordered = sorted(
+            self.parents.values(), key=lambda one: (one.root, not one.feeds, -volume(one.asked), one.number)
+        )
+        taken: list[str] = []
+        for parent in ordered:
+            if taken:
+                have = tuple(taken)
+                self._narrow(parent, [one for one in parent.asked if not one.startswith(have)])
+            if not parent.root:
+                fed = parent.fed
+                taken += [one for one in parent.asked if not known or one.startswith(fed)]
 
     def _narrow(self, parent: Parent, kept: list[str]) -> None:
         """A parent has to send less, or nothing."""
@@ -769,6 +800,7 @@ class Peer:
             return
         asking = self._asking
         parent.asked = asked
+        parent.confirmed = False
         parent.number = self._connect(parent.peer, parent.root, asked)
         self._asking = asking
 
@@ -832,6 +864,7 @@ class Peer:
             self.counts.malformed += 1
             return
         parent.heard = self.cycle
+        parent.confirmed = True
         if limit.metric == "ms" and message.sent is not None and 0.0 <= message.sent <= self._now:
             measured = (self._now - message.sent) * 1000.0 / 2.0
             parent.link += LINK_WEIGHT * (measured - parent.link)
@@ -840,15 +873,10 @@ class Peer:
                 self._leave(parent)
                 self._settle()
                 return
-        elif fed is parent.fed and message.delay == parent.delay:
+        elif fed is parent.fed and message.delay == parent.delay and message.hope is parent.hope:
             return
-        fed_before = parent.feeds
-        parent.fed, parent.delay = fed, message.delay
-        if parent.feeds:
-            if not fed_before:
-                self._once(parent)
-        elif fed_before:
-            parent.hungry_since = self.cycle
+        parent.fed, parent.delay, parent.hope = fed, message.delay, message.hope
+        self._once()
         self._settle()
 
     def _leave(self, parent: Parent) -> None:
@@ -878,12 +906,18 @@ class Peer:
             fed, delay = upward.fed(parents.values(), self._rooted(tuple(upward.served(parents.values()))))
         if fed == self.dz:
             fed = self.dz
-        if fed != self.fed or delay != self.delay:
-            self.fed, self.delay = fed, delay
-            self._profile = None
-            for child in self.children.values():
-                if not child.root and not child.ghost:
-                    self._send(child.peer, Feed(False, child.number, fed, delay))
+        hope = self.hope
+        if fed != self.fed:
+            # What is counted from here on is of another part of the space.
+            self._rates.begin(self._now)
+            self._window = 0
+        elif delay == self.delay and hope is self._hoped:
+            return
+        self.fed, self.delay, self._hoped = fed, delay, hope
+        self._profile = None
+        for child in self.children.values():
+            if not child.root and not child.ghost:
+                self._send(child.peer, Feed(False, child.number, fed, delay, hope))
 
     def _children_changed(self) -> None:
         self._floor = None
@@ -923,6 +957,7 @@ class Peer:
                 self.delay,
                 self._floor_now(),
                 measured,
+                self.hope,
             )
         return self._profile
 

@@ -48,8 +48,9 @@ class PeerSettings:
     retry_max: int = 16
     """The longest such rest."""
 
-    patience: int = 2
-    """How long a child waits for a parent that gets nothing itself before it looks for another."""
+    patience: int = 3
+    """How long a peer looks for a parent before its children look for themselves. The first hint is followed
+    after one cycle; three allow for two that lead nowhere."""
 
     coarsen_after: int = 3
     """Cycles without cover before a subscription is made one step coarser (TimeOut of Algorithm 2)."""

@@ -20,10 +20,11 @@ class Parent:
 
     __slots__ = (
         "asked",
+        "confirmed",
         "delay",
         "fed",
         "heard",
-        "hungry_since",
+        "hope",
         "link",
         "number",
         "peer",
@@ -47,8 +48,10 @@ class Parent:
         self.link = link
         """How long the link takes; 1 if hops are counted."""
         self.heard = cycle
-        self.hungry_since = cycle
-        """Since when it does not get all that was asked for; of no meaning while it does."""
+        self.hope = profile.hope
+        """Whether it gets what was asked for, or is likely to."""
+        self.confirmed = True
+        """Whether it is known to know what was asked for."""
 
     @property
     def key(self) -> tuple[str, bool]:
