@@ -186,7 +186,7 @@ def communities(
     """
     from tidings.planning import plans
     from tidings.planning.communities import extraction, interest, published, search
-    from tidings.planning.communities.base import Counted, Flows, Limits, Network
+    from tidings.planning.communities.base import Counted, Limits, Network
 
     one_of("who talks to whom", {"--traffic": traffic, "--records": records, "--workload": workload})
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
@@ -247,7 +247,7 @@ def communities(
     with plan_sources.Bars() as bars:
         if traffic is not None:
             assert wired is not None and at_home is not None, "a network and homes were given"  # noqa: PT018
-            flows = Flows.of(files.triples(traffic, ("from", "to", "messages")), at_home)
+            flows = files.traffic(traffic, at_home)
             bars("planning", 0, 0)
             plan = made(wired, flows, at_home, {}, [])
         else:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tidings.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tidings.planning.communities.base import Flows
+
+TRAFFIC = ("from", "to", "messages")
 
 
 def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tuple[int, list[str]]]:
@@ -62,6 +72,64 @@ def triples(path: Path, columns: tuple[str, str, str]) -> Iterator[tuple[str, st
     for number, row in rows(path, columns):
         first, second = (named(path, number, row[at], columns[at]) for at in range(2))
         yield first, second, numeral(path, number, row[2], columns[2])
+
+
+LARGE_BYTES = 1_000_000
+"""Of a file of traffic, from where Arrow reads it at once; below, getting Arrow takes longer."""
+
+
+def traffic(path: Path, clients: Iterable[str]) -> Flows:
+    """Lines from,to,messages; `clients` are those who may neither send nor receive."""
+    from tidings.planning.communities.base import Flows
+
+    if path.is_file() and path.stat().st_size >= LARGE_BYTES:
+        columns = _columns(path)
+        if columns is not None:
+            names, senders, receivers, messages = columns
+            there = set(names)
+            return Flows.of_arrays(
+                [*names, *(name for name in dict.fromkeys(clients) if name not in there)],
+                senders,
+                receivers,
+                messages,
+            )
+    return Flows.of(triples(path, TRAFFIC), clients)
+
+
+def _columns(
+    path: Path,
+) -> tuple[list[str], NDArray[np.integer[Any]], NDArray[np.integer[Any]], NDArray[np.float64]] | None:
+    """A file of traffic at once: names, places of senders and receivers in them, and messages.
+
+    None if anything about it is out of the ordinary: reading line by line then takes it, or says what is
+    wrong with which line.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow import csv as arrow
+
+    with path.open("rb") as file:
+        first = file.readline().removeprefix(codecs.BOM_UTF8).decode(errors="replace").split(",")
+    header = [name.strip() for name in first] == list(TRAFFIC)
+    try:
+        table = arrow.read_csv(
+            path,
+            arrow.ReadOptions(column_names=list(TRAFFIC), skip_rows=int(header)),
+            convert_options=arrow.ConvertOptions(
+                column_types={"from": pa.string(), "to": pa.string(), "messages": pa.float64()},
+                null_values=[],
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    ends = pa.chunked_array([*table["from"].chunks, *table["to"].chunks], pa.string())
+    coded = pc.utf8_trim_whitespace(ends).combine_chunks().dictionary_encode()
+    names = coded.dictionary.to_pylist()
+    if table["messages"].null_count or any(not name or name.startswith("#") for name in names):
+        return None
+    places = coded.indices.to_numpy()
+    return names, places[: len(table)], places[len(table) :], table["messages"].to_numpy()
 
 
 def pairs(path: Path, columns: tuple[str, str], *, empty: bool = False) -> Iterator[tuple[str, str]]:
