@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import networkx as nx
@@ -185,3 +186,10 @@ def test_counted_by_link_a_client_sends_its_largest_number_and_hops_stay_those_o
     assert mean_hops(network, flows, network.homes) == pytest.approx((4 * 6 + 2 * 2) / 6)
     assert cluster_loads(network, flows, network.homes).tolist() == [3 / 2, 1 / 2]
     assert copies.counting(Counted.COPY).total == copies.copies
+
+
+def test_where_lengths_are_delays_nothing_is_added_for_the_links_of_clients() -> None:
+    network, flows = small()
+    bare = replace(network, client_links=0.0)
+    assert mean_hops(bare, flows, bare.homes) == mean_hops(network, flows, network.homes) - 2
+    assert hop_counts(bare, flows, bare.homes) == {0.0: 4.0, 4.0: 4.0}

@@ -183,9 +183,17 @@ class Network:
     homes: NDArray[np.int64]
     """By client: its broker."""
 
+    client_links: float = CLIENT_LINKS
+    """What a message travels beside the way between brokers; none where lengths are delays of links."""
+
     @classmethod
     def of(
-        cls, graph: Graph, clusters: Mapping[str, str], homes: Mapping[str, str], clients: Sequence[str]
+        cls,
+        graph: Graph,
+        clusters: Mapping[str, str],
+        homes: Mapping[str, str],
+        clients: Sequence[str],
+        client_links: float = CLIENT_LINKS,
     ) -> Network:
         """From names, an empty cluster for a broker of the backbone; InputError for what cannot be."""
         if unknown := [name for name in clusters if name not in graph.place]:
@@ -215,7 +223,7 @@ class Network:
                     f"the home of client {client!r} is {home!r}, a broker of the backbone; clients are "
                     "connected to brokers of clusters"
                 )
-        return cls(graph, tuple(names), cluster_of, found)
+        return cls(graph, tuple(names), cluster_of, found, client_links)
 
     @cached_property
     def members(self) -> Sequence[NDArray[np.int64]]:
@@ -279,16 +287,16 @@ class Seating:
 
 
 def mean_hops(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
-    """Of a message, client links included; nothing if there are none."""
+    """Of a message, client links included; 0 if there are no messages."""
     if not flows.copies:
         return 0.0
     far = network.graph.distances[seats[flows.senders], seats[flows.receivers]]
-    return float(far @ flows.messages) / flows.copies + CLIENT_LINKS
+    return float(far @ flows.messages) / flows.copies + network.client_links
 
 
 def hop_counts(network: Network, flows: Flows, seats: NDArray[np.int64]) -> dict[float, float]:
     """Messages by their hops."""
-    far = network.graph.distances[seats[flows.senders], seats[flows.receivers]] + CLIENT_LINKS
+    far = network.graph.distances[seats[flows.senders], seats[flows.receivers]] + network.client_links
     values, of_value = np.unique(far, return_inverse=True)
     return dict(zip(values.tolist(), np.bincount(of_value, flows.messages).tolist(), strict=True))
 
