@@ -55,18 +55,23 @@ def test_a_small_screen_shows_the_latest() -> None:
     assert "Mesogeion 40" in "\n".join(lines)
 
 
-def test_where_nobody_looks_there_are_lines() -> None:
+@pytest.mark.parametrize("terminal", [False, True], ids=["no terminal", "one that cannot redraw"])
+def test_where_nothing_can_be_redrawn_there_are_lines_and_at_the_end_all_of_it_once(terminal: bool) -> None:
     file = io.StringIO()
-    with Screen(Console(file=file), seen(), SUBSCRIBERS) as screen:
+    console = Console(file=file, force_terminal=terminal, width=100, height=40, _environ={"TERM": "dumb"})
+    with Screen(console, seen(), SUBSCRIBERS) as screen:
         screen.draw()
         screen.say("kill -9 north")
-    assert file.getvalue() == "kill -9 north\n"
+        assert file.getvalue() == "kill -9 north\n"
+    assert file.getvalue().count("what people report") == 1
+    assert file.getvalue().count("the events it becomes") == 1
 
 
-def test_a_terminal_that_cannot_redraw_gets_lines_too() -> None:
+def test_what_was_cut_short_is_not_shown_as_if_it_had_ended() -> None:
     file = io.StringIO()
-    dumb = Console(file=file, force_terminal=True, _environ={"TERM": "dumb"})
-    with Screen(dumb, seen(), SUBSCRIBERS) as screen:
-        screen.draw()
-        screen.say("kill -9 north")
-    assert file.getvalue() == "kill -9 north\n"
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Screen(Console(file=file), seen(), SUBSCRIBERS),
+    ):
+        raise KeyboardInterrupt
+    assert file.getvalue() == ""

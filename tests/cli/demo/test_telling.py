@@ -52,9 +52,10 @@ def test_without_a_terminal_a_line_says_now_and_then_how_far_it_is(
 ) -> None:
     with said.bar("reports", 10) as move:
         move(1, "1 of 10 sent")
-        monkeypatch.setattr(telling, "LINE_S", 0.0)
         move(2, "2 of 10 sent")
-    assert text(said) == ["reports: 2 of 10 sent"]
+        monkeypatch.setattr(telling, "LINE_S", 0.0)
+        move(3, "3 of 10 sent")
+    assert text(said) == ["reports: 1 of 10 sent", "reports: 3 of 10 sent"]
 
 
 def test_on_a_terminal_that_cannot_redraw_lines_are_told_too(monkeypatch: pytest.MonkeyPatch) -> None:

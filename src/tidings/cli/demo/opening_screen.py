@@ -1,4 +1,5 @@
-"""How the opening looks: on a terminal two columns that follow what happens, elsewhere a few lines.
+"""How the opening looks: on a terminal two columns that follow what happens, elsewhere lines, and at the end
+the two columns as they are then.
 
 On the left what people report, on the right the events that it becomes and who has heard of them. It is drawn
 from what the witness has seen, and changes nothing.
@@ -61,6 +62,8 @@ class Screen:
         if self._live is not None:
             self.draw()
             self._live.stop()
+        elif kind is None:
+            self._console.print(self.picture())
 
     def say(self, text: str, style: str = "") -> None:
         """What happens now."""

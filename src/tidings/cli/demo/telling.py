@@ -19,7 +19,7 @@ from rich.text import Text
 from tidings.console.day import Check, Cost, Day, Saving, Step
 
 LINE_S = 10.0
-"""How often a line says how far it is, where there are no bars."""
+"""How often a line says how far it is, where there are no bars; the first one comes at once."""
 
 MANY = 100
 """A figure from here up is not told in hundredths."""
@@ -86,7 +86,7 @@ class Telling:
             yield move
 
     def _lines(self, title: str) -> Move:
-        last = time.monotonic()
+        last = -LINE_S
 
         def move(_: float, said: str) -> None:
             nonlocal last
