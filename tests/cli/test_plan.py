@@ -144,6 +144,14 @@ def test_a_wrong_line_is_told(example: list[str | Path], tmp_path: Path, line: s
     assert says in refusal(*example, "--k", "2", "--capacity", "2")
 
 
+def test_a_line_has_its_number_in_the_file_below_comments_too(
+    example: list[str | Path], tmp_path: Path
+) -> None:
+    text = "# by hand\n\n# twice\ntopic,broker,rate\na,1,2\na,1,many\n"
+    (tmp_path / "rates.csv").write_text(text, encoding="utf-8")
+    assert "rates.csv, line 6: rate is 'many'" in refusal(*example, "--k", "2", "--capacity", "2")
+
+
 FILES = {
     "overlay": "hub0,hub1\nhub0,a0\na0,a1\nhub1,b0\nb0,b1\n",
     "clusters": "hub0,\nhub1,\na0,a\na1,a\nb0,b\nb1,b\n",

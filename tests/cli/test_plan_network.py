@@ -69,7 +69,10 @@ def test_a_topology_declares_links_delays_and_clusters(town: list[str | Path], t
     assert (plan["settings"]["clusters"], plan["settings"]["lengths"]) == ("declared", "hops")
     far = planned(*town, "--network", file, "--overload", "3", "--lengths", "delay")
     assert sorted(link[2] for link in far["network"]["links"]) == [1.0, 20.0, 30.0]
-    assert far["settings"]["lengths"] == "delay"
+    assert (far["settings"]["lengths"], far["settings"]["client_links"]) == ("delay", 0.0)
+    # 50 ms between u and v, 1 ms between u and w.
+    assert far["hops"]["before"] == pytest.approx((18 * 50 + 1) / 19)
+    assert plan["hops"]["before"] == pytest.approx((18 * 4 + 3) / 19)
 
 
 def test_clusters_are_derived_from_delays_where_none_are_declared(

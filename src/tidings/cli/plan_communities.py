@@ -16,6 +16,7 @@ from tidings.cli.plan_options import (
     Edges,
     From,
     Latest,
+    Lengths,
     LengthsOption,
     Master,
     NetworkFile,
@@ -186,7 +187,7 @@ def communities(
     """
     from tidings.planning import plans
     from tidings.planning.communities import extraction, interest, published, search
-    from tidings.planning.communities.base import Counted, Limits, Network
+    from tidings.planning.communities.base import CLIENT_LINKS, Counted, Limits, Network
 
     one_of("who talks to whom", {"--traffic": traffic, "--records": records, "--workload": workload})
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
@@ -216,7 +217,9 @@ def communities(
     ) -> MovesPlan:
         seated = {at_home[name] for name in flows.clients if name in at_home}
         clustered, came = wired.clustered(clusters, seated)
-        there = Network.of(wired.graph(lengths), clustered, at_home, flows.clients)
+        # Nobody knows how long it takes from a client to its broker.
+        ends = 0.0 if lengths is Lengths.DELAY else float(CLIENT_LINKS)
+        there = Network.of(wired.graph(lengths), clustered, at_home, flows.clients, ends)
         flows = flows.counting(how)
         points: list[tuple[int, float]] = []
         if algorithm is Algorithm.INTEREST:
@@ -235,6 +238,7 @@ def communities(
             "seed": seed,
             "clusters": came,
             "lengths": wired.counted(lengths),
+            "client_links": ends,
             "count": counted,
         }
         told |= {} if math.isinf(broker_overload) else {"broker_overload": broker_overload}

@@ -26,10 +26,16 @@ def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tu
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(line for line in file if not line.startswith("#"))
-            for number, fields in enumerate(reader, 1):
-                row = [field.strip() for field in fields]
-                if not any(row) or (number == 1 and row == list(columns[: len(row)])):
+            # What is passed over is an empty line for the reader, which counts them.
+            reader = csv.reader("\n" if line.startswith("#") else line for line in file)
+            begun = False
+            for fields in reader:
+                number, row = reader.line_num, [field.strip() for field in fields]
+                is_header = not begun and row == list(columns[: len(row)])
+                if not any(row):
+                    continue
+                begun = True
+                if is_header:
                     continue
                 if not len(columns) - optional <= len(row) <= len(columns):
                     raise InputError(
