@@ -128,8 +128,8 @@ def words(plan: Plan, trial: plan_scene.AnyTrial | None) -> str:
 
 def test_forecast_and_measured_stand_side_by_side_with_their_reasons() -> None:
     told = words(moving(), moved())
-    assert "3.000 → 2.500" in told
-    assert "5.000 → 3.500" in told
+    assert "3.000 → 2.500 −16.7 %" in told
+    assert "5.000 → 3.500 −30.0 %" in told
     assert "+2.000 before and +1.000 after: brokers send along one tree for each topic" in told
     assert "crosses a link once for all who want it behind" in told
     assert "Nothing was lost and nothing came twice, before and after" in told

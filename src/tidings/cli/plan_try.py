@@ -226,6 +226,7 @@ def _print(plan: Plan, trial: AnyTrial, page: Path | None) -> None:
         console.print(printed(plan_tables.steps(trial, "hops", 3)))
         if trial.backbone:
             console.print(printed(plan_tables.steps(trial, "backbone", 1)))
+        console.print(printed(plan_tables.clusters(trial)))
     else:
         typer.echo(plan_words.NOT_BROKERS)
     for name, lines in plan_words.explained(trial):

@@ -31,14 +31,13 @@ def _moves(plan: MovesPlan, trial: Trial) -> Table:
     for name, what in (("all links", sum), ("the busiest link", max)):
         pairs = _taken(what, forecast), _taken(what, measured)
         rows.append(_row(f"messages over {name}", *pairs, digits=0))
-    rows += [
-        (f"load of {name} after it, in fair shares", f"{pair.before:.2f}", f"{pair.after:.2f}")
-        for name, pair in trial.clusters.items()
-    ]
+    most = _taken(max, list(trial.clusters.values()))
+    rows.append(("largest load of a cluster, in fair shares", f"{most.before:.2f}", f"{most.after:.2f}"))
     return Table("Forecast and measured", ("before → after", "forecast", "measured"), rows)
 
 
 WHEN = ("before", "after")
+SPACE = "\N{NO-BREAK SPACE}"
 
 
 def _taken(what: Callable[[Iterable[float]], float], pairs: Sequence[Pair]) -> Pair:
@@ -51,7 +50,7 @@ def _last(steps: Sequence[Step]) -> Pair:
 
 
 def _row(name: str, *pairs: Pair, digits: int) -> tuple[str, ...]:
-    cells = [f"{pair.before:,.{digits}f} → {pair.after:,.{digits}f}  {saved(pair)}" for pair in pairs]
+    cells = [f"{pair.before:,.{digits}f} →{SPACE}{pair.after:,.{digits}f} {saved(pair)}" for pair in pairs]
     return (name, *cells)
 
 
@@ -83,6 +82,15 @@ def steps(trial: Trial, which: str, digits: int) -> Table:
     ]
     name = "Mean hops" if which == "hops" else "Messages for each broker of the backbone"
     return Table(name, ("", *WHEN), rows)
+
+
+def clusters(trial: Trial) -> Table:
+    """What the clients of each cluster send after the plan."""
+    return Table(
+        "Load of clusters after it, in fair shares",
+        ("cluster", "forecast", "measured"),
+        [(name, f"{pair.before:.2f}", f"{pair.after:.2f}") for name, pair in trial.clusters.items()],
+    )
 
 
 def links(trial: AnyTrial) -> Table:

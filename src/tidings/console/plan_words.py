@@ -136,7 +136,7 @@ def saved(pair: Pair) -> str:
     if not pair.before:
         return ""
     share = (pair.after - pair.before) / pair.before
-    return f"{share:+.1%}".replace("%", " %").replace("-", MINUS)
+    return f"{share:+.1%}".replace("%", "\N{NO-BREAK SPACE}%").replace("-", MINUS)
 
 
 # The top of the page.

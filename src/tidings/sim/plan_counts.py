@@ -24,7 +24,10 @@ class Way:
 
     origin: str
     seat: str
-    """Empty for a topic that is not gathered."""
+    """Which took the report; empty for a topic that is not gathered."""
+
+    teller: str
+    """Which told the event: another one if the seat had moved by then, or tells it again."""
 
     goal: str
 
@@ -65,6 +68,10 @@ class Counts:
     """Of these, reports that are in nothing that anybody got, and versions that nobody got; see `end`."""
 
     _roots: dict[str, str] = field(default_factory=dict)
+    _begun: dict[str, str] = field(default_factory=dict)
+    """By publication that went over a link: where it began."""
+
+    _tellers: dict[tuple[str, int], str] = field(default_factory=dict)
     _said: dict[tuple[str, int], list[_Said]] = field(default_factory=lambda: defaultdict(list))
     _under_way: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """By report that nothing has become of yet: the brokers that had it."""
@@ -87,8 +94,10 @@ class Counts:
                 self._said[told].append(_Said(record.publisher or "", record.broker, record.hops or 0))
                 self._waiting[told] += self._under_way.pop(record.report or "", [])
             case Kind.TOLD:
+                told = (record.event or "", record.version or 0)
                 self.passed[record.broker] += 1
-                self._waiting[record.event or "", record.version or 0].append(record.broker)
+                self._tellers[told] = record.broker
+                self._waiting[told].append(record.broker)
             case Kind.SUPPRESSED if record.report is not None and record.report in self._under_way:
                 self.idle.update(self._under_way.pop(record.report))
             case Kind.DELIVERED:
@@ -97,6 +106,8 @@ class Counts:
     def _forwarded(self, record: Record) -> None:
         if record.epoch is not None and record.topic is not None:
             self._roots[record.topic] = record.epoch.rsplit(":", 2)[0]
+        if record.link is None and record.message is not None:
+            self._begun[record.message] = record.broker
         for receiver in record.receivers:
             self.links[record.broker, receiver] += 1
             self.passed[receiver] += 1
@@ -106,17 +117,20 @@ class Counts:
     def _delivered(self, record: Record) -> None:
         root = self._roots.get(record.topic or "", "")
         told = (record.event or "", record.version or 0)
+        teller = ""
         if record.event is None:
             said = [_Said(record.publisher or "", "", 0)]
         else:
             said = self._said.get(told, [])
             self._waiting.pop(told, None)
+            began = self._begun.get(record.message or "", self._tellers.get(told, record.broker))
+            teller = began if record.hops else record.broker
         receivers = record.receivers
         for one in said:
             for receiver in receivers:
                 self.messages[one.publisher, receiver] += 1
             self.hops += (one.hops + (record.hops or 0)) * len(receivers)
-            way = Way(root, self.homes[one.publisher], one.seat, record.broker)
+            way = Way(root, self.homes[one.publisher], one.seat, teller, record.broker)
             self.ways[way] += len(receivers)
 
     def end(self) -> None:

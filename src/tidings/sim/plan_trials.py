@@ -198,7 +198,7 @@ class _Side:
             straight[way.origin, way.goal] += n
             if way.seat:
                 bent[way.origin, way.seat] += n
-                bent[way.seat, way.goal] += n
+                bent[way.teller, way.goal] += n
             else:
                 bent[way.origin, way.goal] += n
         nothing = plan_ways.carried(graph, {})
