@@ -131,6 +131,8 @@ def test_the_same_seed_gives_the_same_figures_whatever_the_hash_seed(tmp_path: P
             {"moves": [{"client": "1", "from": "b2", "to": "b1", "across": True}]},
             "client 1 from b2, and the workload has it at b3",
         ),
+        ({"settings": {"count": "weight"}}, "counts messages by 'weight'; known are copy and link"),
+        ({"settings": {"client_links": "two"}}, "client_links 'two' among its settings; it is a number"),
         (
             {"moves": [{"client": "ann", "from": "b2", "to": "b1", "across": True}]},
             "'ann', and clients of a workload are numbers",
@@ -182,3 +184,20 @@ def test_a_report_that_no_seat_decided_on_is_found(tmp_path: Path) -> None:
     replay = replays.read(Workload(towns.reports(tmp_path)))
     plan_runs.run(replay, 0, kind=Forgetful)
     assert seen == ["nothing lost", "nothing twice"]
+
+
+def test_a_plan_by_lengths_is_told_in_links_too(tmp_path: Path) -> None:
+    plan = towns.plan(towns.PATH, HOMES, {"1": "b2"}, FLOWS)
+    network = msgspec.structs.replace(
+        plan.network, links=[(a, b, length * 7) for a, b, length in plan.network.links]
+    )
+    by_delay = msgspec.structs.replace(
+        plan, network=network, hops=Pair(7.0, 3.5), settings={"client_links": 0, "count": "link"}
+    )
+    trial = tried(towns.events(tmp_path, towns.PATH), by_delay)
+    assert trial.hops == (
+        Step(Reason.FORECAST, 7.0, 3.5),
+        Step(Reason.LINKS, 3.0, 2.5),
+        Step(Reason.MEASURED, 3.0, 2.5),
+    )
+    assert [step.reason for step in trial.backbone] == [Reason.FORECAST, Reason.MEASURED]

@@ -137,7 +137,7 @@ def table(given: Table | None, *, shown: bool = False) -> str:
 
 
 def _numeric(cell: str) -> str:
-    return ' class="number"' if re.fullmatch(r"[\d.,]+( (B|[kMGT]B|s|ms))?", cell) else ""
+    return ' class="number"' if re.fullmatch(r"[\d.,]+( (B|[kMGT]B|s|ms)|%)?", cell) else ""
 
 
 def prose(words: str) -> str:

@@ -18,7 +18,7 @@ from tidings.console.document import Drawn, prose, section, text
 from tidings.console.looks import Look
 from tidings.console.plan_scene import AnyTrial
 from tidings.console.tables import Table
-from tidings.console.words import clean, counted
+from tidings.console.words import clean, clipped, counted
 from tidings.planning.plans import MovesPlan, Pair, Plan, StoresPlan
 from tidings.sim.plan_requests import StoresTrial
 from tidings.sim.plan_trials import Trial
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "index.html"
+
+SETTING_LENGTH = 60
 
 Draw = Callable[[Look], "Figure"]
 
@@ -92,8 +94,12 @@ def _about(plan: Plan) -> str:
         counted(len(plan.network.links), "link"),
         f"made by {clean(plan.algorithm)}",
     ]
-    settings = [f"{clean(str(name))} {value}" for name, value in plan.settings.items() if value is not None]
-    return " · ".join([*parts, *(clean(one) for one in settings)])
+    settings = [
+        f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in plan.settings.items()
+        if isinstance(value, str | int | float)
+    ]
+    return " · ".join([*parts, *(clipped(one, SETTING_LENGTH) for one in settings)])
 
 
 # The top.

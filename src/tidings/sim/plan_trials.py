@@ -187,9 +187,10 @@ class _Side:
         counts = seen.counts
         names = {session(client): home for client, home in homes.items()}
         flows = base.Flows.of((one, other, float(n)) for (one, other), n in counts.messages.items())
-        flows = flows.counting(base.Counted(plan.settings.get("count", base.Counted.COPY)))
+        how, ends = _ways_of_counting(plan)
+        flows = flows.counting(how)
         clusters = plan.network.clusters or dict.fromkeys(graph.names, ALL)
-        network = base.Network.of(graph, clusters, names, flows.clients)
+        network = base.Network.of(graph, clusters, names, flows.clients, ends)
         direct: Counter[tuple[str, str]] = Counter()
         trees: dict[str, tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]] = {}
         for way, n in counts.ways.items():
@@ -259,6 +260,17 @@ class _Side:
         """What the clients of each cluster send, in fair shares."""
         found: list[float] = base.cluster_loads(self.network, self.flows, self.network.homes).tolist()
         return found
+
+
+def _ways_of_counting(plan: MovesPlan) -> tuple[base.Counted, float]:
+    """What counts as a message in the plan, and what the links of clients add to its hops."""
+    how = plan.settings.get("count", base.Counted.COPY)
+    ends = plan.settings.get("client_links", base.CLIENT_LINKS)
+    if how not in list(base.Counted):
+        raise InputError(f"the plan counts messages by {how!r}; known are {' and '.join(base.Counted)}")
+    if isinstance(ends, bool) or not isinstance(ends, int | float):
+        raise InputError(f"the plan has client_links {ends!r} among its settings; it is a number")
+    return base.Counted(how), float(ends)
 
 
 def _steps(forecast: Pair, before: dict[Reason, float], after: dict[Reason, float]) -> tuple[Step, ...]:
