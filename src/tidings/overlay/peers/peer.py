@@ -471,7 +471,9 @@ class Peer:
         waiting = any(not parent.root and one.startswith(parent.asked) for parent in self.parents.values())
         while self._hints:
             hint = self._hints.pop(0)
-            if hint.bound <= limit and one.startswith(hint.dz) and self._rested((hint.peer, hint.root)):
+            likely = not fed_known or one.startswith(hint.fed) or (hint.hope and not waiting)
+            fits = hint.bound <= limit and one.startswith(hint.dz)
+            if likely and fits and self._rested((hint.peer, hint.root)):
                 return hint
         best: Profile | None = None
         best_rank: tuple[int, float, float, str] | None = None
@@ -594,6 +596,7 @@ class Peer:
             for gone, instead in surplus:
                 if gone is child:
                     del children[key]
+                    self._children_changed()
                     floor = self._floor_now()
                     hint = (
                         instead.profile if instead is not None else self._hint(child, self._siblings(child))
@@ -772,23 +775,33 @@ class Peer:
     def _once(self) -> None:
         """Lines 23-30: nothing is to come twice, so what one parent sends no other has to.
 
-        Subscribers go before publishers, who serves more before who serves less. A parent that gets nothing
-        itself replaces nobody, where that is known.
+        The coarser part goes before the finer one, a subscriber before publishers. What does not come yet
+        replaces nothing, where that is known.
         """
         if len(self.parents) < 2:
             return
-        known = self.settings.fed_known
-        ordered = sorted(
-            self.parents.values(), key=lambda one: (one.root, not one.feeds, -volume(one.asked), one.number)
-        )
-        taken: list[str] = []
-        for parent in ordered:
-            if taken:
-                have = tuple(taken)
-                self._narrow(parent, [one for one in parent.asked if not one.startswith(have)])
-            if not parent.root:
-                fed = parent.fed
-                taken += [one for one in parent.asked if not known or one.startswith(fed)]
+        complete = frozenset(self._rooted(()))
+        parts = []
+        for parent in self.parents.values():
+            for one in parent.asked:
+                if parent.root:
+                    comes = one in complete
+                else:
+                    comes = not self.settings.fed_known or one.startswith(parent.fed)
+                parts.append((len(one), parent.root, not comes, parent.number, parent.peer, one))
+        subscribers: Set = ()
+        publishers: Set = ()
+        kept: dict[tuple[str, bool], list[str]] = {key: [] for key in self.parents}
+        for _, root, missing, _, peer, one in sorted(parts):
+            if one.startswith(subscribers) or (not root and one.startswith(publishers)):
+                continue
+            kept[peer, root].append(one)
+            if not missing and root:
+                publishers += (one,)
+            elif not missing:
+                subscribers += (one,)
+        for key, left in kept.items():
+            self._narrow(self.parents[key], left)
 
     def _narrow(self, parent: Parent, kept: list[str]) -> None:
         """A parent has to send less, or nothing."""
@@ -908,8 +921,8 @@ class Peer:
             fed = self.dz
         hope = self.hope
         if fed != self.fed:
-            # What is counted from here on is of another part of the space.
-            self._rates.begin(self._now)
+            # What was counted is of another part of the space.
+            self._rates.forget(self._now)
             self._window = 0
         elif delay == self.delay and hope is self._hoped:
             return
