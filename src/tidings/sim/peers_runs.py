@@ -24,14 +24,16 @@ from tidings.sim.peers_ledger import Photo, Tally
 from tidings.sim.peers_workload import Draws, Wish, Workload, satisfiable
 from tidings.sim.peers_world import LINK_S, Maker, Watch, World
 
-PRINTED, FED, OURS = "printed", "fed", "ours"
+PRINTED, REPAIRED, FED, OURS = "printed", "repaired", "fed", "ours"
 
 ALGORITHMS: Mapping[str, PeerSettings] = {
     PRINTED: peer_settings.PRINTED,
+    REPAIRED: replace(peer_settings.REPAIRED, fed_known=False),
     FED: peer_settings.REPAIRED,
     OURS: peer_settings.DEFAULT,
 }
-"""The published algorithm as printed, with peers that know who is fed, and with our eviction."""
+"""The published algorithm as printed, to the letter and repaired; with peers that know who is fed; and with
+our eviction."""
 
 CONTACTS = 5
 """Peers that a newcomer has heard of."""
@@ -59,7 +61,10 @@ class Course:
     """Subscribers."""
 
     publishers: int = 1
-    """Each advertises the whole space."""
+    """That do not subscribe. Each advertises the whole space."""
+
+    publishing: int = 0
+    """Subscribers that publish too: the first to join. They advertise the whole space as well."""
 
     out_degree: int = 0
     """Of every peer; 0 for log2 of the peers."""
@@ -96,6 +101,7 @@ class Course:
             "algorithm": (self.algorithm in ALGORITHMS, ", ".join(ALGORITHMS)),
             "peers": (2 <= self.peers <= 1_000_000, "2 to 1,000,000"),
             "publishers": (1 <= self.publishers <= 64, "1 to 64"),
+            "publishing": (0 <= self.publishing <= min(64, self.peers), "0 to 64, and no more than peers"),
             "out_degree": (self.out_degree >= 0, "0 (for log2 of the peers) or more"),
             "view": (0 < self.view <= 1, "a share above 0, up to 1"),
             "cycles": (self.cycles >= 1, "1 or more"),
@@ -244,18 +250,25 @@ class Run:
         self._named += 1
         name = f"peer{self._named}"
         wish = self._draws.wish()
-        known = [*self._publishers, *self._subscribers]
+        known = list(dict.fromkeys((*self._publishers, *self._subscribers)))
         contacts = self._chance.sample(known, min(CONTACTS, len(known)))
         subscribed = Subscribed(wish.subscription, float(wish.bound), self.course.allowed)
+        publishes = self._named <= self.course.publishing
         self._subscribers[name] = wish
         self._newcomers[name] = None
-        self.world.join(name, self._settings, contacts, wish=subscribed)
+        self.world.join(
+            name, self._settings, contacts, wish=subscribed, advertised=("",) if publishes else ()
+        )
+        if publishes:
+            self._publishers.append(name)
 
     def _replace(self) -> None:
         """Somebody goes, and somebody else comes."""
         name = self._chance.choice(list(self._subscribers))
         del self._subscribers[name]
         self._newcomers.pop(name, None)
+        if name in self._publishers:
+            self._publishers.remove(name)
         self.world.leave(name, politely=self._chance.random() < self.course.polite)
         self._join()
 

@@ -1,0 +1,56 @@
+"""Overlays of peers keep their promises under churn, crashes and loss, and come to rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from tests.simulation.test_peers_runs import COURSE
+from tidings.sim import peers_runs
+from tidings.sim.peers_runs import FED, OURS, Course
+from tidings.sim.peers_workload import HOT, TIGHT, Workload
+
+
+@pytest.mark.parametrize("algorithm", [FED, OURS])
+@pytest.mark.parametrize("seed", range(3))
+def test_promises_are_kept_under_churn_crashes_and_loss(algorithm: str, seed: int) -> None:
+    course = replace(COURSE, algorithm=algorithm, churn=0.05, loss=0.02, cycles=20, quiet=80, events=64)
+    outcome = peers_runs.run(course, seed)
+    assert outcome.breaches == []
+    assert outcome.judged["photographs"] == 100
+
+
+def test_promises_are_kept_where_subscribers_publish_too() -> None:
+    course = replace(COURSE, publishing=3, churn=0.05, cycles=20, quiet=80, events=64)
+    assert peers_runs.run(course, 0).breaches == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("churn", [0.0, 0.025, 0.05, 0.1])
+@pytest.mark.parametrize("seed", range(10))
+def test_promises_are_kept_whatever_is_drawn(churn: float, seed: int) -> None:
+    chance = Random(seed)
+    workload = Workload(
+        subscriptions=chance.choice(("uniform", HOT)),
+        delays=chance.choice(("moderate", TIGHT)),
+        depth_most=chance.choice((6, 8)),
+        expressions=chance.choice((1, 1, 4)),
+    )
+    course = Course(
+        workload=workload,
+        algorithm=chance.choice((FED, OURS)),
+        peers=chance.choice((40, 120)),
+        publishers=chance.choice((1, 1, 3)),
+        publishing=chance.choice((0, 0, 4)),
+        view=0.2,
+        allowed=chance.choice((0.0, 0.0625, 0.5)),
+        events=128,
+        churn=churn,
+        polite=chance.choice((0.0, 0.5, 1.0)),
+        loss=chance.choice((0.0, 0.02)),
+        cycles=25,
+        quiet=60,
+    )
+    assert peers_runs.run(course, seed).breaches == []
