@@ -72,6 +72,10 @@ class Scene:
 
     clustered: bool
 
+    @property
+    def has_backbone(self) -> bool:
+        return self.clustered and not all(spot.cluster for spot in self.spots)
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:

@@ -184,7 +184,9 @@ def network(plan: Plan, scene: Scene) -> Caption:
         return Caption("Where stores go", " ".join(shows), "", alt)
     shows = [f"Circles are brokers, the larger the more {scene.counted}; both pictures have one scale."]
     if scene.clustered:
-        shows.append("Brokers of one cluster share a ground; grey ones are the backbone, without clients.")
+        shows.append("Brokers of one cluster share a ground.")
+    if scene.has_backbone:
+        shows.append("Grey ones are the backbone, without clients.")
     if scene.carried:
         shows.append(
             "Lines are links, as thick as what brokers really sent over them, each publication once."

@@ -37,7 +37,7 @@ def plan_network(scene: Scene, look: Look) -> Figure:
     legend = [("dot", colours.event, "broker")]
     if any(spot.store for spot in drawn):
         legend = [("dot", colours.delivery, "store"), ("dot", colours.muted, "broker")]
-    elif scene.clustered:
+    elif scene.has_backbone:
         legend = [("dot", colours.event, "broker of a cluster"), ("dot", colours.muted, "of the backbone")]
     if scene.carried:
         legend.append(("line", colours.report, scene.carried))
