@@ -6,38 +6,53 @@ Every text of the day is escaped. What is said about a picture is in `captions`,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tidings.console import document, totals
-from tidings.console.captions import CAPTIONS
+from tidings.console.captions import CAPTIONS, Caption
 from tidings.console.day import Check, Day, Step
 from tidings.console.document import Drawn, prose, section, text
-from tidings.console.tables import TABLES
+from tidings.console.looks import Look
+from tidings.console.tables import TABLES, Table
 from tidings.console.words import clean, count, counted, duration, percent
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-def write(day: Day, folder: Path) -> Path:
+
+Further = Mapping[str, tuple[Callable[[Look], "Figure"], Caption, Table | None]]
+"""Pictures that are not of the day itself, by name, with their words and the numbers behind them."""
+
+NONE: Further = {}
+
+
+def write(day: Day, folder: Path, further: Further = NONE) -> Path:
     """Write index.html and a PNG of every picture into the folder; answers where the page is."""
     document.check()
     from tidings.console.pictures import PICTURES
 
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = document.drawn({name: partial(draw, day) for name, draw in PICTURES.items()}, folder)
+    own = {name: partial(draw, day) for name, draw in PICTURES.items()}
+    drawn = document.drawn({**own, **{name: draw for name, (draw, _, _) in further.items()}}, folder)
     page = folder / "index.html"
-    page.write_text(html(day, drawn), encoding="utf-8")
+    page.write_text(html(day, drawn, further), encoding="utf-8")
     return page
 
 
-def html(day: Day, drawn: Mapping[str, Drawn]) -> str:
+def html(day: Day, drawn: Mapping[str, Drawn], further: Further = NONE) -> str:
     """The page as text, from a day and its pictures."""
     title = clean(day.title) or "A day of a network"
     sections = "\n".join(
-        section(name, caption(day), drawn[name], TABLES[name](day) if name in TABLES else None)
-        for name, caption in CAPTIONS.items()
+        [
+            section(name, caption(day), drawn[name], TABLES[name](day) if name in TABLES else None)
+            for name, caption in CAPTIONS.items()
+        ]
+        + [section(name, caption, drawn[name], table) for name, (_, caption, table) in further.items()]
     )
     return document.whole(
         title,
@@ -54,7 +69,7 @@ way, and brings it only to those who asked for it.</p>
 {_checks(day)}
 {_steps(day)}
 {sections}
-{_next(day)}""",
+{_next(day, [*CAPTIONS, *further])}""",
     )
 
 
@@ -175,12 +190,12 @@ def _step(step: Step, longest: float) -> str:
     )
 
 
-def _next(day: Day) -> str:
+def _next(day: Day, names: Sequence[str]) -> str:
     pages = " and ".join(
         f'<a href="{quote(file)}">{text(name)}</a>' for name, file in (day.plans.pages if day.plans else ())
     )
     plans = f"<p>The plans in full, with their pictures: {pages}.</p>\n" if pages else ""
-    pictures = ", ".join(f'<a href="{name}.png">{name}.png</a>' for name in CAPTIONS)
+    pictures = ", ".join(f'<a href="{name}.png">{name}.png</a>' for name in names)
     return f"""<section class="card" id="next">
 <h2>Where to go next</h2>
 <ul class="next">

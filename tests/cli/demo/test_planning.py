@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.demo.test_day import city
+from tests.console import days
 from tidings.cli.demo import planning
 from tidings.cli.demo.city import Place
+from tidings.console import page
 from tidings.planning import plans
 from tidings.planning.communities.base import Flows
 from tidings.planning.graphs import Graph
@@ -98,6 +101,20 @@ def test_the_page_shows_clients_and_stores_of_every_broker(made: planning.Planne
     assert sum(one.before for one in shown.residents) == sum(one.after for one in shown.residents) == 40
     assert {one.broker for one in shown.residents if one.keeps} == set(made.stores.stores)
     assert shown.savings == planning.savings(made)
+
+
+def test_the_page_of_the_day_draws_both_networks_before_and_after(
+    made: planning.Planned, tmp_path: Path
+) -> None:
+    further = planning.further(made)
+    assert list(further) == ["moves", "stores"]
+    page.write(replace(days.sample(), plans=planning.shown(made)), tmp_path, further)
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    for name, (_, caption, _) in further.items():
+        assert f'<section class="card" id="{name}">' in text
+        assert f'<a href="{name}.png">' in text
+        assert (tmp_path / f"{name}.png").exists()
+        assert "instead of" in caption.without
 
 
 def test_each_plan_has_a_page_beside_that_of_the_day(made: planning.Planned, tmp_path: Path) -> None:

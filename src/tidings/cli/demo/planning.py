@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from tidings.planning.stores.base import Demand, Problem
 from tidings.records import traffic
 
 if TYPE_CHECKING:
+    from tidings.console.page import Further
     from tidings.pipeline.session import Session
     from tidings.planning.plans import MovesPlan, StoresPlan
 
@@ -192,6 +193,27 @@ def savings(made: Planned) -> tuple[Saving, ...]:
 
 PAGES = {"which clients would move": "moves.html", "where history would be kept": "stores.html"}
 """Of the plans: what each is about, and its file."""
+
+
+def further(made: Planned) -> Further:
+    """Pictures of both plans for the page of the day: the network before and after."""
+    from tidings.console import plan_page
+
+    hops = made.moves.hops
+    moves = (
+        f"Without the plan messages between clients take {hops.before:.2f} hops instead of {hops.after:.2f}."
+    )
+    far, near = made.requests_hops, made.stores.mean_hops
+    stores = f"Without the plan requests for history take {far:.2f} hops instead of {near:.2f}."
+    told = (
+        ("moves", made.moves, "Clients before and after", moves),
+        ("stores", made.stores, "Where history would be kept", stores),
+    )
+    found = {}
+    for name, one, heading, without in told:
+        draw, caption, table = plan_page.pictures(one)["network"]
+        found[name] = draw, replace(caption, heading=heading, without=without), table
+    return found
 
 
 def write_pages(made: Planned, folder: Path) -> None:

@@ -372,7 +372,7 @@ def show(
             steps=telling.so_far,
             notes=(*played.notes, *counted.notes, *other.notes),
         )
-        page.write(made, asked.folder / "page")
+        page.write(made, asked.folder / "page", planning.further(planned))
         planning.write_pages(planned, asked.folder / "page")
         return made
 
