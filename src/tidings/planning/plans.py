@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the form. A reader refuses what is newer than it knows."""
 
+VOTES_MAX = 100_000
+"""Votes of a plan, topics times brokers, that are all written down; of more, those that were given."""
+
 STORES = "stores"
 COMMUNITIES = "communities"
 
@@ -66,7 +69,8 @@ class StoresPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=STORES, forb
 
     assignment: dict[str, list[str]]
     votes: dict[str, dict[str, int]]
-    """By topic and broker: how often the greedy algorithm chose it; empty where it was not asked."""
+    """By topic and broker: how often the greedy algorithm chose it; empty where it was not asked. In a large
+    plan brokers without a vote are left out."""
 
     weights: dict[str, float]
     mean_hops: float
@@ -305,8 +309,10 @@ def _seated(network: moving.Network, seats: NDArray[np.int64]) -> dict[str, int]
 def _by_topic(
     topics: tuple[str, ...], votes: NDArray[np.int64], names: tuple[str, ...]
 ) -> dict[str, dict[str, int]]:
+    every = votes.size <= VOTES_MAX
     return {
-        topic: dict(zip(names, row.tolist(), strict=True)) for topic, row in zip(topics, votes, strict=True)
+        topic: {name: count for name, count in zip(names, row.tolist(), strict=True) if count or every}
+        for topic, row in zip(topics, votes, strict=True)
     }
 
 

@@ -46,24 +46,23 @@ def median_votes(
         free[target] = False
         fresh[:] = True
         for _ in range(min(count, brokers - 1)):
+            # The highest bound first: what it turns out to be spares most of the others a look.
+            first = -1
+            for broker in range(brokers):
+                if free[broker] and (first < 0 or saves[broker] > saves[first]):
+                    first = broker
             best = -1.0
-            while True:
-                # The highest of those that were not looked at since the last choice.
-                stale = -1
-                for broker in range(brokers):
-                    if not free[broker]:
-                        continue
-                    if fresh[broker]:
-                        best = max(best, saves[broker])
-                    elif stale < 0 or saves[broker] > saves[stale]:
-                        stale = broker
-                if stale < 0 or saves[stale] < best - within:
-                    break
-                gain = 0.0
-                for place in range(len(asking)):
-                    gain += rates[place] * max(served[place] - distances[asking[place], stale], 0.0)
-                saves[stale] = gain
-                fresh[stale] = True
+            for turn in range(-1, brokers):
+                broker = first if turn < 0 else turn
+                if not free[broker] or saves[broker] < best - within:
+                    continue
+                if not fresh[broker]:
+                    gain = 0.0
+                    for place in range(len(asking)):
+                        gain += rates[place] * max(served[place] - distances[broker, asking[place]], 0.0)
+                    saves[broker] = gain
+                    fresh[broker] = True
+                best = max(best, saves[broker])
             chosen = -1
             for broker in range(brokers):
                 if free[broker] and fresh[broker] and saves[broker] >= best - within:
@@ -73,5 +72,5 @@ def median_votes(
             free[chosen] = False
             fresh[:] = False
             for place in range(len(asking)):
-                served[place] = min(served[place], distances[asking[place], chosen])
+                served[place] = min(served[place], distances[chosen, asking[place]])
     return votes

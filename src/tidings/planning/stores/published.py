@@ -80,7 +80,8 @@ def _fill(
     free = [at for at in stores if at not in assignment[topic] and used[at] + size <= problem.capacity + ROOM]
     if not free:
         return False
-    best = min(free, key=lambda at: (round(_cost_with(problem, topic, [*assignment[topic], at]), 9), at))
+    costs = _costs_with(problem, topic, assignment[topic], free)
+    best = min(zip(costs, free, strict=True))[1]
     assignment[topic].append(best)
     used[best] += size
     return True
@@ -91,28 +92,28 @@ def _swap(
 ) -> bool:
     """Move one replica of another topic to a store with room, and take its place; the cheapest such move."""
     size = problem.sizes[topic]
-    best: tuple[float, int, int, int] | None = None
+    taken = dict(zip(stores, _costs_with(problem, topic, assignment[topic], stores), strict=True))
+    found: list[tuple[float, int, int, int]] = []
     for other, held in enumerate(assignment):
-        if other == topic:
-            continue
         moved = problem.sizes[other]
-        for source in held:
-            if source in assignment[topic] or used[source] - moved + size > problem.capacity + ROOM:
-                continue
+        goals = [at for at in stores if at not in held and used[at] + moved <= problem.capacity + ROOM]
+        sources = [
+            at
+            for at in held
+            if at not in assignment[topic] and used[at] - moved + size <= problem.capacity + ROOM
+        ]
+        if other == topic or not goals or not sources:
+            continue
+        (now,) = _costs_with(problem, other, held, held[:1])
+        for source in sources:
             rest = [at for at in held if at != source]
-            for goal in stores:
-                if goal in held or used[goal] + moved > problem.capacity + ROOM:
-                    continue
-                dearer = (
-                    _cost_with(problem, other, [*rest, goal])
-                    - _cost_with(problem, other, held)
-                    + _cost_with(problem, topic, [*assignment[topic], source])
-                )
-                found = (round(dearer, 9), other, source, goal)
-                best = found if best is None else min(best, found)
-    if best is None:
+            found += [
+                (round(cost - now + taken[source], 9), other, source, goal)
+                for cost, goal in zip(_costs_with(problem, other, rest, goals), goals, strict=True)
+            ]
+    if not found:
         return False
-    _, other, source, goal = best
+    _, other, source, goal = min(found)
     assignment[other][assignment[other].index(source)] = goal
     assignment[topic].append(source)
     used[goal] += problem.sizes[other]
@@ -120,8 +121,14 @@ def _swap(
     return True
 
 
-def _cost_with(problem: Problem, topic: int, held: list[int]) -> float:
-    return float(problem.demand.rates[topic] @ problem.graph.distances[:, held].min(axis=1))
+def _costs_with(problem: Problem, topic: int, held: list[int], further: list[int]) -> list[float]:
+    """What a topic costs with its replicas and one more, for each that it might be."""
+    asking = np.flatnonzero(problem.demand.rates[topic])
+    distances = problem.graph.distances[asking]
+    far = distances[:, further]
+    if held:
+        far = np.minimum(far, distances[:, held].min(axis=1)[:, None])
+    return [round(cost, 9) for cost in (problem.demand.rates[topic, asking] @ far).tolist()]
 
 
 def _placement(
