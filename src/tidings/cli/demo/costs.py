@@ -1,4 +1,4 @@
-"""Step 6, the costs: the same reports and the same clients, carried in other ways, and what that takes.
+"""Step 7, the costs: the same reports and the same clients, carried in other ways, and what that takes.
 
 Run, not computed: real brokers, real connections, every delivery counted. Without gathering, each report is a
 message of its own; without content routing as well, each subscriber takes its whole topics and filters. What
