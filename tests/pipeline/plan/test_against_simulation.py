@@ -35,16 +35,13 @@ class Simulated:
     """A run, where its records and its traffic are, and what the simulator itself has seen."""
 
     records: Path
-    data: Path
     topology: Topology
     messages: Counter[tuple[str, str]]
     homes: dict[str, str]
 
 
 @pytest.fixture(scope="module")
-def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Simulated:
-    from tidings.pipeline.traffic import running
-
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     rows: list[Record] = []
     topology = topologies.generate("tree", 7, 3)
     work = Workload(topics=3, subscriptions=30, publications=150, matching=4.0)
@@ -57,9 +54,18 @@ def simulated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     homes = {client.session: host.id for host in run.world.hosts.values() for client in host.clients}
     folder = tmp_path_factory.mktemp("simulated")
     for at, broker in enumerate(topology.ids):
-        drawn.segment(folder / "records", broker, [row for row in rows if row.broker == broker], at)
-    running.run(spark, folder / "records", Store(folder / "data"))
-    return Simulated(folder / "records", folder / "data", topology, messages, homes)
+        drawn.segment(folder, broker, [row for row in rows if row.broker == broker], at)
+    return Simulated(folder, topology, messages, homes)
+
+
+@pytest.fixture(scope="module")
+def traffic(spark: SparkSession, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tables of its traffic."""
+    from tidings.pipeline.traffic import running
+
+    folder = tmp_path_factory.mktemp("data")
+    running.run(spark, simulated.records, Store(folder))
+    return folder
 
 
 def planned(spark: SparkSession, folder: Path) -> plans.MovesPlan:
@@ -80,7 +86,7 @@ def moved(graph: Graph, flows: Flows, homes: dict[str, str]) -> plans.MovesPlan:
 def test_a_simulated_network_is_planned_as_the_simulator_has_seen_it(
     spark: SparkSession, simulated: Simulated
 ) -> None:
-    made = planned(spark, simulated.data)
+    made = planned(spark, simulated.records)
     links = ((link.one, link.other, 1.0) for link in simulated.topology.links)
     flows = Flows.of((*pair, float(count)) for pair, count in simulated.messages.items())
     homes = {name: simulated.homes[name] for name in flows.clients}
@@ -89,20 +95,12 @@ def test_a_simulated_network_is_planned_as_the_simulator_has_seen_it(
     assert made.hops.after < made.hops.before
 
 
-def test_segments_and_tables_give_the_same_plan_with_any_number_of_partitions(
-    spark: SparkSession, simulated: Simulated
-) -> None:
-    expected = plans.write(planned(spark, simulated.data))
-    with partitions(spark, 3):
-        assert plans.write(planned(spark, simulated.records)) == expected
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3, 16])
-def test_the_plan_does_not_depend_on_partitions(
-    spark: SparkSession, simulated: Simulated, count: int
+def test_segments_and_tables_give_the_same_plan_with_any_number_of_partitions(
+    spark: SparkSession, simulated: Simulated, traffic: Path, count: int
 ) -> None:
-    expected = plans.write(planned(spark, simulated.data))
+    expected = plans.write(planned(spark, simulated.records))
     with partitions(spark, count):
-        assert plans.write(planned(spark, simulated.data)) == expected
+        assert plans.write(planned(spark, traffic)) == expected
         assert plans.write(planned(spark, simulated.records)) == expected

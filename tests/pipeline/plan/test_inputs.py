@@ -56,6 +56,7 @@ def judged(rows: list[Record], hours: range) -> tuple[dict[tuple[str, str], int]
     return pairs, counting.homes_of_records(row for row in unique(rows) if hour_of(row.at) < hours.stop)
 
 
+@pytest.mark.slow
 def test_records_become_what_plain_python_makes_of_them_from_segments_and_from_tables(
     spark: SparkSession, rows: list[Record], folder: Path, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ def test_any_number_of_partitions_gives_the_same_inputs(
     )
 
 
+@pytest.mark.slow
 def test_clients_without_a_home_are_left_out_and_told(
     spark: SparkSession, rows: list[Record], tmp_path: Path
 ) -> None:
@@ -121,6 +123,7 @@ def test_clients_without_a_home_are_left_out_and_told(
     assert warning.startswith(f"{len(lost)} clients such as 'p")
 
 
+@pytest.mark.slow
 def test_more_pairs_than_can_be_planned_are_refused_with_what_would_be_few_enough(
     spark: SparkSession, rows: list[Record], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +145,7 @@ def test_more_pairs_than_can_be_planned_are_refused_with_what_would_be_few_enoug
         inputs.flows(spark, source, least_messages=1_000_000)
 
 
+@pytest.mark.slow
 def test_more_requests_than_can_be_planned_are_refused(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,8 +175,11 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     return made.write(tmp_path_factory.mktemp("workload"), parts=3, **found), found
 
 
+@pytest.mark.parametrize(
+    "memory", [pytest.param(20_000, id="cells", marks=pytest.mark.slow), pytest.param(2**20, id="index")]
+)
 def test_a_workload_becomes_what_plain_python_makes_of_it(
-    spark: SparkSession, workload: tuple[Path, dict[str, Any]]
+    spark: SparkSession, workload: tuple[Path, dict[str, Any]], memory: int
 ) -> None:
     folder, tables = workload
     said = CliRunner().invoke(app, ["match", "--workload", str(folder)])
@@ -183,12 +190,10 @@ def test_a_workload_becomes_what_plain_python_makes_of_it(
     home_of = {row["client"]: row["broker"] for row in tables["clients"]}
     expected = counting.pairs_of_matches(matches, client_of, spoken)
     assert len(expected) > 20
-    # By an index of all subscriptions, and by cells.
-    for memory in (2**20, 20_000):
-        talk = inputs.flows(spark, sources.generated(folder, memory_bytes=memory))
-        assert as_pairs(talk.flows) == expected
-        assert talk.homes == {client: home_of[int(client)] for client in talk.flows.clients}
-        assert talk.warnings == ()
+    talk = inputs.flows(spark, sources.generated(folder, memory_bytes=memory))
+    assert as_pairs(talk.flows) == expected
+    assert talk.homes == {client: home_of[int(client)] for client in talk.flows.clients}
+    assert talk.warnings == ()
     asked = inputs.rates(spark, sources.generated(folder))
     counted = counting.requests_of_workload(
         [(row["client"], row["topic"]) for row in tables["requests"]], home_of
@@ -199,6 +204,7 @@ def test_a_workload_becomes_what_plain_python_makes_of_it(
     assert asked.about["requests"] == 50
 
 
+@pytest.mark.slow
 def test_without_reports_an_event_is_told_by_its_client(
     spark: SparkSession, workload: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -211,6 +217,7 @@ def test_without_reports_an_event_is_told_by_its_client(
         inputs.rates(spark, sources.generated(tmp_path))
 
 
+@pytest.mark.slow
 def test_where_nobody_talks_there_is_nothing_to_plan(spark: SparkSession, tmp_path: Path) -> None:
     drawn.segment(tmp_path, "x", [Record("a", 1, 1, 5, Kind.PUBLISHED, publisher="p")])
     source = sources.recorded(tmp_path)
