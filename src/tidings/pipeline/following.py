@@ -36,6 +36,12 @@ LOOK_S = 0.1
 BEGIN_WITHIN_S = 30.0
 """Starting Python beside Spark, which asks the brokers, takes some seconds on a busy machine."""
 
+BEGIN_TIMES = 6
+"""Spark itself waits 10 s for that Python, and no setting changes it: what came too late is started again."""
+
+TOO_LATE = "failed to connect back"
+"""What Spark says then."""
+
 BEGINNING = "Initializing sources"
 """What Spark says of a query that has asked its source for nothing yet."""
 
@@ -61,19 +67,27 @@ def begin(spark: SparkSession, urls: Sequence[str], topic: str, folder: Path) ->
         spark.readStream.format(NAME).option("url", ",".join(urls)).option("startingOffsets", "earliest")
     ).load(topic)
     table = folder / "rows"
-    query = (
+    wanted = (
         rows.writeStream.format("parquet")
         .option("path", f"file://{table}")
         .option("checkpointLocation", f"file://{folder / 'checkpoint'}")
         .trigger(processingTime=EVERY)
-        .start()
     )
-    stream = Stream(spark, query, LogReader(urls), topic, table, rows.schema)
-    try:
-        stream.wait_until_reading()
-    except BaseException:
-        stream.stop()
-        raise
+    for left in reversed(range(BEGIN_TIMES)):
+        stream = Stream(spark, wanted.start(), LogReader(urls), topic, table, rows.schema)
+        try:
+            stream.wait_until_reading()
+        except NetworkError as error:
+            stream.stop()
+            if TOO_LATE not in str(error):
+                raise
+            if not left:
+                raise NetworkError(f"{error}; a machine with less to do may be quick enough") from None
+        except BaseException:
+            stream.stop()
+            raise
+        else:
+            break
     return stream
 
 
