@@ -163,6 +163,28 @@ def test_names_from_outside_are_escaped() -> None:
     assert "alert(&quot;x&quot;)" in page
 
 
+@pytest.mark.slow
+def test_many_brokers_with_long_names_are_drawn_within_bounds(tmp_path: Path) -> None:
+    """More than a screen can tell apart, in one cluster too many, with names that no picture has room for."""
+    count = 300
+    names = [f"{'broker of a very long name indeed ' * 5}{at}" for at in range(count)]
+    links = [(names[at], names[at // 2], 1.0) for at in range(1, count)]
+    clusters = {name: f"{'cluster ' * 20}{at % 20}" if at else "" for at, name in enumerate(names)}
+    plan = moving()
+    crowded = msgspec.structs.replace(
+        plan,
+        network=plans.Topology(names, links, clusters),
+        moves=[plans.Move(f"{HOSTILE}{at}", names[at], names[-at], across=True) for at in range(1, 200)],
+        clients=plans.Seats(dict.fromkeys(names[1:], 3), dict.fromkeys(names[1:], 3)),
+        load={name: 1.0 for name in clusters.values() if name},
+    )
+    page = plan_page.write(crowded, tmp_path)
+    read = Reader(page.read_text(encoding="utf-8"))
+    assert (read.wrong, read.open) == ([], [])
+    assert len(pictures(read)) == 4 * len(LOOKS)
+    assert page.stat().st_size < 2_000_000
+
+
 def test_a_page_may_be_a_file_with_its_pictures_beside(tmp_path: Path) -> None:
     page = plan_page.write(storing(), tmp_path / "deep" / "mine.html")
     assert page == tmp_path / "deep" / "mine.html"

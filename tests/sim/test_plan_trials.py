@@ -124,6 +124,24 @@ def test_the_same_seed_gives_the_same_figures_whatever_the_hash_seed(tmp_path: P
     assert told == [f"{trial}\n"] * 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_the_workload_nothing_is_left_unexplained_and_no_promise_broken(
+    tmp_path: Path, seed: int
+) -> None:
+    folder = made.write(tmp_path, **made.drawn(seed, lasts_s=40, subscriptions=80, events=40))
+    for publish in ("events", "reports"):
+        replay = replays.read(Workload(folder), publish)
+        homes = {str(client): home for client, home in replay.homes.items()}
+        goals = {client: made.BROKERS[(int(client) + seed) % 4] for client in homes if int(client) % 3}
+        plan = towns.plan(towns.RING, homes, goals, [], dict.fromkeys(made.BROKERS, "all"))
+        trial = plan_trials.tried(plan, replay)
+        assert trial.breaches == ()
+        *_, last, measured = trial.hops
+        assert measured.reason is Reason.MEASURED
+        assert (last.before, last.after) == pytest.approx((measured.before, measured.after))
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

@@ -10,4 +10,7 @@ MQTT clients have the same in their own words: `diary` (what they asked, were pr
 (a client), `lines` (their connections), `promises` (what was promised to them) and `device_runs`.
 
 `centres` searches a tree for its seat, without brokers around the search.
+
+Plans are tried here: `plan_runs` runs a workload with clients elsewhere, `plan_counts` and `plan_ways` count
+what that takes and what a plan says it takes, `plan_trials` compares; `plan_requests` walks to stores.
 """
