@@ -1,0 +1,151 @@
+"""How much a peer subscribes to: Algorithm 2.
+
+It asks for more than its user wants when that may buy a place, and for less when more comes than the budgets
+allow. What comes and what would is counted and estimated in `rates`.
+"""
+
+from __future__ import annotations
+
+from tidings.overlay.peers import rates
+from tidings.overlay.peers.cells import halves, volume, within
+from tidings.overlay.peers.core import Core
+from tidings.overlay.peers.outlooks import Cause
+from tidings.space.expressions import Set, canonical
+
+RESTS_MAX = 1024
+"""Expressions of which is remembered that they were too coarse."""
+
+
+class Accuracy:
+    """The budgets of one peer."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._coarse_rests: dict[str, tuple[int, int]] = {}
+        """By expression that was too coarse: until when it is not taken again, and how often it was left."""
+        self.over: Cause | None = None
+        """The budget that was exceeded in the last window although nothing can be refined."""
+
+    def begin(self) -> None:
+        """Another subscription."""
+        self._coarse_rests.clear()
+        self.over = None
+
+    def coarsen(self, lacking: list[str]) -> bool:
+        """Lines 1-3: ask for more, by one step, if the budgets allow it."""
+        core = self._core
+        if not core.settings.accuracy or core.allowed <= 0.0:
+            return False
+        steps = []
+        for one in lacking:
+            if not one:
+                continue
+            coarser = one[:-1]
+            if self._coarse_rests.get(coarser, (0, 0))[0] > core.cycle:
+                continue
+            dz = canonical((*core.dz, coarser))
+            steps.append((self.waste_of(dz), dz))
+        for waste, dz in sorted(steps):
+            if waste > core.allowed * (1.0 + core.settings.slack):
+                return False
+            limit = core.received_max()
+            if limit is None or self._rate_of(dz) <= limit * (1.0 + core.settings.slack):
+                core.counts.coarsened += 1
+                self._change(dz)
+                return True
+        return False
+
+    def _change(self, dz: Set) -> None:
+        core = self._core
+        core.dz = dz
+        core.changes += 1
+        core.profile = None
+        core.view.prefer(dz, core.bound)
+        core.counted.forget(core.now)
+        core.window = 0
+
+    def measure(self) -> bool:
+        """At the end of a window: whether more came than the budgets allow, and less is asked for (lines
+        4-5).
+        """
+        core = self._core
+        core.window += 1
+        if core.window < core.settings.window or core.now <= core.counted.since:
+            return False
+        core.window = 0
+        core.counted.close(core.now)
+        core.published.close(core.now)
+        core.profile = core.own_root = None
+        if not core.dz:
+            return False
+        self.over = self._exceeded()
+        if self.over is None or not core.settings.accuracy or not self._refine():
+            return False
+        self.over = None
+        return True
+
+    def _exceeded(self) -> Cause | None:
+        """The budget that was exceeded in the last window."""
+        core = self._core
+        counted, slack = core.counted, core.settings.slack
+        assert counted.received_rate is not None, "a window is over"
+        assert counted.wasted_rate is not None, "a window is over"
+        limit = core.received_max()
+        if limit is not None and rates.exceeds(counted.received_rate, limit, slack, counted.seconds):
+            return Cause.BANDWIDTH
+        total = core.total()
+        if total > 0.0 and rates.exceeds(counted.wasted_rate, core.allowed * total, slack, counted.seconds):
+            return Cause.WASTE
+        return None
+
+    def _refine(self) -> bool:
+        """Take the expressions with the most waste one step finer, until the budgets are kept."""
+        core = self._core
+        counted = core.counted
+        assert counted.received_rate is not None, "a window is over"
+        rate, limit, total = counted.received_rate, core.received_max(), core.total()
+        dz = core.dz
+        wanted = counted.part(core.interest)
+        while True:
+            spread = [(counted.part((one,)) - counted.part(self._wanted_in(one)), one) for one in dz]
+            open_ = [(share, one) for share, one in spread if not one.startswith(core.interest)]
+            if not open_:
+                break
+            _, worst = max(open_)
+            finer = canonical((*(one for one in dz if one != worst), *halves(core.interest, worst)))
+            times = self._coarse_rests.pop(worst, (0, 0))[1]
+            pause = core.settings.window << min(times + 1, 8)
+            self._coarse_rests[worst] = (core.cycle + pause, times + 1)
+            if len(self._coarse_rests) > RESTS_MAX:
+                del self._coarse_rests[next(iter(self._coarse_rests))]
+            core.counts.refined += 1
+            dz = finer
+            left = counted.part(dz)
+            within_bandwidth = limit is None or rate * left <= limit
+            if within_bandwidth and rate * (left - wanted) <= core.allowed * total:
+                break
+        if dz == core.dz:
+            return False
+        self._change(dz)
+        return True
+
+    def _wanted_in(self, one: str) -> Set:
+        return tuple(within(self._core.interest, one))
+
+    def _rate_of(self, dz: Set) -> float:
+        """Events a second that a subscription would bring."""
+        core = self._core
+        total = core.total()
+        profiles = list(core.view.profiles.values())
+        if core.dz:
+            profiles.append(core.relay_profile())
+        return sum(rates.estimate(one, rates.measurements(profiles, one), total) for one in dz)
+
+    def waste_of(self, dz: Set, interest: Set | None = None) -> float:
+        """The share of all events that a subscription would bring beyond what is wanted."""
+        core = self._core
+        interest = core.interest if interest is None else interest
+        total = core.total()
+        if core.settings.rates == "volume" or total <= 0.0:
+            return volume(dz) - volume(interest)
+        return max(0.0, self._rate_of(dz) - self._rate_of(interest)) / total

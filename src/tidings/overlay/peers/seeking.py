@@ -1,0 +1,440 @@
+"""Who is to feed a peer: Algorithm 1 from the side of the child, lines 1-6 and 21-30.
+
+Every cycle it looks what of its subscription has no parent, and asks the best that it knows for it. What it
+knows of itself and of others is in `core` and `views`; what a parent answers is in `feeding`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from tidings.overlay.peers import upward
+from tidings.overlay.peers.accuracy import Accuracy
+from tidings.overlay.peers.cells import covers, is_set, meets, within
+from tidings.overlay.peers.core import Core
+from tidings.overlay.peers.messages import (
+    Accept,
+    Alive,
+    Connect,
+    Evict,
+    Feed,
+    Leave,
+    Profile,
+    Refuse,
+    Why,
+)
+from tidings.overlay.peers.upward import Parent
+from tidings.space.expressions import Set, canonical
+
+RESTS_MAX = 1024
+"""Peers of which is remembered that they said no, or were left."""
+
+HINTS_MAX = 4
+"""Hints that wait to be followed."""
+
+LINK_WEIGHT = 0.25
+"""How much a new measurement of a link counts against the old ones, twice TCP's 1/8: there is one a cycle."""
+
+
+class Asking:
+    """A request that is not answered yet."""
+
+    __slots__ = ("asked", "cycle", "number", "peer", "root", "sent")
+
+    def __init__(self, peer: str, root: bool, number: int, asked: Set, cycle: int, sent: float) -> None:
+        self.peer = peer
+        self.root = root
+        self.number = number
+        self.asked = asked
+        self.cycle = cycle
+        self.sent = sent
+
+
+class Seeking:
+    """The links up of one peer."""
+
+    def __init__(self, core: Core, accuracy: Accuracy) -> None:
+        self._core = core
+        self._accuracy = accuracy
+        self._asking: Asking | None = None
+        self._hints: list[Profile] = []
+        self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
+        """By standing: until when it is not asked again, and how often it has said no."""
+        self._lacking = 0
+        """Cycles without cover, since the subscription was made coarser."""
+        self._told: tuple[object, ...] = ()
+        """What parents were last told of this peer."""
+
+    def begin(self) -> None:
+        """Another subscription: what was learnt for the last one is of no use."""
+        self._hints.clear()
+        self._rests.clear()
+        self._lacking = self._core.seeking = 0
+
+    def part(self) -> None:
+        """End all links up."""
+        for parent in list(self._core.parents.values()):
+            self.leave(parent)
+        self._asking = None
+
+    def lose(self, peer: str) -> None:
+        """A peer is gone."""
+        for root in (False, True):
+            if (peer, root) in self._core.parents:
+                self.drop(self._core.parents[peer, root])
+        if self._asking is not None and self._asking.peer == peer:
+            self._asking = None
+
+    def wait(self) -> None:
+        """Give up on those who say nothing."""
+        core = self._core
+        asking = self._asking
+        if asking is not None and core.cycle - asking.cycle >= core.settings.answer_within:
+            self._asking = None
+            core.view.forget(asking.peer, asking.root)
+        silent_before = core.cycle - core.settings.silent_after
+        for parent in [one for one in core.parents.values() if one.heard < silent_before]:
+            core.view.forget(parent.peer, parent.root)
+            self.drop(parent)
+        for peer in [peer for peer, since in core.left.items() if since < silent_before]:
+            del core.left[peer]
+
+    def fit(self) -> None:
+        """The subscription has become finer: parents are to send no more than that."""
+        core = self._core
+        for parent in list(core.parents.values()):
+            self._narrow(parent, [part for one in parent.asked for part in within(core.dz, one)])
+
+    def seek(self) -> None:
+        """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
+        core = self._core
+        settings = core.settings
+        trusted = [one for one in core.parents.values() if not one.root and self._trusts(one)]
+        missing = self._missing(trusted)
+        if not missing:
+            self._lacking = core.seeking = 0
+        else:
+            core.seeking += 1
+            self._lacking += 1
+            if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing):
+                self._lacking = 0
+                missing = self._missing(trusted)
+        if missing and self._asking is None:
+            self._ask(missing)
+
+    def _trusts(self, parent: Parent) -> bool:
+        """Whether a parent feeds, or is worth waiting for."""
+        return not self._core.settings.fed_known or parent.hope or parent.feeds
+
+    def _missing(self, subscribers: list[Parent]) -> list[str]:
+        """What of the subscription neither these parents serve nor all relevant publishers."""
+        core = self._core
+        parts = tuple(upward.served(subscribers))
+        if len(parts) > 1:
+            parts = canonical(parts)
+        missing = [one for one in core.dz if not one.startswith(parts)]
+        if not missing:
+            return missing
+        rooted = tuple(core.rooted(parts))
+        if not rooted:
+            return missing
+        have = canonical((*parts, *rooted))
+        return [one for one in missing if not one.startswith(have)]
+
+    def speak(self) -> None:
+        """Tell parents that this peer is there, and what has changed in what they look at."""
+        core = self._core
+        profile = core.relay_profile()
+        told: tuple[object, ...] = (profile.dz, profile.fed, profile.floor)
+        news = profile if told != self._told else None
+        self._told = told
+        for parent in core.parents.values():
+            asked = None if parent.confirmed else parent.asked
+            core.send(parent.peer, Alive(parent.root, parent.number, core.now, news, asked))
+
+    def _ask(self, missing: list[str]) -> None:
+        """Ask the best parent known for one of the missing expressions, and for all others that it has."""
+        core = self._core
+        wanted = missing[core.cycle % len(missing)]
+        found = self._best(wanted)
+        if found is None:
+            return
+        if found.root:
+            asked = [one for one in missing if meets(found.dz, one)]
+        else:
+            asked = [one for one in missing if one.startswith(found.dz)]
+        parent = core.parents.get((found.peer, found.root))
+        if parent is not None:
+            asked += [one for one in parent.asked if one.startswith(core.dz)]
+        self._connect(found.peer, found.root, canonical(asked))
+
+    def _connect(self, peer: str, root: bool, asked: Set) -> int:
+        core = self._core
+        number = core.next_number()
+        self._asking = Asking(peer, root, number, asked, core.cycle, core.now)
+        core.counts.requests += 1
+        core.send(peer, Connect(root, number, core.relay_profile(), asked, core.now))
+        return number
+
+    def _best(self, one: str) -> Profile | None:
+        """findBestParent: for this peer itself.
+
+        Hints come first. Then, by what is known: who gets it and has room; who does not get it yet, unless
+        such a parent is there already; publishers with room; and only then those that were full. Among equals
+        the loosest: tight parents are needed by the tight.
+        """
+        core = self._core
+        cycle, limit, fed_known = core.cycle, core.limit(), core.settings.fed_known
+        rests, size = self._rests, 0.5 ** len(one)
+        waiting = any(not parent.root and one.startswith(parent.asked) for parent in core.parents.values())
+        while self._hints:
+            hint = self._hints.pop(0)
+            likely = not fed_known or one.startswith(hint.fed) or (hint.hope and not waiting)
+            fits = hint.bound <= limit and one.startswith(hint.dz)
+            if likely and fits and self._rested((hint.peer, hint.root)):
+                return hint
+        best: Profile | None = None
+        best_rank: tuple[int, float, float, str] | None = None
+        for profile in core.view.profiles.values():
+            if profile.bound > limit or not one.startswith(profile.dz):
+                continue
+            peer = profile.peer
+            if (peer, False) in rests and rests[peer, False][0] > cycle:
+                continue
+            if not fed_known:
+                tier = 0
+            elif one.startswith(profile.fed):
+                tier = 0 if size > profile.floor else 3
+            elif waiting or not profile.hope:
+                continue
+            else:
+                tier = 1 if size > profile.floor else 5
+            parent = core.parents.get((peer, False))
+            if parent is not None and one.startswith(parent.asked):
+                continue
+            rank = (tier, -profile.bound, profile.delay, peer)
+            if best_rank is None or rank < best_rank:
+                best, best_rank = profile, rank
+        if best_rank is not None and best_rank[0] < 2:
+            return best
+        for profile in core.view.relevant(one):
+            key = (profile.peer, True)
+            if limit < 0.0 or not self._rested(key):
+                continue
+            parent = core.parents.get(key)
+            if parent is not None and one.startswith(parent.asked):
+                continue
+            tier = 2 if not fed_known or size > profile.floor else 4
+            rank = (tier, 0.0, 0.0, profile.peer)
+            if best_rank is None or rank < best_rank:
+                best, best_rank = profile, rank
+        return best
+
+    def _rested(self, key: tuple[str, bool]) -> bool:
+        return key not in self._rests or self._rests[key][0] <= self._core.cycle
+
+    def _rest(self, key: tuple[str, bool]) -> None:
+        """Somebody has said no: ask others for a while."""
+        core = self._core
+        times = self._rests.pop(key, (0, 0))[1]
+        pause = min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
+        self._rests[key] = (core.cycle + pause, times + 1)
+        if len(self._rests) > RESTS_MAX:
+            del self._rests[next(iter(self._rests))]
+
+    def on_accept(self, sender: str, message: Accept) -> None:
+        core = self._core
+        profile = message.profile
+        if profile.peer != sender or profile.root is not message.root or not core.view.sound(profile):
+            core.counts.malformed += 1
+            return
+        key = (sender, message.root)
+        known = core.parents.get(key)
+        asking = self._asking
+        if asking is not None and (asking.peer, asking.root) != key:
+            asking = None
+        if asking is None or asking.number != message.number:
+            if known is not None and known.number == message.number:
+                known.heard = core.cycle
+                known.confirmed = True
+            else:
+                # It comes too late; the place is not needed.
+                core.send(sender, Leave(message.root, message.number))
+            return
+        self._asking = None
+        self._rests.pop(key, None)
+        link = self._measured(asking.sent, message.sent)
+        parent = Parent(message.number, profile, asking.asked, link, core.cycle)
+        covered = message.root or not core.settings.cover_checked or covers(profile.dz, asking.asked)
+        if not covered or not self._bears(parent):
+            core.send(sender, Leave(message.root, message.number))
+            self._rest(key)
+            if known is not None:
+                self.drop(known)
+                core.settle()
+            return
+        if known is None:
+            core.changes += 1
+        core.parents[key] = parent
+        # The subscription may have become finer since it asked.
+        self._narrow(parent, [part for one in parent.asked for part in within(core.dz, one)])
+        self._once()
+        core.settle()
+
+    def _measured(self, sent: float, echoed: float) -> float:
+        """How long a link takes, from a message that was answered."""
+        core = self._core
+        if core.settings.metric == "hops":
+            return 1.0
+        # What an answer brings back is believed only if it is what was sent.
+        since = sent if echoed == sent else core.now
+        return max(0.0, core.now - since) * 1000.0 / 2.0
+
+    def _bears(self, parent: Parent) -> bool:
+        """Whether events come through a parent within the bound, if they come to it within its own."""
+        core = self._core
+        if not core.settings.requester_compared:
+            return True
+        theirs = 0.0 if parent.root else parent.profile.bound
+        return theirs < core.bound and theirs + parent.link <= core.bound
+
+    def _once(self) -> None:
+        """Lines 23-30: nothing is to come twice, so what one parent sends no other has to.
+
+        The coarser part goes before the finer one, a subscriber before publishers. What does not come yet
+        replaces nothing, where that is known.
+        """
+        core = self._core
+        if len(core.parents) < 2:
+            return
+        complete = frozenset(core.rooted(()))
+        parts = []
+        for parent in core.parents.values():
+            for one in parent.asked:
+                if parent.root:
+                    comes = one in complete
+                else:
+                    comes = not core.settings.fed_known or one.startswith(parent.fed)
+                parts.append((len(one), parent.root, not comes, parent.number, parent.peer, one))
+        subscribers: Set = ()
+        publishers: Set = ()
+        kept: dict[tuple[str, bool], list[str]] = {key: [] for key in core.parents}
+        for _, root, missing, _, peer, one in sorted(parts):
+            if one.startswith(subscribers) or (not root and one.startswith(publishers)):
+                continue
+            kept[peer, root].append(one)
+            if not missing and root:
+                publishers += (one,)
+            elif not missing:
+                subscribers += (one,)
+        for key, left in kept.items():
+            self._narrow(core.parents[key], left)
+
+    def _narrow(self, parent: Parent, kept: list[str]) -> None:
+        """A parent has to send less, or nothing."""
+        asked = canonical(kept)
+        if asked == parent.asked or parent.key not in self._core.parents:
+            return
+        if not asked:
+            self.leave(parent)
+            return
+        asking = self._asking
+        parent.asked = asked
+        parent.confirmed = False
+        parent.number = self._connect(parent.peer, parent.root, asked)
+        self._asking = asking
+
+    def on_refuse(self, sender: str, message: Refuse) -> None:
+        core = self._core
+        key = (sender, message.root)
+        asking = self._asking
+        known = core.parents.get(key)
+        if asking is not None and asking.number == message.number and asking.peer == sender:
+            self._asking = None
+        elif known is not None and known.number == message.number:
+            self.drop(known)
+        else:
+            return
+        self._rest(key)
+        self._heed(sender, message)
+        core.settle()
+
+    def on_evict(self, sender: str, message: Evict) -> None:
+        core = self._core
+        key = (sender, message.root)
+        asking = self._asking
+        known = core.parents.get(key)
+        if known is not None and known.number == message.number:
+            self.drop(known)
+        elif asking is not None and asking.number == message.number and asking.peer == sender:
+            # It was taken and sent away at once, and this came first.
+            self._asking = None
+        else:
+            return
+        if message.why is not Why.STRANGER:
+            self._rest(key)
+        self._heed(sender, message)
+        core.settle()
+
+    def _heed(self, sender: str, message: Refuse | Evict) -> None:
+        """A no says why, and perhaps who would say yes."""
+        core = self._core
+        view = core.view
+        if message.why is Why.FULL and 0.0 <= message.floor <= 1.0:
+            known = view.roots if message.root else view.profiles
+            if sender in known:
+                known[sender] = msgspec.structs.replace(known[sender], floor=message.floor)
+        hint = message.hint
+        if hint is None:
+            return
+        if not view.sound(hint) or hint.root:
+            core.counts.malformed += 1
+        elif hint.peer != core.name:
+            view.learn((hint,), (1,), core.cycle)
+            if len(self._hints) < HINTS_MAX:
+                self._hints.append(hint)
+
+    def on_feed(self, sender: str, message: Feed) -> None:
+        core = self._core
+        parent = core.parents.get((sender, message.root))
+        if parent is None or parent.number != message.number:
+            return
+        limit = core.settings
+        fed = message.fed
+        if (
+            not (fed is parent.fed or fed == parent.fed or is_set(fed, 2 * limit.dz_max, limit.dz_depth_max))
+            or not 0.0 <= message.delay < math.inf
+        ):
+            core.counts.malformed += 1
+            return
+        parent.heard = core.cycle
+        parent.confirmed = True
+        if limit.metric == "ms" and message.sent is not None and 0.0 <= message.sent <= core.now:
+            measured = (core.now - message.sent) * 1000.0 / 2.0
+            parent.link += LINK_WEIGHT * (measured - parent.link)
+            if not self._bears(parent):
+                self._rest(parent.key)
+                self.leave(parent)
+                core.settle()
+                return
+        elif fed is parent.fed and message.delay == parent.delay and message.hope is parent.hope:
+            return
+        parent.fed, parent.delay, parent.hope = fed, message.delay, message.hope
+        self._once()
+        core.settle()
+
+    def leave(self, parent: Parent) -> None:
+        """DISCONNECT, to a parent."""
+        core = self._core
+        core.send(parent.peer, Leave(parent.root, parent.number))
+        core.left[parent.peer] = core.cycle
+        if len(core.left) > RESTS_MAX:
+            del core.left[next(iter(core.left))]
+        self.drop(parent)
+
+    def drop(self, parent: Parent) -> None:
+        core = self._core
+        del core.parents[parent.key]
+        core.changes += 1
