@@ -149,6 +149,10 @@ def test_whatever_the_workload_nothing_is_left_unexplained_and_no_promise_broken
             {"moves": [{"client": "1", "from": "b2", "to": "b1", "across": True}]},
             "client 1 from b2, and the workload has it at b3",
         ),
+        (
+            {"moves": [{"client": "1", "from": "b3", "to": "b9", "across": True}]},
+            "client 1 to 'b9', which is no broker of the network",
+        ),
         ({"settings": {"count": "weight"}}, "counts messages by 'weight'; known are copy and link"),
         ({"settings": {"client_links": "two"}}, "client_links 'two' among its settings; it is a number"),
         (

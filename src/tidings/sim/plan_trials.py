@@ -294,15 +294,20 @@ def _tree(graph: Graph, seen: Seen, root: str) -> Graph:
 
 # Whether the plan is of this workload.
 
-NAMED = re.compile(r"c?(\d+)")
-"""A client by its number, or by the session that the simulator gives it, which is what its records have."""
+NAMED = re.compile(r"(?:c|client-)?(\d+)")
+"""A client by its number, or as records name it: by the session that the simulator or the demo gives it."""
 
 
 def _goals(plan: MovesPlan, replay: Replay) -> tuple[dict[int, str], int]:
     """Where clients of the workload go, and how many of the plan's are not among them."""
     goals: dict[int, str] = {}
     unmoved = 0
+    brokers = set(replay.topology.ids)
     for move in plan.moves:
+        if move.goal not in brokers:
+            raise InputError(
+                f"the plan moves client {move.client} to {move.goal!r}, which is no broker of the network"
+            )
         number = _number(move)
         home = replay.homes.get(number)
         if home is None:
