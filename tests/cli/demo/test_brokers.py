@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -110,3 +111,26 @@ def test_two_demonstrations_in_one_folder_are_refused(tmp_path: Path, child: sub
         with pytest.raises(InputError, match=r"runs in .* already.*another folder"):
             brokers.release(folder)
     assert child.poll() is None
+
+
+def test_two_that_start_at_once_choose_ports_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokers, "cache_folder", lambda: tmp_path / "cache")
+    with (
+        brokers.choosing_ports(),
+        (tmp_path / "cache" / brokers.LOCK).open("w") as other,
+        pytest.raises(BlockingIOError),
+    ):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with (tmp_path / "cache" / brokers.LOCK).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_without_a_cache_ports_are_chosen_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(brokers, "cache_folder", lambda: tmp_path / "file" / "cache")
+    with brokers.choosing_ports():
+        pass

@@ -6,9 +6,10 @@ neither disturbed nor seen. It does not know what is published.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -19,9 +20,13 @@ from tidings.cli.demo import stopping
 from tidings.cli.network import READY_WITHIN_S, Member, Process, State, StateFile, View, view
 from tidings.client.load import cpu_seconds
 from tidings.errors import InputError, NetworkError, SetupError
+from tidings.installation import cache_folder
 
 SEAT_WITHIN_S = 30.0
 """A topic has a seat once a report has come; others hear of it with the next word of the trees."""
+
+LOCK = "ports.lock"
+"""In the user's cache: who holds it chooses ports."""
 
 NOBODY = Process(0, "gone")
 """Watches a network that was left up: nobody does."""
@@ -63,18 +68,20 @@ class Brokers:
         """
         folder = folder.absolute()
         release(folder)
-        net = cls(folder, network.members(folder, brokers, first_port), links, settings or {})
-        for member in net.members:
-            dialled = [net._members[there].address for here, there in net._links if here == member.id]
-            network.write_config(member, dialled, net.records, net._settings)
-        net._file.claim(State(Process.of(os.getpid()), str(folder), False, net._settings, tuple(net.members)))
-        try:
+        with choosing_ports():
+            net = cls(folder, network.members(folder, brokers, first_port), links, settings or {})
             for member in net.members:
-                net._spawn(member)
-            net.wait_until_settled()
-        except BaseException:
-            net.stop()
-            raise
+                dialled = [net._members[there].address for here, there in net._links if here == member.id]
+                network.write_config(member, dialled, net.records, net._settings)
+            state = State(Process.of(os.getpid()), str(folder), False, net._settings, tuple(net.members))
+            net._file.claim(state)
+            try:
+                for member in net.members:
+                    net._spawn(member)
+                net.wait_until_settled()
+            except BaseException:
+                net.stop()
+                raise
         return net
 
     @property
@@ -198,6 +205,26 @@ class Brokers:
             (started,) = network.spawn([member])
             self._members[member.id] = started
             self._file.put(started)
+
+
+@contextlib.contextmanager
+def choosing_ports() -> Iterator[None]:
+    """While ports are chosen at which nobody listens yet: of one user's demonstrations one at a time.
+
+    Two that start at once would choose the same, and a broker of one be taken for a broker of the other.
+    """
+    import fcntl
+
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("w")
+    except OSError:  # a user without a home has to do without
+        yield
+        return
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def check_keep() -> None:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from tidings.cli import network
 from tidings.cli.demo import stopping
-from tidings.cli.demo.brokers import Brokers
+from tidings.cli.demo.brokers import Brokers, choosing_ports
 from tidings.client import load as loads
 from tidings.client import refusals
 from tidings.client.bare import Sender
@@ -572,24 +572,25 @@ log_type error
 @contextlib.contextmanager
 def mosquitto(program: str, folder: Path, first_port: int) -> Iterator[tuple[Address, int]]:
     """A mosquitto of our own on this machine: where it is, and its process."""
-    (port,) = network.free_ports(1, first_port)
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "mosquitto.conf"
-    config.write_text(CONFIG.format(port=port, host=network.LOOPBACK), encoding="utf-8")
     process: subprocess.Popen[bytes] | None = None
     try:
-        with stopping.held(), (folder / "mosquitto.log").open("wb") as log:
-            process = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
-        running = process
+        with choosing_ports():
+            (port,) = network.free_ports(1, first_port)
+            config.write_text(CONFIG.format(port=port, host=network.LOOPBACK), encoding="utf-8")
+            with stopping.held(), (folder / "mosquitto.log").open("wb") as log:
+                process = subprocess.Popen([program, "-c", str(config)], stdout=log, stderr=log)
+            running = process
 
-        def answers() -> bool:
-            if running.poll() is not None:
-                raise SetupError(f"mosquitto did not start; {folder / 'mosquitto.log'} says why")
-            with socket.socket() as probe:
-                return probe.connect_ex((network.LOOPBACK, port)) == 0
+            def answers() -> bool:
+                if running.poll() is not None:
+                    raise SetupError(f"mosquitto did not start; {folder / 'mosquitto.log'} says why")
+                with socket.socket() as probe:
+                    return probe.connect_ex((network.LOOPBACK, port)) == 0
 
-        if not network.wait_for(answers, network.READY_WITHIN_S):
-            raise SetupError(f"mosquitto does not listen at port {port}")
+            if not network.wait_for(answers, network.READY_WITHIN_S):
+                raise SetupError(f"mosquitto does not listen at port {port}")
         yield _address(f"{network.LOOPBACK}:{port}"), process.pid
     finally:
         if process is not None:
