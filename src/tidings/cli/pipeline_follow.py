@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -61,7 +61,7 @@ def follow(asked: Asked, *, master: str, settings: list[str] | None, as_json: bo
     cores = session.core_count(master) if session.is_local(master) else CORES_ELSEWHERE
     tasks = int(given.get("spark.sql.shuffle.partitions", min(cores, follower.buckets)))
     start = time.monotonic()
-    with session.start("tidings gather", master=master, settings=given) as spark:
+    with closing(follower), session.start("tidings gather", master=master, settings=given) as spark:
         shipping.send(spark, master, needed=shipping.STATES)
         query = follower.start(spark, partitions=tasks, until_now=asked.until_now)
         watch = _Watch(follower, lines=asked.lines)

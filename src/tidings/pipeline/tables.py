@@ -17,19 +17,18 @@ The columns of records are said in `records`; what rows mean is known to the sta
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import InputError, SetupError
+from tidings.pipeline.locking import held
 from tidings.records import traffic, workload
 
 if TYPE_CHECKING:
@@ -224,11 +223,11 @@ class Store:
         Raises `InputError`, before anything is done, if one is there and may not be replaced.
         """
         self.check(names, overwrite)
-        with ExitStack() as held:
+        with ExitStack() as locks:
             try:
                 (self.folder / VERSIONS).mkdir(parents=True, exist_ok=True)
                 for name in sorted(names):
-                    held.enter_context(self._lock(name))
+                    locks.enter_context(self._lock(name))
             except OSError as error:
                 raise SetupError(
                     f"tables cannot be written to {self.folder}: {error.strerror}; name a folder that can be"
@@ -327,22 +326,12 @@ class Store:
                 f"{link} was not written by Tidings, for which a table is a link to a version; move it away"
             )
 
-    @contextmanager
-    def _lock(self, name: str) -> Iterator[None]:
-        file = self.folder / VERSIONS / f"{name}.lock"
-        with file.open("a+", encoding="utf-8") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                held.seek(0)
-                raise InputError(
-                    f"the table {name!r} in {self.folder} is being written by "
-                    f"{held.read().strip() or 'another process'}; wait for it, or name another folder"
-                ) from None
-            held.truncate(0)
-            held.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            held.flush()
-            yield
+    def _lock(self, name: str) -> AbstractContextManager[None]:
+        return held(
+            self.folder / VERSIONS / f"{name}.lock",
+            f"the table {name!r} in {self.folder} is being written",
+            "wait for it, or name another folder",
+        )
 
     def _versions(self, name: str) -> Path:
         return self.folder / VERSIONS / name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from tidings.errors import InputError
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
 from tidings.pipeline.gather import streaming
-from tidings.pipeline.gather.stream_job import BEGUN, NO_EMPTY_BATCHES, Begun, Files, Follower, Log
+from tidings.pipeline.gather.stream_job import BEGUN, LOCK, NO_EMPTY_BATCHES, Begun, Files, Follower, Log
+from tidings.pipeline.locking import held
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,6 +90,7 @@ def test_runs_one_after_the_other_tell_what_the_machine_tells(session: SparkSess
     first.start(session, partitions=2, until_now=True).awaitTermination()
     shown = [one.num_rows for one in first.fresh()]
     assert sum(shown) == place.told().num_rows > 0
+    first.close()
     place.add(3, table(KERNEL, said[200:]))
     # As one that died leaves it: told, and not committed.
     (place.out / "batch=9").mkdir()
@@ -181,6 +184,18 @@ def test_a_stream_that_goes_on_has_the_buckets_it_was_begun_with(place: Place) -
     place.add(1, table(KERNEL, reports(KERNEL, 1)))
     begin(place)
     assert place.follower().buckets == 4
+
+
+@pytest.mark.spark
+def test_a_stream_that_another_follows_is_left_alone(session: SparkSession, place: Place) -> None:
+    place.add(1, table(KERNEL, reports(KERNEL, 1)))
+    begin(place)
+    (place.out / "batch=0").mkdir(parents=True)
+    other = place.follower()
+    with held(place.checkpoint / LOCK, "", ""):
+        with pytest.raises(InputError, match=rf"is being followed by process {os.getpid()} on .*; stop that"):
+            other.start(session, partitions=2)
+        assert (place.out / "batch=0").is_dir()
 
 
 def test_folders_of_others_are_left_alone(place: Place) -> None:

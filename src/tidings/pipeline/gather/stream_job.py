@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from tidings.language.topics import Topic
 from tidings.pipeline.gather import batch, streaming
 from tidings.pipeline.gather.frames import layout_of
 from tidings.pipeline.gather.layout import Layout
+from tidings.pipeline.locking import held
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,8 +34,11 @@ if TYPE_CHECKING:
 BEGUN = "tidings.json"
 """The file in the checkpoint that says what the stream was begun with."""
 
+LOCK = "tidings.lock"
+"""The file in the checkpoint that the process holds that follows the stream."""
+
 FORMAT = 1
-"""Of that file."""
+"""Of what a stream was begun with."""
 
 BUCKETS = 8
 """Unless told otherwise."""
@@ -165,6 +170,7 @@ class Follower:
             _check(had, self._begun, self.checkpoint)
         self._seen = -1
         self._layout: Layout | None = None
+        self._holding = ExitStack()
 
     @property
     def layout(self) -> Layout:
@@ -177,7 +183,10 @@ class Follower:
         return self._begun.buckets
 
     def start(self, spark: SparkSession, *, partitions: int, until_now: bool = False) -> StreamingQuery:
-        """Start the query, on so many tasks; with `until_now` it ends with what is there."""
+        """Start the query, on so many tasks; with `until_now` it ends with what is there.
+
+        InputError if another process follows the stream: of two, each would remove what the other tells.
+        """
         for name, value in streaming.STATE_STORE.items():
             spark.conf.set(name, value)
         spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
@@ -233,10 +242,24 @@ class Follower:
         (row,) = batch.summary(told, self.layout).toArrow().to_pylist()
         return dict(row)
 
+    def close(self) -> None:
+        """When the query is over: another may go on."""
+        self._holding.close()
+
     def _begin(self) -> None:
         """Write down what it is begun with, and remove what Spark has not committed and will do again."""
         self.checkpoint.mkdir(parents=True, exist_ok=True)
         self.out.mkdir(parents=True, exist_ok=True)
+        self._holding.enter_context(
+            held(
+                self.checkpoint / LOCK,
+                f"the stream of {self.checkpoint} is being followed",
+                "stop that one, or begin with another checkpoint",
+            )
+        )
+        if (had := _read(self.checkpoint)) is not None:
+            # Another may have begun or finished it before the lock was ours.
+            _check(had, self._begun, self.checkpoint)
         self._write_begun(self._begun)
         last = _last(self.checkpoint)
         for folder in self.out.glob("batch=*"):
