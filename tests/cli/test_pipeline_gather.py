@@ -61,6 +61,18 @@ def test_lines_are_gathered_as_by_the_plain_command(tmp_path: Path) -> None:
         run("pipeline", "gather", *ATHENS, "--data", str(tmp_path))
 
 
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+def test_a_folder_of_files_is_gathered_as_a_table_is(files: Path, tmp_path: Path) -> None:
+    of_files = ["pipeline", "gather", *ATHENS[:2], "--reports", str(files), "--data", str(tmp_path / "data")]
+    found = json.loads(run(*of_files, "--json"))
+    last = json.loads(run("gather", *ATHENS, "--json").splitlines()[-1])
+    assert found["summary"] == last["summary"] | {"late": 0}
+    (files / "0.parquet").write_text("none")
+    with pytest.raises(InputError, match="has files that are no Parquet: "):
+        run(*of_files, "--overwrite")
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,13 @@ from tidings.errors import InputError, PayloadError
 from tidings.gathering.replay import Reader
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
+
+if TYPE_CHECKING:
+    from tidings.pipeline.gather.layout import Layout
+    from tidings.pipeline.tables import Made
+
+REPORTS = "reports"
+"""The table that is gathered unless another is named."""
 
 REFUSED_SHOWN = 5
 """Refused lines that are named; all are counted."""
@@ -39,10 +46,10 @@ def gather(
         typer.Option(
             "--reports",
             metavar="SOURCE",
-            help='A table of DIR, a file of JSON lines {"at": 12.5, "fields": {…}} that ends with .jsonl, or '
-            "with --follow a folder of Parquet files.",
+            help="A table of DIR, a folder of Parquet files, or a file of JSON lines "
+            '{"at": 12.5, "fields": {…}} that ends with .jsonl.',
         ),
-    ] = "reports",
+    ] = REPORTS,
     partitions: Annotated[
         int | None, typer.Option("--partitions", min=1, help="Tasks among which keys are divided.")
     ] = None,
@@ -146,7 +153,7 @@ def gather(
             delay=delay or "0s",
             idle_after=idle_after,
             buckets=buckets,
-            options=changed(option or []),
+            options=changed(option or [], "--option", "maxFilesPerTrigger=1"),
             until_now=available_now or finish,
             finish=finish,
             lines=lines,
@@ -168,12 +175,35 @@ def _gather(
     as_json: bool,
 ) -> None:
     """Gather in batch."""
+    from tidings.pipeline.gather import engines
+
+    given = checked(master, settings)
+    made, counts, layout = gathered(data, topic, reports, partitions, master, given, overwrite)
+    folder = data.absolute()
+    if as_json:
+        table = {key: value for key, value in asdict(made).items() if key != "spec"}
+        engine = engines.engine_of(layout).value
+        told_of = {"data": str(folder), "table": table, "engine": engine, "summary": counts}
+        typer.echo(json.dumps(told_of, ensure_ascii=False))
+    else:
+        show_counts(counts, f"gathered in {folder}, {made.seconds:.1f} s")
+
+
+def gathered(
+    data: Path,
+    topic: Sequence[Path],
+    reports: str,
+    partitions: int | None,
+    master: str,
+    settings: Mapping[str, str],
+    overwrite: bool,
+) -> tuple[Made, dict[str, int], Layout]:
+    """Start Spark and gather; how the table was made, its summary, and its columns."""
     from tidings.pipeline import session, shipping
-    from tidings.pipeline.gather import batch, columnar, engines, job
+    from tidings.pipeline.gather import batch, columnar, job
     from tidings.pipeline.gather.layout import Layout
     from tidings.pipeline.tables import Store
 
-    given = checked(master, settings)
     store = Store(data)
     topics = job.topics_of(data, topic)
     store.check([job.GATHERED], overwrite)
@@ -182,14 +212,16 @@ def _gather(
         raise InputError(
             f"{reports} has reports of one topic, and {len(topics)} are declared; give one --topic"
         )
-    with session.start("tidings gather", master=master, settings=given) as spark:
+    # Before Spark starts, which takes a while.
+    found = job.reports_of(store, reports) if lines is None else None
+    with session.start("tidings gather", master=master, settings=settings) as spark:
         shipping.send(spark, master, needed=shipping.KERNELS)
-        if lines is None:
-            count = store.made(reports).rows
-            frame, layout = job.of_table(spark, store, reports, topics)
-            tasks = partitions or batch.partitions_for(count, _cores(master))
+        if found is not None:
+            frame, layout = job.of_files(spark, found, topics)
+            tasks = partitions or batch.partitions_for(found.rows, _cores(master))
             told = batch.gather(frame, layout, partitions=tasks)
         else:
+            assert lines is not None, "reports are files or lines"
             layout = Layout(topics[0])
             rows = job.of_lines(spark, layout, lines.reports(topics[0]), lines.refused)
             told = batch.gather_rows(rows, layout, partitions=partitions or _cores(master))
@@ -203,16 +235,10 @@ def _gather(
             source=reports,
             topics=topics,
             master=master,
-            settings=given,
+            settings=settings,
             overwrite=overwrite,
         )
-    if as_json:
-        table = {key: value for key, value in asdict(made).items() if key != "spec"}
-        engine = engines.engine_of(layout).value
-        told_of = {"data": str(store.folder), "table": table, "engine": engine, "summary": counts}
-        typer.echo(json.dumps(told_of, ensure_ascii=False))
-    else:
-        show_counts(counts, f"gathered in {store.folder}, {made.seconds:.1f} s")
+    return made, counts, layout
 
 
 def _cores(master: str) -> int:

@@ -43,12 +43,12 @@ def spec(
         typer.echo(explaining.explained(read), nl=False)
 
 
-def changed(settings: list[str]) -> dict[str, str]:
+def changed(settings: list[str], option: str = "--set", example: str = "removal.top=24") -> dict[str, str]:
     """Texts by key, from KEY=VALUE; of a key that is set twice the last wins."""
     found: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
-            raise InputError(f"--set {setting!r} is not KEY=VALUE; write it as --set removal.top=24")
+            raise InputError(f"{option} {setting!r} is not KEY=VALUE; write it as {option} {example}")
         found[key.strip()] = value.strip()
     return found

@@ -49,6 +49,22 @@ def test_what_the_frame_lacks_is_refused_before_anything_runs(spark: SparkSessio
         rows_of(wrong, layout)
 
 
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ("report, fields", "the reports have no column 'at'; there are: report, fields"),
+        ("report, at", "the reports have no column 'fields'"),
+        ("report, string(at) AS at, fields", "the column 'at' of the reports is string; it may be timestamp"),
+        ("double(report) AS report, at, fields", "the column 'report' of the reports is double"),
+        ("report, at, 'x' AS fields", "the column 'fields' of the reports is string; it may be struct"),
+    ],
+)
+def test_columns_that_no_reports_have_are_refused(spark: SparkSession, columns: str, says: str) -> None:
+    given = frame(spark, KERNEL, reports(KERNEL, 3)).selectExpr(*columns.split(", "))
+    with pytest.raises(InputError, match=says):
+        rows_of(given, layout_of(given, [KERNEL]))
+
+
 def _without_lanes() -> Topic:
     mapping = MACHINE.to_mapping()
     fields = dict(mapping["fields"])  # type: ignore[call-overload]

@@ -25,15 +25,16 @@ if TYPE_CHECKING:
 BUCKET = "bucket"
 """The column that says which task a report goes to."""
 
+WHOLE = ("long", "integer", "short", "byte")
+"""Types of whole numbers, as Spark calls them."""
+
 OWN = "_"
 """What begins the names of columns that are no fields, where each field has a column."""
 
 
 def layout_of(frame: DataFrame, topics: Sequence[Topic], *, report: str = "report") -> Layout:
     """How the reports of a frame are laid out: of one topic, or of several that are declared alike."""
-    if report not in frame.columns:
-        raise InputError(f"the reports have no column {report!r}; there are: {', '.join(frame.columns)}")
-    text_ids = frame.schema[report].dataType.typeName() == "string"
+    text_ids = _type_of(frame, report, ("string", *WHOLE)) == "string"
     if len(topics) == 1:
         return Layout(topics[0], text_ids=text_ids)
     return Layout(alike(topics), text_ids=text_ids, by_topic=True)
@@ -56,15 +57,18 @@ def rows_of(
     from pyspark.sql import functions as F  # noqa: N812
     from pyspark.sql.types import StructType
 
+    _type_of(frame, report, ("string",) if layout.text_ids else WHOLE)
+    at_type = _type_of(frame, at, ("timestamp", *WHOLE))
+    if layout.by_topic:
+        _type_of(frame, topic, ("string",))
     if fields is None:
         have: Any = StructType([one for one in frame.schema if not one.name.startswith(OWN)])
     else:
+        _type_of(frame, fields, ("struct",))
         have = frame.schema[fields].dataType
-        if not isinstance(have, StructType):
-            raise InputError(f"{fields!r} is {have.simpleString()}; the fields of reports are a struct")
     _check_unknown(have, layout.tree, layout.topic, ())
     time = F.col(at)
-    if frame.schema[at].dataType.typeName() == "timestamp":
+    if at_type == "timestamp":
         time = F.unix_micros(time)
     columns = [F.col(report).cast("string" if layout.text_ids else "bigint").alias("report")]
     columns.append(time.cast("bigint").alias("at"))
@@ -75,6 +79,16 @@ def rows_of(
     leaves = frame.select(*columns)
     key = {name: F.expr(_over(item, layout).spark_sql()) for name, item in layout.computed}
     return (leaves.withColumns(key) if key else leaves).select(*layout.rows.names)
+
+
+def _type_of(frame: DataFrame, name: str, types: Sequence[str]) -> str:
+    """The type of a column, which must be there and of one of these."""
+    if name not in frame.columns:
+        raise InputError(f"the reports have no column {name!r}; there are: {', '.join(frame.columns)}")
+    found = str(frame.schema[name].dataType.typeName())
+    if found not in types:
+        raise InputError(f"the column {name!r} of the reports is {found}; it may be {', '.join(types)}")
+    return found
 
 
 def bucketed(rows: DataFrame, layout: Layout, buckets: int) -> DataFrame:

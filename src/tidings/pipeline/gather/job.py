@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tidings.errors import InputError
 from tidings.language.declarations import read_topic
@@ -24,6 +26,7 @@ from tidings.pipeline.gather.frames import layout_of, spark_schema
 from tidings.pipeline.gather.layout import Layout
 from tidings.pipeline.tables import Made, Store, Table, Written
 from tidings.records import workload
+from tidings.records.workload_files import files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,16 +48,34 @@ def topics_of(folder: Path, given: Sequence[Path] = ()) -> list[Topic]:
     return [read_topic(file) for file in files]
 
 
-def of_table(
-    spark: SparkSession, store: Store, name: str, topics: Sequence[Topic]
-) -> tuple[DataFrame, Layout]:
-    """The reports of a table, which has the columns of a workload's `reports`."""
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Reports that are there as Parquet files."""
+
+    folder: Path
+    rows: int
+
+
+def reports_of(store: Store, name: str) -> Reports:
+    """A table of the store, or else a folder of Parquet files; InputError if it is neither."""
+    for folder in (store.folder / name, Path(name).absolute()) if store.version(name) is None else ():
+        if found := files_of(folder):
+            try:
+                return Reports(folder, sum(pq.read_metadata(file).num_rows for file in found))
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(f"{folder} has files that are no Parquet: {error}; remove them") from None
+    return Reports(store.path(name), store.made(name).rows)
+
+
+def of_files(spark: SparkSession, reports: Reports, topics: Sequence[Topic]) -> tuple[DataFrame, Layout]:
+    """The reports of these topics; they have the columns of a workload's `reports`, or no `topic`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = spark.read.parquet(f"file://{store.path(name)}")
+    frame = spark.read.parquet(f"file://{reports.folder}")
     layout = layout_of(frame, topics)
-    names = [topic.name for topic in topics]
-    return frame.where(F.col("topic").isin(names)), layout
+    if "topic" in frame.columns:
+        frame = frame.where(F.col("topic").isin([topic.name for topic in topics]))
+    return frame, layout
 
 
 def of_lines(
