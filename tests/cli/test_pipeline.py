@@ -17,6 +17,7 @@ from tidings.pipeline import session
 from tidings.pipeline.gather.job import GATHERED
 from tidings.pipeline.match.job import NAMES
 from tidings.pipeline.tables import TABLES, TRAFFIC, Made, Store
+from tidings.records.workload_files import refuse_mixture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,9 +145,39 @@ def test_graph_says_what_every_stage_reads_writes_and_is_run_by() -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
-def test_a_job_with_a_command_of_its_own_is_not_run_as_a_stage(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="'match' has options of its own; run it with: tidings pipeline mat"):
-        run("run", "brokers", "match", "--data", str(tmp_path))
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["brokers", "traffic"],
+            r"'traffic' reads segments of records \(--records\); run it with: tidings pipe",
+        ),
+        (["gather", "--set", "sizes.events=3"], "a spec is for stages of a workload, and none is named"),
+        (["gather"], "there are no declarations in .*topics; name the topic's: --topic DECL"),
+        (["match"], "subscriptions"),
+    ],
+)
+def test_a_job_that_lacks_what_it_needs_is_refused(arguments: list[str], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=says):
+        run("run", *arguments, "--data", str(tmp_path))
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_declarations_that_are_there_are_replaced_only_on_purpose(tmp_path: Path) -> None:
+    (tmp_path / "topics").mkdir()
+    with pytest.raises(InputError, match=r"'topics' is in .* already; --overwrite replaces it"):
+        run("run", "all", "--data", str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+def test_all_that_can_be_made_from_a_spec_is_made_by_one_command(tmp_path: Path) -> None:
+    asked = ["all", "gather", "match", "--data", str(tmp_path), "--set", "sizes.events=20", *SMALL]
+    found = {one["table"]: one["rows"] for one in told("run", *asked)["tables"]}
+    assert list(found)[-2:] == [GATHERED, "notifications"]
+    assert found[GATHERED] > found["events"] > 0
+    refuse_mixture(tmp_path)
 
 
 def test_show_of_tables_that_are_published_together_asks_for_one(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings.cli import pipeline_gather, pipeline_match
 from tidings.cli.on_spark import DATA, MASTER, Data
+from tidings.cli.workload import check_declared, drafted, finish
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError
 from tidings.language import durations
@@ -46,7 +50,10 @@ class Form(StrEnum):
 def run(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="STAGE...", help="Stages of a workload, in any order; `all` for all of them."),
+        typer.Argument(
+            metavar="STAGE...",
+            help="Stages of a workload, `all` for all of them; gather and match, with their defaults.",
+        ),
     ],
     data: Data = DATA,
     master: Annotated[
@@ -75,6 +82,7 @@ def run(
 
     Stages run in the order of what they read. What they read and none of them makes must be in the folder
     already. A table is replaced only when its new version is whole: a run that dies leaves it as it was.
+    `all` writes the declarations of the workload's topics too, as `tidings workload generate` does.
 
     Try it:
 
@@ -87,27 +95,59 @@ def run(
 
     given = changed(settings or [])
     of_spark = {key: value for key, value in given.items() if key.startswith("spark.")}
+    of_spec = {key: value for key, value in given.items() if key not in of_spark}
     session.check_master(master)
-    read = reading.read(spec, {key: value for key, value in given.items() if key not in of_spark})
     known = running.registry()
-    for job in jobs.JOBS:
-        if job.name in names:
-            raise InputError(f"{job.name!r} has options of its own; run it with: {job.command} --help")
+    named = [job for job in jobs.JOBS if job.name in names]
+    for job in named:
+        if job.name not in AFTER:
+            raise InputError(f"{job.name!r} reads {job.given}; run it with: {job.command} --help")
     everything = ALL in names
-    names = list(known) if everything else names
+    names = list(known) if everything else [name for name in names if name not in AFTER]
     store = Store(data)
+    made: list[Made] = []
+    if not names and (spec is not None or of_spec):
+        raise InputError(
+            "a spec is for stages of a workload, and none is named; leave --spec and its keys out, or name "
+            f"{ALL!r} too"
+        )
     # Before the plain values are made, which takes a while.
-    store.check([stage.table for stage in running.chosen(names, known)], overwrite)
-    made = stages.run(
-        making.make(read), data, names=names, master=master, settings=of_spark, overwrite=overwrite
-    )
+    tables = [stage.table for stage in running.chosen(names, known)]
+    store.check([*tables, *(job.writes[0] for job in named)], overwrite)
+    if everything:
+        check_declared(data, overwrite)
+    if names:
+        model = making.make(reading.read(spec, of_spec))
+        with drafted(model, data) if everything else nullcontext() as draft:
+            made += stages.run(
+                model, data, names=names, master=master, settings=of_spark, overwrite=overwrite
+            )
+            if draft is not None:
+                finish(draft, data)
+    made += [AFTER[job.name](data, master, of_spark, overwrite) for job in named]
     if as_json:
-        tables = [{key: value for key, value in asdict(one).items() if key != "spec"} for one in made]
-        typer.echo(json.dumps({"data": str(store.folder), "tables": tables}, ensure_ascii=False))
-    else:
-        stages.show(made, store.folder)
-        if everything:
-            typer.echo("From these: " + "; ".join(f"{one.command} --data {data}" for one in jobs.JOBS[:2]))
+        told = [{key: value for key, value in asdict(one).items() if key != "spec"} for one in made]
+        typer.echo(json.dumps({"data": str(store.folder), "tables": told}, ensure_ascii=False))
+        return
+    stages.show(made, store.folder)
+    if left := [job for job in jobs.JOBS if everything and job.name in AFTER and job not in named]:
+        typer.echo("From these: " + "; ".join(f"{job.command} --data {data}" for job in left))
+
+
+def _gathered(data: Path, master: str, settings: Mapping[str, str], overwrite: bool) -> Made:
+    return pipeline_gather.gathered(data, (), pipeline_gather.REPORTS, None, master, settings, overwrite)[0]
+
+
+def _matched(data: Path, master: str, settings: Mapping[str, str], overwrite: bool) -> Made:
+    form, way = pipeline_match.Form.ROWS, pipeline_match.Way.AUTO
+    return pipeline_match.matched(data, form, way, None, master, settings, overwrite)[0]
+
+
+AFTER: dict[str, Callable[[Path, str, Mapping[str, str], bool], Made]] = {
+    "gather": _gathered,
+    "match": _matched,
+}
+"""Jobs that need nothing but the tables of a workload; each by its own defaults."""
 
 
 def graph(
@@ -117,7 +157,7 @@ def graph(
     """Show the stages of the pipeline, the tables that each writes, and those that it reads.
 
     Those of a workload write a table of their own name, and `run` runs them. The others have commands of
-    their own.
+    their own, with more options.
 
     Try it:
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,8 @@ from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, 
 
 if TYPE_CHECKING:
     from tidings.pipeline.match.choosing import Choice
+    from tidings.pipeline.match.job import Job
+    from tidings.pipeline.tables import Made
 
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
@@ -78,26 +81,41 @@ def match(
 
         tidings pipeline match --data my-workload --form lists
     """
+    given = checked(master, settings)
+    made, choice = matched(data, form, way, memory, master, given, overwrite)
+    folder = data.absolute()
+    if as_json:
+        table = {key: value for key, value in asdict(made).items() if key != "spec"}
+        told = {"data": str(folder), "table": table, "choice": _told(choice)}
+        typer.echo(json.dumps(told, ensure_ascii=False))
+    else:
+        typer.echo(_text(choice))
+        typer.echo(f"{made.table} in {folder}: {made.rows:,} rows in {made.seconds:.1f} s")
+
+
+def matched(
+    data: Path,
+    form: Form,
+    way: Way,
+    memory: str | None,
+    master: str,
+    settings: Mapping[str, str],
+    overwrite: bool,
+) -> tuple[Made, Choice]:
+    """Start Spark and match; how the table was made, and which way was taken."""
     from tidings.pipeline import session, shipping
     from tidings.pipeline.match import ways
     from tidings.pipeline.match.job import NAMES
     from tidings.pipeline.tables import Store
 
-    given = checked(master, settings)
     store, wanted = Store(data), ways.Form(form.value)
     store.check([NAMES[wanted]], overwrite)
     cores = session.core_count(master) if session.is_local(master) else None
     job = _job(data, memory, cores, way)
-    with session.start("tidings match", master=master, settings=given) as spark:
+    with session.start("tidings match", master=master, settings=settings) as spark:
         shipping.send(spark, master, needed=shipping.KERNELS)
-        made = job.run(spark, store, wanted, master=master, settings=given, overwrite=overwrite)
-    if as_json:
-        table = {key: value for key, value in asdict(made).items() if key != "spec"}
-        told = {"data": str(store.folder), "table": table, "choice": _told(job.choice)}
-        typer.echo(json.dumps(told, ensure_ascii=False))
-    else:
-        typer.echo(_text(job.choice))
-        typer.echo(f"{made.table} in {store.folder}: {made.rows:,} rows in {made.seconds:.1f} s")
+        made = job.run(spark, store, wanted, master=master, settings=settings, overwrite=overwrite)
+    return made, job.choice
 
 
 def explain(
@@ -123,7 +141,7 @@ def explain(
     typer.echo(json.dumps(_told(choice), ensure_ascii=False) if as_json else _text(choice))
 
 
-def _job(data: Path, memory: str | None, cores: int | None, way: Way) -> Any:
+def _job(data: Path, memory: str | None, cores: int | None, way: Way) -> Job:
     from tidings.pipeline import session
     from tidings.pipeline.match import choosing
     from tidings.pipeline.match.job import Job

@@ -146,9 +146,7 @@ def drafted(model: Model, out: Path) -> Iterator[Path]:
         out.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
     except OSError as error:
-        raise InputError(
-            f"--out {out} cannot be written to: {error.strerror}; name another folder"
-        ) from error
+        raise InputError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
     try:
         (draft / DECLARATIONS).mkdir()
         for name, text in declarations.texts(model).items():
@@ -166,6 +164,13 @@ def drafted(model: Model, out: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
         if fresh and not any(out.iterdir()):
             out.rmdir()
+
+
+def check_declared(out: Path, overwrite: bool) -> None:
+    """Declarations and a spec that are there are only replaced if that was said."""
+    for name in (DECLARATIONS, SPEC_FILE):
+        if not overwrite and (out / name).exists():
+            raise InputError(f"{name!r} is in {out} already; --overwrite replaces it, or name another folder")
 
 
 def finish(draft: Path, out: Path) -> None:
