@@ -36,9 +36,6 @@ def run(asked: Problem, seed: int) -> Row:
     )
     beyond = local.improved(free, unlimited)
 
-    def used(placement: Placement) -> int:
-        return len({at for replicas in placement.assignment for at in replicas})
-
     return {
         "stores": asked.stores,
         "pubsub": mean_distance(asked, repaired.assignment),
@@ -46,9 +43,28 @@ def run(asked: Problem, seed: int) -> Row:
         "rnd": mean_distance(asked, by_lot.assignment),
         "local": mean_distance(asked, found.assignment),
         "local_free": mean_distance(free, beyond.assignment),
-        "stores_pubsub": used(repaired),
-        "stores_grd_opt": used(unlimited),
+        "stores_pubsub": _used(repaired),
+        "stores_grd_opt": _used(unlimited),
         "short": int(bool(printed.short)),
+    }
+
+
+def _used(placement: Placement) -> int:
+    return len({at for replicas in placement.assignment for at in replicas})
+
+
+def compared(kind: str, brokers: int, topics: int, replicas: int, capacity: int, seed: int) -> Row:
+    """What the paper compares, with its capacity and with one that holds all topics."""
+    tight = problem(kind, brokers, topics, replicas, capacity, seed)
+    voted = published.votes(tight)
+    unlimited = baselines.unlimited(tight, voted)
+    roomy = Problem.of(tight.graph, tight.demand, replicas, topics)
+    placed = {"tight": published.repaired(tight, voted), "roomy": published.repaired(roomy, voted)}
+    return {
+        "grd_opt": mean_distance(tight, unlimited.assignment),
+        "stores_grd_opt": len(unlimited.stores),
+        **{name: mean_distance(tight, one.assignment) for name, one in placed.items()},
+        **{f"stores_{name}": _used(one) for name, one in placed.items()},
     }
 
 
@@ -65,6 +81,21 @@ def judged(kind: str, brokers: int, replicas: int, seed: int) -> Row:
         "exact": best.cost / total,
         "grd_opt": mean_distance(free, greedy.assignment),
         "local": mean_distance(free, local.improved(free, greedy).assignment),
+    }
+
+
+def judged_many(kind: str, brokers: int, topics: int, replicas: int, capacity: int, seed: int) -> Row:
+    """Some topics in stores that are nearly full, all that a plan has to keep: how far each planner is."""
+    asked = problem(kind, brokers, topics, replicas, capacity, seed)
+    placed = published.repaired(asked, published.votes(asked))
+    best = exact.cheapest(asked)
+    total = float(asked.demand.totals.sum())
+    return {
+        "exact": best.cost / total,
+        "proved": int(best.cost - best.bound <= 1e-6 * best.cost),
+        "pubsub": mean_distance(asked, placed.assignment),
+        "rnd": mean_distance(asked, baselines.random(asked, seed).assignment),
+        "local": mean_distance(asked, local.improved(asked, placed).assignment),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import dist
 from random import Random
 
 from tidings.planning.graphs import Graph
@@ -45,6 +46,29 @@ def binary(brokers: int, _rng: Random) -> list[tuple[int, int]]:
     return [(at, (at - 1) // 2) for at in range(1, brokers)]
 
 
+def ternary(brokers: int, _rng: Random) -> list[tuple[int, int]]:
+    """Each broker has three below it, but for the last."""
+    return [(at, (at - 1) // 3) for at in range(1, brokers)]
+
+
+def chain(brokers: int, _rng: Random) -> list[tuple[int, int]]:
+    """One after the other."""
+    return [(at, at - 1) for at in range(1, brokers)]
+
+
+def geometric(brokers: int, rng: Random) -> list[tuple[int, int]]:
+    """Brokers anywhere in a square, joined by the shortest links that join all (a minimum spanning tree)."""
+    points = [(rng.random(), rng.random()) for _ in range(brokers)]
+    near = {at: (dist(points[at], points[0]), 0) for at in range(1, brokers)}
+    links = []
+    while near:
+        at = min(near, key=lambda one: near[one])
+        links.append((at, near.pop(at)[1]))
+        for one, far in near.items():
+            near[one] = min(far, (dist(points[one], points[at]), at))
+    return links
+
+
 def bounded(brokers: int, rng: Random) -> list[tuple[int, int]]:
     """Each broker joins one that has fewer than four links."""
     links: list[tuple[int, int]] = []
@@ -62,6 +86,9 @@ TREES: dict[str, Callable[[int, Random], list[tuple[int, int]]]] = {
     "recursive": recursive,
     "preferential": preferential,
     "binary": binary,
+    "ternary": ternary,
+    "chain": chain,
+    "geometric": geometric,
     "bounded": bounded,
 }
 
