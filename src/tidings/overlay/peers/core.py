@@ -167,7 +167,9 @@ class Core:
             elif not children:
                 self._floor = 1.0
             else:
-                gone, instead = downward.spare(children, self.settings.sibling_first)
+                gone, instead = downward.spare(
+                    children, self.settings.sibling_first, self.settings.repeated_next
+                )
                 self._floor = 0.0 if instead is not None else min(1.0, gone.volume)
         return self._floor
 

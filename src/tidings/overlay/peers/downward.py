@@ -1,8 +1,8 @@
 """Whom a peer feeds: its children, never more than its out-degree.
 
 Who is sent away when there are too many: as published, the one with the most selective subscription, among
-equals the loosest. Ours: first of all one whom another child can serve. Which messages that takes is not
-known here.
+equals the loosest. Ours: first of all one whom another child can serve, then one of two that get the same.
+Which messages that takes is not known here.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def server(child: Child, children: Iterable[Child]) -> Child | None:
     return found
 
 
-def spare(children: list[Child], sibling_first: bool) -> tuple[Child, Child | None]:
+def spare(children: list[Child], sibling_first: bool, repeated_next: bool) -> tuple[Child, Child | None]:
     """Whom to send away, and who can serve it instead if one of them can."""
     ordered = sorted(children, key=lambda child: child.rank)
     if sibling_first:
@@ -75,4 +75,15 @@ def spare(children: list[Child], sibling_first: bool) -> tuple[Child, Child | No
             instead = server(child, ordered)
             if instead is not None:
                 return child, instead
+    if repeated_next:
+        for child in ordered:
+            if repeats(child, ordered):
+                return child, None
     return ordered[0], None
+
+
+def repeats(child: Child, children: Iterable[Child]) -> bool:
+    """Whether all that a child gets goes to another one as well: most of those below it could go there."""
+    return any(
+        other is not child and not other.ghost and covers(other.asked, child.asked) for other in children
+    )

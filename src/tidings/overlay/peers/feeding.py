@@ -148,7 +148,9 @@ class Feeding:
         core.children_changed()
         if len(children) > settings.out_degree:
             if settings.evicted_removed and settings.disconnect_frees:
-                gone, instead = downward.spare(list(children.values()), settings.sibling_first)
+                gone, instead = downward.spare(
+                    list(children.values()), settings.sibling_first, settings.repeated_next
+                )
                 surplus = [(gone, instead)]
             else:
                 ordered = sorted(children.values(), key=lambda one: one.rank)

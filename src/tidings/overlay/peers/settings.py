@@ -109,6 +109,10 @@ class PeerSettings:
     sibling_first: bool = True
     """Whether children are evicted first whom another child of the same parent can serve."""
 
+    repeated_next: bool = True
+    """Whether, if there are none, children are evicted next all of whose events go to another child as
+    well."""
+
     def shuffled(self) -> int:
         """Profiles in one message of gossip."""
         return self.shuffle or max(8, self.view // 5)
@@ -117,7 +121,7 @@ class PeerSettings:
 DEFAULT = PeerSettings()
 """As shipped: all repairs, and ours."""
 
-REPAIRED = replace(DEFAULT, sibling_first=False)
+REPAIRED = replace(DEFAULT, sibling_first=False, repeated_next=False)
 """The published algorithm, repaired, with knowledge of who is fed."""
 
 PRINTED = replace(
