@@ -40,7 +40,7 @@ def random_graph(rng: Random, brokers: int, extra: int = 0, lengths: bool = Fals
 
 @st.composite
 def problems(draw: st.DrawFn, brokers_max: int = 9, topics_max: int = 4) -> Problem:
-    """Small ones, some with links of different lengths and topics of different sizes."""
+    """Small ones, some with links of different lengths."""
     rng = Random(draw(st.integers(0, 2**32)))
     brokers = draw(st.integers(2, brokers_max))
     graph = random_graph(rng, brokers, rng.randrange(3), rng.random() < 0.5)

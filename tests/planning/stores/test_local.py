@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.planning.networks import example, problems, random_graph
 from tests.planning.stores.test_published import check
@@ -56,6 +57,25 @@ def test_in_the_papers_example_the_search_finds_the_cheapest() -> None:
     assert cost(problem, start.assignment).sum() == pytest.approx(24)
     assert cost(problem, found.assignment).sum() == pytest.approx(22)
     assert exact.cheapest(problem).cost == pytest.approx(22)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6))
+def test_topics_of_different_sizes_fit_or_are_told_of(seed: int) -> None:
+    rng = Random(seed)
+    graph = random_graph(rng, 8, lengths=True)
+    rates = [(f"t{topic}", name, rng.random()) for topic in range(5) for name in graph.names]
+    sizes = {f"t{topic}": rng.uniform(1, 9) for topic in range(5)}
+    problem = Problem.of(graph, Demand.of(graph, rates), 2, rng.uniform(10, 30), sizes=sizes)
+    voted = published.votes(problem)
+    repaired = published.repaired(problem, voted)
+    for placed in (published.as_printed(problem, voted), repaired, local.improved(problem, repaired)):
+        check(problem, placed.assignment, placed.stores)
+        for topic, replicas in enumerate(placed.assignment):
+            assert len(replicas) == 2 or "no store with room" in placed.short[topic]
+    assert cost(problem, local.improved(problem, repaired).assignment).sum() <= (
+        cost(problem, repaired.assignment).sum() + 1e-9
+    )
 
 
 def drifted(seed: int, load_max: float = math.inf) -> tuple[Problem, Placement]:
