@@ -37,6 +37,13 @@ def test_hours_are_those_that_are_asked_for_and_there(
     assert sources.recorded(at_hours(tmp_path, 3, 8), **asked).hours == found
 
 
+def test_a_folder_is_found_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at_hours(tmp_path / "records", 3)
+    monkeypatch.chdir(tmp_path)
+    (segment,) = sources.recorded(Path("records")).segments
+    assert segment.is_absolute()
+
+
 @pytest.mark.parametrize("asked", [{"first": 9}, {"until": 3}])
 def test_hours_that_are_not_there_are_refused_with_those_that_are(
     tmp_path: Path, asked: dict[str, int]

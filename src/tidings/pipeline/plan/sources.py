@@ -186,7 +186,7 @@ def recorded(
         there = sorted(int(one.name.partition("=")[2]) for one in (made / traffic.RECORDS).glob(f"{HOUR}=*"))
     elif closed_segments(folder):
         found = ledger.fresh(folder, {})
-        segments = tuple(one.path for one in found)
+        segments = tuple(one.path.absolute() for one in found)
         there = sorted({hour for one in found for hour in (one.first, one.last)})
     else:
         raise InputError(
