@@ -80,7 +80,10 @@ SHOWN: dict[str, tuple[Callable[[], Plan], Callable[[], plan_scene.AnyTrial] | N
 }
 
 
-@pytest.fixture(scope="module", params=SHOWN)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=() if "tried" in name else pytest.mark.slow) for name in SHOWN],
+)
 def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     name = str(request.param)
     plan, trial, _ = SHOWN[name]
