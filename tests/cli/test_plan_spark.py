@@ -56,7 +56,7 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made.write(tmp_path_factory.mktemp("workload"), parts=2, **rows)
 
 
-def test_a_workload_is_planned_for_stores_and_the_plan_is_checked(workload: Path, tmp_path: Path) -> None:
+def test_a_workload_is_planned_for_stores_as_from_plain_files(workload: Path, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     plan = planned("stores", "--workload", workload, "--k", "1", "--capacity", "1", "--out", out)
     assert json.loads(out.read_text(encoding="utf-8")) == plan
@@ -78,8 +78,15 @@ def test_a_workload_is_planned_for_stores_and_the_plan_is_checked(workload: Path
     rates.write_text("".join(lines), encoding="utf-8")
     plain = planned("stores", "--edges", links, "--rates", rates, "--k", "1", "--capacity", "1")
     assert (plain["assignment"], plain["votes"]) == (plan["assignment"], plan["votes"])
+
+
+@pytest.mark.slow
+def test_a_plan_of_stores_is_checked_with_requests_of_now(workload: Path, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    run("plan", "stores", "--workload", workload, "--k", "2", "--capacity", "2", "--out", out)
     checked = json.loads(run("plan", "check", out, "--workload", workload, "--json"))
     assert checked["valid"]
+    assert checked["unseen"] == []
     assert checked["mean_hops"]["now"] == pytest.approx(checked["mean_hops"]["planned"])
 
 

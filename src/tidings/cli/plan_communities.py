@@ -248,6 +248,7 @@ def communities(
         told |= {"source": about} if about else {}
         return plans.of_moves(there, flows, seating, str(algorithm), told, points, warnings)
 
+    summary = ""
     with plan_sources.Bars() as bars:
         if traffic is not None:
             assert wired is not None and at_home is not None, "a network and homes were given"  # noqa: PT018
@@ -264,4 +265,12 @@ def communities(
             bars("planning", 0, 0)
             now = talk.homes if at_home is None else {**talk.homes, **at_home}
             plan = made(here, talk.flows, now, dict(talk.about), list(talk.warnings))
+            pairs, clients = len(talk.flows.messages), len(talk.flows.clients)
+            groups = len({name for name in plan.network.clusters.values() if name})
+            summary = (
+                f"{source.name}: {talk.flows.copies:,.0f} messages of {pairs:,} pairs of {clients:,} "
+                f"clients, at {len(plan.network.brokers):,} brokers in {groups:,} clusters "
+                f"({plan.settings['clusters']})"
+            )
+    plan_sources.tell(summary, as_json)
     give(plan, out, as_json)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from tidings.cli import plan_network
 from tidings.cli.on_spark import MASTER, checked
 from tidings.cli.plan_options import hour, only_for
@@ -89,6 +91,12 @@ def wired(spark: Session, source: Source, given: Wired | None, progress: Progres
             "--edges FILE"
         )
     return plan_network.of_names(source.name, brokers, links)
+
+
+def tell(text: str, as_json: bool) -> None:
+    """What a plan is made from, for people: beside it, not in it."""
+    if text and not as_json:
+        typer.echo(text, err=True)
 
 
 class Bars:

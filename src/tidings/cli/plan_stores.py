@@ -165,6 +165,7 @@ def stores(
         told.update({} if not about else {"source": about})
         return plans.of_stores(problem, placement, str(algorithm), told, runs)
 
+    summary = ""
     with plan_sources.Bars() as bars:
         if rates is not None:
             assert wired is not None, "a network was given"
@@ -185,6 +186,13 @@ def stores(
                     return voted
 
                 plan = made(here, found.rates, dict(found.about), on_spark)
+            requests, seconds = found.about["requests"], found.about["seconds"]
+            asking = f"{len(plan.rates):,} of {len(plan.network.brokers):,} brokers"
+            summary = (
+                f"{source.name}: {requests:,} requests in {seconds:,.0f} s, for "
+                f"{len(plan.assignment):,} topics at {asking}"
+            )
+    plan_sources.tell(summary, as_json)
     give(plan, out, as_json)
 
 
