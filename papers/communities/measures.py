@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from random import Random
 from typing import Any
 
@@ -12,15 +13,19 @@ from papers.communities import overlays, relations
 from papers.communities.setting import Setting
 from tidings.planning.communities import base, interest, published, search
 from tidings.planning.communities.base import Flows, Limits, Network, Seating
+from tidings.planning.communities.published import Division, Reading
 
 Row = dict[str, Any]
 
-BEFORE, PUBLISHED, INTEREST, SEARCH, HALF = (
+BEFORE, PUBLISHED, UNDIVIDED, SEATS, INTEREST, SEARCH, HALF, SEARCH_UNDIVIDED = PLANNERS = (
     "before",
     "published",
+    "published, not divided again",
+    "published, better seats",
     "interest",
     "search",
     "search, half the moves",
+    "search, beside not divided",
 )
 HOPS_MAX = 20
 
@@ -39,27 +44,43 @@ def run(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -
     network, flows = drawn(setting, kind, seed, equal=equal, crowded=crowded)
     limits = Limits(setting.overload)
     plan = published.planned(network, flows, limits, seed=seed)
-    moves = len(base.moved(network, plan.seats)[0])
-    # The search has no more moves and no busier brokers than the published plan has.
-    even = flows.total / int((network.cluster_of >= 0).sum())
-    busiest = float(base.broker_loads(network, flows, plan.seats).max()) / even
+    whole = published.planned(network, flows, limits, Reading(divide=Division.NONE), seed)
+    # Better seats in the clusters that the published plan chose: as if clients were there already.
+    there = replace(network, homes=plan.seats)
     seatings = {
         BEFORE: Seating(network.homes),
         PUBLISHED: plan,
+        UNDIVIDED: whole,
+        SEATS: search.planned(there, flows, replace(_beside(network, flows, plan), moves=0), seed),
         INTEREST: interest.planned(network, flows, limits, seed=seed),
-        SEARCH: search.planned(network, flows, _limits(network, flows, plan, moves, busiest), seed, [plan]),
-        HALF: search.planned(
-            network, flows, _limits(network, flows, plan, moves // 2, busiest), seed, [plan]
-        ),
+        SEARCH: search.planned(network, flows, _beside(network, flows, plan), seed, [plan]),
+        HALF: search.planned(network, flows, _beside(network, flows, plan, 0.5), seed),
+        SEARCH_UNDIVIDED: search.planned(network, flows, _beside(network, flows, whole), seed, [whole]),
     }
     return [
         {"planner": name, **_measured(setting, network, flows, seating)} for name, seating in seatings.items()
     ]
 
 
-def _limits(network: Network, flows: Flows, plan: Seating, moves: int, busiest: float) -> Limits:
-    most = float(base.cluster_loads(network, flows, plan.seats).max())
-    return Limits(max(1.0, most), moves=moves, broker_overload=max(1.0, busiest))
+def frontier(setting: Setting, kind: str, seed: int) -> list[Row]:
+    """Moves against hops, and where the published plans are beside it."""
+    network, flows = drawn(setting, kind, seed, equal=False, crowded=False)
+    plan = published.planned(network, flows, Limits(setting.overload), seed=seed)
+    limits = replace(_beside(network, flows, plan), moves=None)
+    points = search.frontier(network, flows, limits, seed=seed)
+    found = [{"number": number, **asdict(point)} for number, point in enumerate(points)]
+    hops, moves = base.mean_hops(network, flows, plan.seats), len(base.moved(network, plan.seats)[0])
+    return [*found, {"number": -1, "moves": moves, "hops": hops}]
+
+
+def _beside(network: Network, flows: Flows, plan: Seating, part: float = 1.0) -> Limits:
+    """As many moves as a plan has, or a part of them, and no busier cluster or broker."""
+    even = flows.total / int((network.cluster_of >= 0).sum())
+    return Limits(
+        max(1.0, float(base.cluster_loads(network, flows, plan.seats).max())),
+        moves=int(len(base.moved(network, plan.seats)[0]) * part),
+        broker_overload=max(1.0, float(base.broker_loads(network, flows, plan.seats).max()) / even),
+    )
 
 
 def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating) -> Row:
@@ -87,9 +108,18 @@ def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating
         "moves_inside": len(inside),
         "load": float(base.cluster_loads(network, flows, seats).max()),
         "modularity": seating.modularity or 0.0,
+        "inside": _inside(flows, seating),
         "share": " ".join(f"{one:.4f}" for one in share),
         **within,
     }
+
+
+def _inside(flows: Flows, seating: Seating) -> float:
+    """The share of messages inside communities, at least their modularity."""
+    if seating.communities is None:
+        return 0.0
+    same = seating.communities[flows.senders] == seating.communities[flows.receivers]
+    return float(flows.messages[same].sum()) / flows.copies
 
 
 def _latencies(

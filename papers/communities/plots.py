@@ -7,12 +7,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from papers.communities.measures import BEFORE, HALF, INTEREST, PUBLISHED, SEARCH, Row
+from papers.communities.measures import BEFORE, HALF, INTEREST, PUBLISHED, SEARCH, UNDIVIDED, Row
 
 COLOURS = {
     BEFORE: "tab:gray",
     INTEREST: "tab:red",
     PUBLISHED: "tab:blue",
+    UNDIVIDED: "tab:cyan",
     HALF: "tab:olive",
     SEARCH: "tab:green",
 }
@@ -21,7 +22,7 @@ COLOURS = {
 def draw(tables: Mapping[str, Sequence[Row]], folder: Path) -> list[Path]:
     """A file for each figure that was run."""
     found = []
-    for name in dict.fromkeys(row["figure"] for row in tables["hops"]):
+    for name in dict.fromkeys(row["figure"] for row in tables.get("hops", ())):
         rows = [row for row in tables["hops"] if row["figure"] == name]
         figure = Figure(figsize=(6, 4), layout="constrained")
         ax = figure.subplots()
@@ -43,4 +44,24 @@ def draw(tables: Mapping[str, Sequence[Row]], folder: Path) -> list[Path]:
         path = folder / f"{name}.png"
         figure.savefig(path, dpi=120)
         found.append(path)
+    if "frontier" in tables:
+        found.append(_frontier(tables["frontier"], folder / "frontier.png"))
     return found
+
+
+def _frontier(rows: Sequence[Row], path: Path) -> Path:
+    """What so many moves give, with the published plan as a cross of the same colour."""
+    figure = Figure(figsize=(6, 4), layout="constrained")
+    ax = figure.subplots()
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        points = sorted(
+            (row["moves"], row["hops"]) for row in rows if row["kind"] == kind and row["number"] >= 0
+        )
+        (line,) = ax.plot(*zip(*points, strict=True), "o-", markersize=3, label=f"{kind}, search")
+        (plan,) = (row for row in rows if row["kind"] == kind and row["number"] < 0)
+        ax.plot(plan["moves"], plan["hops"], "x", color=line.get_color(), label=f"{kind}, published")
+    ax.set(xlabel="clients moved to another cluster", ylabel="mean hops of a message", title="Frontier")
+    ax.grid(visible=True, alpha=0.3)
+    ax.legend(fontsize=8)
+    figure.savefig(path, dpi=120)
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,8 @@ SCALE_FREE, RANDOM, SMALL_WORLD = "scale-free", "random", "small-world"
 KINDS = (SCALE_FREE, RANDOM, SMALL_WORLD)
 
 MESSAGES_MAX = 20
+
+HEADERS = (["from", "to"], ["src", "dst"], ["source", "target"])
 
 
 def flows(kind: str, setting: Setting, rng: Random) -> list[tuple[str, str, float]]:
@@ -58,17 +61,19 @@ def scale_free(setting: Setting, rng: Random) -> list[tuple[int, int]]:
 
 
 def _given(path: Path, clients: int) -> list[tuple[int, int]]:
-    """The pairs among the first clients that a file names."""
+    """The pairs among the first clients that a file names; a first line that names the columns is none."""
     numbers: dict[str, int] = {}
     found = []
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            for row in csv.reader(file):
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8", newline="") as file:
+            for number, row in enumerate(csv.reader(file)):
+                if not number and [name.strip().lower() for name in row] in HEADERS:
+                    continue
                 if len(row) >= 2 and row[0] != row[1]:
                     a, b = (numbers.setdefault(name.strip(), len(numbers)) for name in row[:2])
                     if max(a, b) < clients:
                         found.append((a, b))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError) as error:
         raise InputError(f"--set edges={path}: it cannot be read ({error}); give a CSV of from,to") from None
     if not found:
         raise InputError(f"--set edges={path}: there are no pairs in it; give a CSV of from,to")

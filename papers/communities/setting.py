@@ -14,8 +14,9 @@ class Setting:
 
     seed: int = 0
     clients: int = 200
-    heard: int = 3
-    """Of a random network: clients that a client hears from. Its modularity is then that of the paper."""
+    heard: int = 5
+    """Of a random network: clients that a client hears from. Its modularity is then that of the paper: of the
+    first division, since the share inside the last one's communities would otherwise be below it."""
 
     neighbours: int = 4
     """Of a small world: clients on a ring that a client hears from."""
@@ -23,8 +24,8 @@ class Setting:
     joined: int = 2
     """Of a scale-free network: clients that a new one hears from."""
 
-    shortcuts: float = 0.25
-    """Of a small world: links to anybody, as a share of all."""
+    shortcuts: float = 0.3
+    """Of a small world: links to anybody, as a share of all; the same of its modularity."""
 
     overload: float = 1.5
     """The most that a cluster's clients may send, in fair shares."""
@@ -37,7 +38,7 @@ class Setting:
     """How busy the busiest broker is before anything moves; what the rest have follows from it."""
 
     edges: str = ""
-    """For the scale-free network: a CSV of from,to pairs instead of the bundled generator."""
+    """For the scale-free network: a CSV of from,to pairs, gzipped if one likes, instead of the generator."""
 
 
 def read(seed: int, given: Mapping[str, str]) -> Setting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import tomllib
 from dataclasses import fields, replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from papers.communities import experiment, overlays, relations, setting
-from papers.communities.measures import BEFORE, HALF, INTEREST, PUBLISHED, SEARCH
+from papers.communities.measures import BEFORE, HALF, PLANNERS, PUBLISHED, SEARCH, SEATS
 from papers.communities.setting import Setting
 from tidings.errors import InputError
 
@@ -26,7 +27,7 @@ def claims(root: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def concluded() -> tuple[dict[str, list[dict[str, Any]]], dict[str, float]]:
-    tasks = experiment.tasks(list(experiment.FIGURES), True, 1, 0, {"clients": "80"})
+    tasks = experiment.tasks(list(experiment.FIGURES), True, 1, 0, {"clients": "50"})
     return experiment.conclude([row for task in tasks for row in experiment.run(task)])
 
 
@@ -37,27 +38,37 @@ def test_the_smallest_run_has_every_number_that_a_claim_is_about(
 
 
 def test_plans_shorten_ways_and_the_search_most_with_no_more_moves(concluded: Any) -> None:
-    for figure in experiment.FIGURES:
+    for figure in experiment.POINTS:
         of = {row["planner"]: row for row in concluded[0]["plans"] if row["figure"] == figure}
-        assert set(of) == {BEFORE, PUBLISHED, INTEREST, SEARCH, HALF}
+        assert set(of) == set(PLANNERS)
         assert of[PUBLISHED]["hops"] < of[BEFORE]["hops"]
         assert of[SEARCH]["hops"] < of[PUBLISHED]["hops"]
         assert of[SEARCH]["moves"] <= of[PUBLISHED]["moves"]
+        assert of[SEATS]["moves"] == of[PUBLISHED]["moves"]
+        assert of[SEARCH]["hops"] <= of[SEATS]["hops"] < of[PUBLISHED]["hops"]
         assert of[HALF]["moves"] <= of[PUBLISHED]["moves"] // 2 + 1
 
 
 def test_figures_are_drawn(concluded: Any, tmp_path: Path) -> None:
     few = {"hops": [row for row in concluded[0]["hops"] if row["figure"] == "5"]}
-    (plot,) = experiment.plot(few, tmp_path)
-    assert plot.name == "5.png"
-    assert plot.read_bytes().startswith(b"\x89PNG")
+    plots = experiment.plot({**few, "frontier": concluded[0]["frontier"]}, tmp_path)
+    assert [plot.name for plot in plots] == ["5.png", "frontier.png"]
+    assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
+
+
+def test_the_frontier_falls_from_no_moves_to_all_that_are_worth_it(concluded: Any) -> None:
+    for kind in relations.KINDS:
+        rows = [row for row in concluded[0]["frontier"] if row["kind"] == kind and row["number"] >= 0]
+        assert rows[0]["moves"] == 0
+        assert [row["moves"] for row in rows] == sorted(row["moves"] for row in rows)
+        assert rows[-1]["hops"] < rows[0]["hops"]
 
 
 def test_claims_have_bounds_and_names_of_their_own(claims: list[dict[str, Any]]) -> None:
     ids = [claim["id"] for claim in claims]
     assert len(ids) == len(set(ids))
     assert all("least" in claim or "most" in claim for claim in claims)
-    assert {claim["figure"] for claim in claims} == set(experiment.FIGURES)
+    assert {claim["figure"] for claim in claims} == {*experiment.FIGURES, "any"}
 
 
 def test_the_page_has_every_claim_and_every_setting(root: Path, claims: list[dict[str, Any]]) -> None:
@@ -98,6 +109,12 @@ def test_pairs_of_ones_own_are_read_from_a_file(tmp_path: Path) -> None:
     file.write_text("a,b\nb,c\nc,c\nd,a\n", encoding="utf-8")
     given = replace(Setting(clients=3), edges=str(file))
     assert relations.scale_free(given, Random(0)) == [(0, 1), (1, 2)]
+    packed = tmp_path / "pairs.csv.gz"
+    packed.write_bytes(gzip.compress(b"src,dst\n" + file.read_bytes()))
+    assert relations.scale_free(replace(given, edges=str(packed)), Random(0)) == [(0, 1), (1, 2)]
+    packed.write_bytes(b"no archive")
+    with pytest.raises(InputError, match="it cannot be read"):
+        relations.scale_free(replace(given, edges=str(packed)), Random(0))
     with pytest.raises(InputError, match="it cannot be read"):
         relations.scale_free(replace(given, edges=str(tmp_path / "none")), Random(0))
     file.write_text("alone\n", encoding="utf-8")
