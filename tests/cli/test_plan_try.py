@@ -136,3 +136,18 @@ def test_a_plan_is_shown_with_a_page_or_says_how_to_get_one(tmp_path: Path) -> N
     assert (tmp_path / "mine-topics.png").is_file()
     (tmp_path / "taken").write_text("", encoding="utf-8")
     assert "cannot be written" in refusal("show", STORES, "--page", tmp_path / "taken")
+
+
+def test_names_are_shown_as_text_and_warnings_below(plan: Path) -> None:
+    named = json.loads(plan.read_bytes())
+    hostile = "[/red] \x1b[31m"
+    moves = [{**named["moves"][0], "client": hostile}]
+    changed = {**named, "moves": moves, "algorithm": hostile, "warnings": ["[b]few[/b] pairs"]}
+    changed["network"]["clusters"] = dict.fromkeys(named["network"]["brokers"], "all")
+    plan.write_text(json.dumps(changed), encoding="utf-8")
+    result = run("show", plan)
+    assert result.exit_code == 0, result.output
+    assert "[/red] \N{REPLACEMENT CHARACTER}[31m" in result.stdout
+    assert "\x1b" not in result.stdout
+    assert "note: [b]few[/b] pairs" in result.stdout
+    assert "backbone" not in result.stdout

@@ -11,6 +11,7 @@ from tidings.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
+    from rich.text import Text
 
     from tidings.console.plan_scene import AnyTrial
     from tidings.console.tables import Table as Figures
@@ -71,8 +72,21 @@ def printed(given: Figures) -> Table:
 
     found = Table(*given.head, title=given.name)
     for row in given.rows:
-        found.add_row(*row)
+        _add(found, *row)
     return found
+
+
+def _add(table: Table, *cells: str) -> None:
+    """A row, in which names from a file are nothing but text."""
+    table.add_row(*map(_plain, cells))
+
+
+def _plain(text: str) -> Text:
+    from rich.text import Text
+
+    from tidings.console.words import clean
+
+    return Text(clean(text))
 
 
 def give(plan: Plan, out: Path | None, as_json: bool) -> None:
@@ -95,6 +109,8 @@ def give(plan: Plan, out: Path | None, as_json: bool) -> None:
     console = Console()
     for table in _store_tables(plan) if isinstance(plan, StoresPlan) else _move_tables(plan):
         console.print(table)
+    for warning in plan.warnings:
+        console.print(_plain(f"note: {warning}"))
     if out is not None:
         console.print(f"the plan is in {out}; nothing has been changed", highlight=False)
 
@@ -103,19 +119,19 @@ def _store_tables(plan: StoresPlan) -> list[Table]:
     from rich.table import Table
 
     places = Table(
-        "store", "topics", "held", "requests/s", title=f"{plan.cost.stores} stores, {plan.algorithm}"
+        "store", "topics", "held", "requests/s", title=_plain(f"{plan.cost.stores} stores, {plan.algorithm}")
     )
     for name in plan.stores:
         topics = [topic for topic, held in plan.assignment.items() if name in held]
         load, used = plan.forecast.loads[name], plan.forecast.held[name]
-        places.add_row(name, ", ".join(topics), f"{used:g}", f"{load:.2f}")
+        _add(places, name, ", ".join(topics), f"{used:g}", f"{load:.3g}")
     kept = Table(
         "topic", "weight", "kept at", "mean hops", title=f"a request travels {plan.mean_hops:.3f} hops"
     )
     for topic, held in plan.assignment.items():
         short = f" ({plan.short[topic]})" if topic in plan.short else ""
         weight, hops = plan.weights[topic], plan.mean_hops_by_topic[topic]
-        kept.add_row(topic, f"{weight:.3f}", ", ".join(held) + short, f"{hops:.3f}")
+        _add(kept, topic, f"{weight:.3f}", ", ".join(held) + short, f"{hops:.3f}")
     return [places, kept]
 
 
@@ -123,19 +139,25 @@ def _move_tables(plan: MovesPlan) -> list[Table]:
     from rich.table import Table
 
     what = f"{plan.cost.moves} clients to another cluster, {plan.cost.moves_inside} inside, {plan.algorithm}"
-    gains = Table("", "before", "after", title=what)
-    for name, pair in (("mean hops", plan.hops), ("messages per backbone broker", plan.backbone)):
-        gains.add_row(name, f"{pair.before:.3f}", f"{pair.after:.3f}")
+    gains = Table("", "before", "after", title=_plain(what))
+    _add(gains, "mean hops", f"{plan.hops.before:.3f}", f"{plan.hops.after:.3f}")
+    clusters = plan.network.clusters
+    if not clusters or not all(clusters.values()):
+        passed = plan.backbone
+        _add(gains, "messages per backbone broker", f"{passed.before:.3f}", f"{passed.after:.3f}")
     load = Table("cluster", "load", title="what clients send, in fair shares")
     for name, share in plan.load.items():
-        load.add_row(name, f"{share:.2f}")
-    moves = Table("client", "from", "to", "another cluster", title=f"the first {MOVES_SHOWN} moves")
+        _add(load, name, f"{share:.2f}")
+    shown = "the moves"
+    if len(plan.moves) > MOVES_SHOWN:
+        shown = f"the first {MOVES_SHOWN} of {len(plan.moves):,} moves"
+    moves = Table("client", "from", "to", "another cluster", title=shown)
     for one in plan.moves[:MOVES_SHOWN]:
-        moves.add_row(one.client, one.source, one.goal, "yes" if one.across else "no")
+        _add(moves, one.client, one.source, one.goal, "yes" if one.across else "no")
     tables = [gains, load, moves]
     if plan.forecast.frontier:
         choice = Table("moves", "mean hops", title="what fewer and more moves would give")
         for count, hops in plan.forecast.frontier:
-            choice.add_row(str(count), f"{hops:.3f}")
+            _add(choice, str(count), f"{hops:.3f}")
         tables.append(choice)
     return tables
