@@ -49,6 +49,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/importtime.py
 	$(BIN)/python benchmarks/filters.py
 	$(BIN)/python benchmarks/matching.py
+	$(BIN)/python benchmarks/space.py
 	$(BIN)/python benchmarks/gathering.py
 	$(BIN)/python benchmarks/workload.py
 	$(BIN)/python benchmarks/simulator.py
