@@ -36,7 +36,7 @@ LOOK_S = 0.1
 BEGIN_WITHIN_S = 30.0
 """Starting Python beside Spark, which asks the brokers, takes some seconds on a busy machine."""
 
-BEGIN_TIMES = 6
+BEGIN_TIMES = 12
 """Spark itself waits 10 s for that Python, and no setting changes it: what came too late is started again."""
 
 TOO_LATE = "failed to connect back"

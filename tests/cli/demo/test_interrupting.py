@@ -44,8 +44,13 @@ def descendants(pid: int) -> set[Process]:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
 @pytest.mark.parametrize(
     ("after", "processes"),
-    [("Spark generates a city", 1), ("A live network plays the day", 2 + 5)],
-    ids=["Spark generates", "the network plays"],
+    [
+        ("Spark generates a city", 1),
+        ("A live network plays the day", 2 + 5),
+        ("Spark reads what the brokers wrote down", 1),
+        ("What the same day costs otherwise", 1 + 5),
+    ],
+    ids=["Spark generates", "the network plays", "Spark reads", "other ways"],
 )
 def test_nothing_is_left_when_a_later_step_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, processes: int
@@ -72,5 +77,6 @@ def test_nothing_is_left_when_a_later_step_is_interrupted(
     assert code == 128 + signal.SIGINT, rest
     assert f"MB in {tmp_path / 'out'}" in rest
     assert "Traceback" not in rest
+    assert "\tat " not in rest  # nor Java's form of it
     # Workers of Spark end when they see that it has.
     assert network.wait_for(lambda: not any(one.alive for one in found), 30)

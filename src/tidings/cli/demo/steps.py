@@ -210,7 +210,7 @@ def play(
 
     with telling.step(
         "A live network plays the day",
-        f"A process for each broker, an MQTT session for each subscriber. The day is played "
+        f"A process for each broker, an MQTT session for each client. The day is played "
         f"{day.speed_up:,.0f} times faster than life, and so are the topics' timings. A query of Spark "
         f"follows {day.followed} all the while.",
     ):
