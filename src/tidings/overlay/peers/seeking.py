@@ -111,8 +111,7 @@ class Seeking:
         """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
         core = self._core
         settings = core.settings
-        trusted = [one for one in core.parents.values() if not one.root and self._trusts(one)]
-        missing = self._missing(trusted)
+        missing = self._missing()
         if not missing:
             self._lacking = core.seeking = 0
         else:
@@ -120,18 +119,24 @@ class Seeking:
             self._lacking += 1
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing):
                 self._lacking = 0
-                missing = self._missing(trusted)
+                missing = self._missing()
         if missing and self._asking is None:
             self._ask(missing)
 
-    def _trusts(self, parent: Parent) -> bool:
-        """Whether a parent feeds, or is worth waiting for."""
-        return not self._core.settings.fed_known or parent.hope or parent.feeds
+    def _missing(self) -> list[str]:
+        """What of the subscription no subscriber serves nor all relevant publishers do.
 
-    def _missing(self, subscribers: list[Parent]) -> list[str]:
-        """What of the subscription neither these parents serve nor all relevant publishers."""
+        A parent that gets it serves it; one that does not, as long as it has hope.
+        """
         core = self._core
-        parts = tuple(upward.served(subscribers))
+        known = core.settings.fed_known
+        parts: Set = tuple(
+            one
+            for parent in core.parents.values()
+            if not parent.root
+            for one in parent.asked
+            if parent.hope or not known or one.startswith(parent.fed)
+        )
         if len(parts) > 1:
             parts = canonical(parts)
         missing = [one for one in core.dz if not one.startswith(parts)]
@@ -164,7 +169,13 @@ class Seeking:
         if found.root:
             asked = [one for one in missing if meets(found.dz, one)]
         else:
-            asked = [one for one in missing if one.startswith(found.dz)]
+            # Of what it does not get yet only that for which there is nobody to wait for.
+            waited = tuple(upward.served(core.parents.values())) if core.settings.fed_known else ()
+            asked = [
+                one
+                for one in missing
+                if one.startswith(found.dz) and (one.startswith(found.fed) or not one.startswith(waited))
+            ]
         parent = core.parents.get((found.peer, found.root))
         if parent is not None:
             asked += [one for one in parent.asked if one.startswith(core.dz)]
