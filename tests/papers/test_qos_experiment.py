@@ -1,0 +1,90 @@
+"""The experiment of the paper on delay bounds and bandwidth: its smallest run, its claims, its page."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from papers.qos import experiment, setting
+from papers.qos.setting import Setting
+from tidings.errors import InputError
+
+TINY = {"peers": "12", "cycles": "8", "events": "8", "depth_most": "4", "delay_most": "40"}
+
+
+@pytest.fixture(scope="module")
+def claims(root: Path) -> list[dict[str, Any]]:
+    text = (root / "papers" / "qos" / "claims.toml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = tomllib.loads(text)["claim"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    tasks = experiment.tasks(list(experiment.FIGURES), True, 1, 0, TINY)
+    return [row for task in tasks for row in experiment.run(task)]
+
+
+@pytest.fixture(scope="module")
+def concluded(rows: list[dict[str, Any]]) -> Any:
+    return experiment.conclude(rows)
+
+
+def test_the_smallest_run_has_every_number_that_a_claim_is_about(
+    concluded: Any, claims: list[dict[str, Any]]
+) -> None:
+    assert {claim["number"] for claim in claims} - set(concluded[1]) == set()
+
+
+def test_every_figure_has_a_table_and_a_plot(concluded: Any, tmp_path: Path) -> None:
+    tables, _ = concluded
+    assert set(tables) == {f"figure{name}" for name in experiment.FIGURES}
+    plots = experiment.plot(tables, tmp_path)
+    assert sorted(plot.name for plot in plots) == [f"figure{name}.png" for name in sorted(experiment.FIGURES)]
+    assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
+
+
+def test_rows_are_flat_and_plain(rows: list[dict[str, Any]]) -> None:
+    assert {type(value) for row in rows for value in row.values()} <= {int, float, str}
+
+
+def test_a_figure_alone_has_its_numbers(claims: list[dict[str, Any]]) -> None:
+    """Each figure may be asked for alone, and its claims must then be judged."""
+    for figure in ("5a", "5b", "5h"):
+        tasks = experiment.tasks([figure], True, 1, 0, TINY)
+        _, numbers = experiment.conclude([row for task in tasks for row in experiment.run(task)])
+        assert {claim["number"] for claim in claims if claim["figure"] == figure} <= set(numbers)
+
+
+def test_claims_have_bounds_and_names_of_their_own(claims: list[dict[str, Any]]) -> None:
+    ids = [claim["id"] for claim in claims]
+    assert len(ids) == len(set(ids))
+    assert all("least" in claim or "most" in claim for claim in claims)
+    assert {claim["figure"] for claim in claims} == {*experiment.FIGURES, "any"}
+
+
+def test_the_page_has_every_claim_and_every_setting(root: Path, claims: list[dict[str, Any]]) -> None:
+    page = (root / "papers" / "qos" / "README.md").read_text(encoding="utf-8")
+    assert [claim["id"] for claim in claims if f"`{claim['id']}`" not in page] == []
+    names = [field.name for field in fields(Setting) if field.name != "seed"]
+    assert [name for name in names if not re.search(rf"`{name}`", page)] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"q": "1"}, "there is no 'q'; there are peers, publishers,"),
+        ({"peers": "many"}, "give a number"),
+        ({"peers": "1"}, "peers cannot be 1 in a run of peers; give 2 to"),
+        ({"values": "100"}, "values cannot be 100 in a workload of peers; give a power of two"),
+        ({"allowed": "2"}, "allowed cannot be 2.0 in a run of peers; give a share"),
+    ],
+)
+def test_what_cannot_be_set_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        setting.read(0, given)
