@@ -144,6 +144,16 @@ class Overlay:
                 self.tell(timer[1], TimerFired())
         self.now = until
 
+    def resubscribe(self, name: str, *dz: str, bound: float) -> None:
+        self.tell(name, Subscribed(dz, bound))
+        self.settle()
+
+    def leave(self, name: str) -> None:
+        """A peer takes leave."""
+        self.tell(name, Left())
+        self.settle()
+        del self.peers[name]
+
     def kill(self, name: str) -> None:
         """A peer is gone and says nothing."""
         del self.peers[name]

@@ -20,6 +20,10 @@ from tidings.overlay.peers.upward import Parents
 from tidings.overlay.peers.views import View
 from tidings.space.expressions import Set, canonical
 
+DELAY_STEP = 0.05
+"""By which share a measured delay must change before children are told: every measurement differs a little,
+and what is told goes down the whole tree."""
+
 
 class Core:
     """One per peer; `now` and `out` belong to the event that is being handled."""
@@ -70,6 +74,7 @@ class Core:
         self._number = 0
         self._version = 0
         self._floor: float | None = None
+        self._step = 0.0 if settings.metric == "hops" else DELAY_STEP
         self._hoped = True
         """Whether children were told that there is hope."""
 
@@ -131,7 +136,7 @@ class Core:
             # What was counted is of another part of the space.
             self.counted.forget(self.now)
             self.window = 0
-        elif delay == self.delay and hope is self._hoped:
+        elif hope is self._hoped and abs(delay - self.delay) <= self._step * self.delay:
             return
         self.fed, self.delay, self._hoped = fed, delay, hope
         self.profile = None

@@ -1,0 +1,292 @@
+"""Who feeds a peer: Algorithm 1, lines 1-6 and 21-30."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.overlay.peers.alone import Alone
+from tests.overlay.peers.bench import Overlay, profile
+from tidings.overlay.peers.messages import Accept, Alive, Connect, Evict, Feed, Leave, Profile, Refuse, Why
+from tidings.overlay.peers.settings import DEFAULT
+
+ROOT = profile("p", "", bound=0.0)
+
+
+def accepted(alone: Alone, parent: Profile, request: Connect) -> None:
+    alone.tell(parent.peer, Accept(request.root, request.number, parent, request.sent))
+
+
+def fed_by(alone: Alone, parent: Profile) -> Connect:
+    """Let the peer find this parent, and no other."""
+    alone.knows(parent)
+    request = alone.asks()
+    accepted(alone, parent, request)
+    return request
+
+
+def test_a_parent_that_gets_it_goes_before_one_that_does_not_and_before_publishers() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(ROOT, profile("b", "0", bound=4.0, fed=False), profile("c", "0", bound=2.0))
+    assert [(to, type(message)) for to, message in alone.cycle()] == [("c", Connect)]
+
+
+def test_a_parent_that_does_not_get_it_yet_goes_before_publishers() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(ROOT, profile("b", "0", bound=4.0, fed=False))
+    assert [to for to, _ in alone.cycle()] == ["b"]
+
+
+def test_the_loosest_parent_is_asked_first() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=1.0), profile("c", "01", bound=4.0), profile("d", "0", bound=5.0))
+    assert [to for to, _ in alone.cycle()] == ["c"]
+
+
+def test_who_is_full_is_asked_last() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(ROOT, profile("b", "0", bound=4.0, floor=0.5))
+    assert [to for to, _ in alone.cycle()] == ["p"]
+
+
+def test_who_said_no_rests_and_the_hint_is_asked_next() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    request = alone.asks()
+    alone.tell("b", Refuse(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5))
+    assert [to for to, _ in alone.cycle()] == ["h"]
+
+
+def test_hints_that_cannot_serve_are_not_followed() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    request = alone.asks()
+    alone.tell("b", Refuse(False, request.number, Why.FULL, profile("h", "01", bound=5.0), 0.5))
+    assert alone.cycle() == []
+
+
+def test_nobody_is_asked_twice_while_an_answer_is_awaited_and_silence_is_forgotten() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    alone.asks()
+    assert alone.cycle() == []
+    assert alone.cycle() == []
+    assert "b" not in alone.peer.view.profiles
+    alone.knows(profile("b", "0", bound=4.0))
+    assert "b" not in alone.peer.view.profiles
+    alone.knows(profile("b", "0", bound=4.0, version=2))
+    assert "b" in alone.peer.view.profiles
+
+
+def test_all_missing_expressions_that_a_parent_has_are_asked_for_at_once() -> None:
+    alone = Alone("000", "011", "11", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0), profile("c", "1", bound=4.0))
+    assert {alone.asks().asked} <= {("000", "011"), ("11",)}
+
+
+def test_an_answer_that_comes_too_late_frees_the_place() -> None:
+    alone = Alone("011", bound=5.0)
+    parent = profile("b", "0", bound=4.0)
+    assert alone.hears("b", Accept(False, 77, parent)) == [("b", Leave(False, 77))]
+    assert alone.peer.parents == {}
+
+
+def test_a_parent_that_is_not_tighter_after_all_is_left() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    request = alone.asks()
+    answer = alone.hears("b", Accept(False, request.number, profile("b", "0", bound=5.0), request.sent))
+    assert answer == [("b", Leave(False, request.number))]
+    assert alone.peer.parents == {}
+
+
+def test_a_parent_that_does_not_cover_after_all_is_left() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    request = alone.asks()
+    answer = alone.hears("b", Accept(False, request.number, profile("b", "00", bound=4.0), request.sent))
+    assert answer == [("b", Leave(False, request.number))]
+
+
+def test_a_slow_link_is_left_when_milliseconds_count() -> None:
+    alone = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+    parent = profile("b", "0", bound=40.0)
+    alone.knows(parent)
+    request = alone.asks()
+    alone.now += 0.030
+    assert alone.hears("b", Accept(False, request.number, parent, request.sent)) == [
+        ("b", Leave(False, request.number))
+    ]
+    quick = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+    quick.knows(parent)
+    request = quick.asks()
+    quick.now += 0.010
+    accepted(quick, parent, request)
+    assert quick.peer.parents["b", False].link == pytest.approx(5.0)
+    assert quick.peer.delay == pytest.approx(6.0)
+
+
+def test_covered_means_one_subscriber_or_all_relevant_publishers() -> None:
+    alone = Alone("011", bound=5.0)
+    other = profile("q", "01", bound=0.0)
+    alone.knows(ROOT, other, profile("r", "1", bound=0.0))
+    accepted(alone, ROOT, alone.asks())
+    assert not alone.peer.covered
+    second = alone.asks()
+    alone.tell("q", Accept(True, second.number, other, second.sent))
+    assert alone.peer.covered
+    assert alone.peer.satisfied
+    assert sorted(peer for peer, _ in alone.peer.parents) == ["p", "q"]
+
+
+def test_with_the_switch_any_relevant_publisher_will_do() -> None:
+    alone = Alone("011", bound=5.0, settings=replace(DEFAULT, publishers_all=False))
+    alone.knows(ROOT, profile("q", "01", bound=0.0))
+    accepted(alone, ROOT, alone.asks())
+    assert alone.peer.covered
+
+
+def test_a_new_publisher_uncovers_what_comes_from_publishers() -> None:
+    alone = Alone("011", bound=5.0)
+    fed_by(alone, ROOT)
+    assert alone.peer.satisfied
+    alone.knows(profile("q", "0", bound=0.0))
+    assert [(to, type(message)) for to, message in alone.cycle()] == [("q", Connect)]
+    assert not alone.peer.satisfied
+
+
+def test_nobody_is_satisfied_who_knows_no_publisher() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.cycle()
+    assert not alone.peer.covered
+    assert not alone.peer.satisfied
+
+
+def test_where_nobody_publishes_nothing_is_missing() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(profile("p", "1", bound=0.0))
+    assert alone.cycle() == []
+    assert alone.peer.satisfied
+
+
+def test_a_subscriber_that_feeds_makes_publishers_unnecessary() -> None:
+    alone = Alone("011", bound=5.0)
+    alone.knows(ROOT, profile("q", "", bound=0.0))
+    first = alone.asks()
+    accepted(alone, ROOT, first)
+    alone.knows(profile("b", "0", bound=4.0))
+    second = alone.asks()
+    left = alone.hears("b", Accept(False, second.number, profile("b", "0", bound=4.0), second.sent))
+    assert left == [("p", Leave(True, first.number))]
+    assert list(alone.peer.parents) == [("b", False)]
+
+
+def test_a_parent_that_gets_nothing_is_waited_for_and_then_replaced() -> None:
+    alone = Alone("011", bound=5.0)
+    hungry = profile("b", "0", bound=4.0, fed=False)
+    request = fed_by(alone, hungry)
+    alone.knows(profile("c", "0", bound=2.0))
+    assert alone.peer.covered
+    assert not alone.peer.satisfied
+    assert alone.cycle() == []
+    alone.tell("b", Feed(False, request.number, (), 0.0, hope=False))
+    other = alone.asks()
+    left = alone.hears("c", Accept(False, other.number, profile("c", "0", bound=2.0), other.sent))
+    assert left == [("b", Leave(False, request.number))]
+    assert alone.peer.satisfied
+
+
+def test_as_printed_a_parent_that_gets_nothing_is_as_good_as_any() -> None:
+    alone = Alone("011", bound=5.0, settings=replace(DEFAULT, fed_known=False))
+    request = fed_by(alone, profile("b", "0", bound=4.0, fed=False))
+    alone.knows(profile("c", "0", bound=2.0))
+    alone.tell("b", Feed(False, request.number, (), 0.0, hope=False))
+    for _ in range(3):
+        assert alone.cycle() == []
+    assert alone.peer.covered
+    assert not alone.peer.satisfied
+
+
+def test_a_peer_has_hope_for_three_cycles_and_tells_its_children() -> None:
+    alone = Alone("01", bound=5.0)
+    request = alone.request("b", "011", bound=9.0)
+    alone.hears("b", request)
+    told = []
+    for _ in range(4):
+        alone.hears("b", Alive(False, request.number))
+        told.append([message for to, message in alone.cycle() if to == "b"])
+    assert told == [[], [], [], [Feed(False, request.number, (), 0.0, hope=False)]]
+
+
+def test_what_comes_and_how_late_is_told_to_children_at_once() -> None:
+    alone = Alone("01", bound=5.0)
+    child = alone.request("b", "011", bound=9.0)
+    alone.hears("b", child)
+    parent = profile("c", "0", bound=2.0, delay=2.0)
+    alone.knows(parent)
+    request = alone.asks()
+    said = alone.hears("c", Accept(False, request.number, parent, request.sent))
+    assert said == [("b", Feed(False, child.number, ("01",), 3.0))]
+
+
+def test_a_parent_that_is_silent_for_three_cycles_is_replaced() -> None:
+    alone = Alone("011", bound=5.0)
+    fed_by(alone, profile("b", "0", bound=4.0))
+    for _ in range(3):
+        alone.cycle()
+    assert list(alone.peer.parents) == [("b", False)]
+    alone.cycle()
+    assert alone.peer.parents == {}
+
+
+def test_who_is_sent_away_asks_the_hint_in_the_next_cycle() -> None:
+    alone = Alone("011", bound=5.0)
+    request = fed_by(alone, profile("b", "0", bound=4.0))
+    alone.tell("b", Evict(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5))
+    assert alone.peer.parents == {}
+    assert [to for to, _ in alone.cycle()] == ["h"]
+
+
+def test_an_eviction_of_an_older_link_does_not_end_the_newer_one() -> None:
+    alone = Alone("011", bound=5.0)
+    request = fed_by(alone, profile("b", "0", bound=4.0))
+    alone.tell("b", Evict(False, request.number - 1, Why.FULL))
+    assert list(alone.peer.parents) == [("b", False)]
+
+
+def test_parents_are_told_every_cycle_that_a_child_is_there() -> None:
+    overlay = Overlay()
+    overlay.publisher("p")
+    overlay.subscriber("a", "011", bound=3.0)
+    overlay.cycles(4)
+    alive = [message for _, to, message in overlay.sent if to == "p" and isinstance(message, Alive)]
+    assert len(alive) >= 3
+
+
+def test_another_subscription_makes_all_links_anew() -> None:
+    overlay = Overlay()
+    overlay.publisher("p")
+    overlay.subscriber("a", "0", bound=1.0)
+    overlay.subscriber("b", "01", bound=5.0)
+    overlay.cycles(8)
+    overlay.said.clear()
+    overlay.resubscribe("b", "1", bound=2.0)
+    overlay.cycles(8)
+    assert overlay.tree() == {"a": ["p"], "b": ["p"]}
+    assert any("Leave" in said for said in overlay.said)
+
+
+def test_who_leaves_sends_its_children_to_its_own_parents() -> None:
+    overlay = Overlay(replace(DEFAULT, out_degree=1))
+    overlay.publisher("p")
+    overlay.subscriber("a", "0", bound=1.0)
+    overlay.subscriber("b", "01", bound=5.0)
+    overlay.subscriber("c", "011", bound=9.0)
+    overlay.cycles(20)
+    assert overlay.tree() == {"a": ["p"], "b": ["a"], "c": ["b"]}
+    overlay.said.clear()
+    overlay.leave("b")
+    assert "b>c Evict leaving try a" in overlay.said
+    overlay.cycles(4)
+    assert overlay.tree() == {"a": ["p"], "c": ["a"]}
