@@ -23,7 +23,7 @@ from tidings.cli.demo.sizes import SIZES, Size
 from tidings.cli.demo.stopping import Guard
 from tidings.cli.demo.telling import Telling
 from tidings.cli.network import Process
-from tidings.console import totals
+from tidings.console import totals, words
 from tidings.console.day import Check, Day
 from tidings.errors import InputError, SetupError
 
@@ -270,8 +270,9 @@ def check(asked: Asked, telling: Telling, net: Brokers, played: Played) -> tuple
             )
         telling.checks([found])
         telling.say(
-            f"{verdict.versions:,} versions of events reached somebody; "
-            f"{verdict.withdrawn:,} deliveries took back what turned out to be something else."
+            f"{verdict.versions:,} versions of events reached somebody. "
+            f"{words.counted(verdict.withdrawn, 'delivery', 'deliveries')} took back what turned out to be "
+            "something else."
         )
         if verdict.differences:
             telling.say("\nThe first that differs:", style="bold red")
