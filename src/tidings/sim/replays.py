@@ -118,7 +118,7 @@ def read(
     brokers = workload.brokers()
     topology = topologies.checked(
         Topology(
-            tuple(Place(broker.name, *broker.point[:2]) for broker in brokers),
+            tuple(Place(broker.name, broker.point[0], broker.point[1]) for broker in brokers),
             tuple(Link(one.one, one.other, one.delay_ms / 1e3) for one in workload.links(brokers)),
         ),
         str(workload.folder),
