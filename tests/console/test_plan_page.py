@@ -53,6 +53,12 @@ def moved() -> Trial:
         published=5,
         hops=hops,
         backbone=backbone,
+        over_links=(
+            Step(Reason.MESSAGES, 10.0, 5.0),
+            Step(Reason.TREE, 30.0, 15.0),
+            Step(Reason.ONCE, 15.0, 15.0),
+            Step(Reason.MEASURED, 15.0, 15.0),
+        ),
         links={**links, ("b2", "b3"): Load(Pair(10.0, 5.0), Pair(0.0, 0.0))},
         brokers=dict.fromkeys(("b0", "b1", "b2", "b3"), five),
         clusters={"east": Pair(2.0, 2.0), "west": Pair(0.0, 0.0)},

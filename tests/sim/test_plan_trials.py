@@ -64,6 +64,12 @@ def test_on_a_ring_the_tree_is_the_reason_and_copies_are_the_next(tmp_path: Path
         Step(Reason.ONCE, 5.0, 5.0),
         Step(Reason.MEASURED, 5.0, 5.0),
     )
+    assert trial.over_links == (
+        Step(Reason.MESSAGES, 10.0, 5.0),
+        Step(Reason.TREE, 30.0, 15.0),
+        Step(Reason.ONCE, 15.0, 15.0),
+        Step(Reason.MEASURED, 15.0, 15.0),
+    )
     assert trial.links["b2", "b3"] == Load(Pair(10.0, 5.0), Pair(0.0, 0.0))
     assert trial.links["b0", "b3"] == Load(Pair(0.0, 0.0), Pair(5.0, 5.0))
     assert trial.brokers["b0"].measured == Pair(5.0, 5.0)
@@ -89,6 +95,15 @@ def test_what_is_gathered_goes_by_the_seat(tmp_path: Path) -> None:
         Step(Reason.SEAT, 20.0, 20.0),
         Step(Reason.ONCE, 7.5, 7.5),
         Step(Reason.MEASURED, 10.0, 10.0),
+    )
+    # Two messages each from b2 and from b3, to two at b3. By the seat it is 3 and 4 links; in truth a report
+    # from b2 takes one, one from b3 two, and a version two; what client 1 says takes two more. Then all are
+    # at b3.
+    assert trial.over_links == (
+        Step(Reason.MESSAGES, 10.0, 0.0),
+        Step(Reason.SEAT, 70.0, 80.0),
+        Step(Reason.ONCE, 25.0, 30.0),
+        Step(Reason.MEASURED, 35.0, 40.0),
     )
 
 

@@ -223,9 +223,13 @@ def _print(plan: Plan, trial: AnyTrial, page: Path | None) -> None:
     console = Console()
     console.print(printed(plan_tables.compared(plan, trial)))
     if isinstance(trial, Trial):
-        console.print(printed(plan_tables.steps(trial, "hops", 3)))
-        if trial.backbone:
-            console.print(printed(plan_tables.steps(trial, "backbone", 1)))
+        for name, steps, digits in (
+            ("mean hops", trial.hops, 3),
+            ("messages for each broker of the backbone", trial.backbone, 1),
+            ("messages over all links", trial.over_links, 0),
+        ):
+            if steps:
+                console.print(printed(plan_tables.steps(name, steps, digits)))
         console.print(printed(plan_tables.clusters(trial)))
     else:
         typer.echo(plan_words.NOT_BROKERS)
@@ -233,6 +237,7 @@ def _print(plan: Plan, trial: AnyTrial, page: Path | None) -> None:
         for line in lines:
             typer.echo(f"{name}: {line}")
     if isinstance(trial, Trial):
+        typer.echo(plan_words.LINKS_COUNTED)
         typer.echo(f"Promises: {plan_words.verdict(trial)}.")
     if page is not None:
         typer.echo(f"the page is {page}")

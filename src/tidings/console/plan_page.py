@@ -183,7 +183,7 @@ def _compared(plan: Plan, trial: AnyTrial) -> str:
         else f"The same workload ran twice in the simulator, with the brokers that run live: "
         f"{counted(trial.published, 'publication')}, {trial.messages.before:,.0f} messages from clients to "
         f"clients before and {trial.messages.after:,.0f} after. "
-        f"{plan_words.verdict(trial).capitalize()}."
+        f"{plan_words.verdict(trial).capitalize()}. {plan_words.LINKS_COUNTED}"
     )
     reasons = "\n".join(
         f'<h3>{escape(name)}: why they differ</h3>\n<ul class="why">\n{_items(lines)}\n</ul>'
@@ -240,6 +240,7 @@ def _steps(trial: AnyTrial) -> Draw:
         for name, steps, said in (
             ("mean hops of a message, client links included", trial.hops, "{:.2f}".format),
             ("messages for each broker of the backbone", trial.backbone, "{:,.0f}".format),
+            ("messages over all links", trial.over_links, "{:,.0f}".format),
         )
     ]
     return partial(plan_bars, panels, [("before the plan", "report"), ("after", "event")])

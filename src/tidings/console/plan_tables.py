@@ -74,13 +74,9 @@ def _stores(trial: StoresTrial) -> Table:
     return Table("Forecast and measured", ("", "forecast", "measured"), rows)
 
 
-def steps(trial: Trial, which: str, digits: int) -> Table:
+def steps(name: str, taken: Sequence[Step], digits: int) -> Table:
     """From the forecast to what was measured, of one figure."""
-    rows = [
-        (NAMES[step.reason], f"{step.before:,.{digits}f}", f"{step.after:,.{digits}f}")
-        for step in (trial.hops if which == "hops" else trial.backbone)
-    ]
-    name = "Mean hops" if which == "hops" else "Messages for each broker of the backbone"
+    rows = [(NAMES[step.reason], f"{step.before:,.{digits}f}", f"{step.after:,.{digits}f}") for step in taken]
     return Table(name, ("", *WHEN), rows)
 
 

@@ -74,7 +74,7 @@ REQUESTS = {
 
 
 def why(steps: Sequence[AnyStep], reasons: dict[Reason, str], digits: int) -> list[str]:
-    """A sentence for every step from the forecast to what was measured, and one for the whole."""
+    """A sentence for every step from the forecast to what was measured."""
     found = []
     for last, step in pairwise(steps):
         change = _change(last, step, digits)
@@ -85,6 +85,12 @@ def why(steps: Sequence[AnyStep], reasons: dict[Reason, str], digits: int) -> li
     if not found:
         found = ["Measured and forecast are the same."]
     return found
+
+
+LINKS_COUNTED = (
+    "A plan does not say what each link carries; as forecast stands what its way of counting gives for the "
+    "messages of this run."
+)
 
 
 def _values(step: AnyStep) -> tuple[float, ...]:
@@ -117,6 +123,7 @@ def explained(trial: AnyTrial) -> list[tuple[str, list[str]]]:
     found = [("Mean hops", why(trial.hops, HOPS, 3))]
     if trial.backbone:
         found.append(("Messages for each broker of the backbone", why(trial.backbone, LOADS, 1)))
+    found.append(("Messages over all links", why(trial.over_links, LOADS, 0)))
     if trial.unmoved:
         idle = counted(trial.unmoved, "client")
         found.append(("Clients", [f"{idle} of the plan neither publish nor subscribe in this run."]))
@@ -271,7 +278,8 @@ def steps(trial: AnyTrial) -> Caption:
         "is one step nearer to what brokers do."
     )
     alt = f"Bars from forecast to measured, in {counted(len(trial.hops), 'step')} for hops"
-    alt += f" and {len(trial.backbone)} for the backbone." if trial.backbone else "."
+    alt += f", {len(trial.backbone)} for the backbone" if trial.backbone else ""
+    alt += f" and {len(trial.over_links)} for all links."
     return Caption("From the forecast to what was measured", shows, "", alt)
 
 

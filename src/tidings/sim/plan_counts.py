@@ -32,6 +32,10 @@ class Way:
     goal: str
 
 
+Passage = tuple[str, bool]
+"""A broker that had something, and whether it came over a link."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Said:
     """A report that a version was the first to tell."""
@@ -67,17 +71,20 @@ class Counts:
     idle: Counter[str] = field(default_factory=Counter)
     """Of these, reports that are in nothing that anybody got, and versions that nobody got; see `end`."""
 
+    idle_links: int = 0
+    """How often such a report went over a link."""
+
     _roots: dict[str, str] = field(default_factory=dict)
     _begun: dict[str, str] = field(default_factory=dict)
     """By publication that went over a link: where it began."""
 
     _tellers: dict[tuple[str, int], str] = field(default_factory=dict)
     _said: dict[tuple[str, int], list[_Said]] = field(default_factory=lambda: defaultdict(list))
-    _under_way: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By report that nothing has become of yet: the brokers that had it."""
+    _under_way: dict[str, list[Passage]] = field(default_factory=lambda: defaultdict(list))
+    """By report that nothing has become of yet: where it was."""
 
-    _waiting: dict[tuple[str, int], list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By version that nobody has got yet: the brokers that had it or its reports."""
+    _waiting: dict[tuple[str, int], list[Passage]] = field(default_factory=lambda: defaultdict(list))
+    """By version that nobody has got yet: where it and its reports were."""
 
     def __call__(self, record: Record) -> None:
         """Take a record."""
@@ -86,7 +93,7 @@ class Counts:
                 self.passed[record.broker] += 1
                 self.published[record.client or ""] += 1
                 if record.report is not None:
-                    self._under_way[record.report].append(record.broker)
+                    self._under_way[record.report].append((record.broker, False))
             case Kind.FORWARDED:
                 self._forwarded(record)
             case Kind.OPENED | Kind.MERGED:
@@ -97,9 +104,9 @@ class Counts:
                 told = (record.event or "", record.version or 0)
                 self.passed[record.broker] += 1
                 self._tellers[told] = record.broker
-                self._waiting[told].append(record.broker)
+                self._waiting[told].append((record.broker, False))
             case Kind.SUPPRESSED if record.report is not None and record.report in self._under_way:
-                self.idle.update(self._under_way.pop(record.report))
+                self._in_vain(self._under_way.pop(record.report))
             case Kind.DELIVERED:
                 self._delivered(record)
 
@@ -112,7 +119,7 @@ class Counts:
             self.links[record.broker, receiver] += 1
             self.passed[receiver] += 1
             if record.report is not None:
-                self._under_way[record.report].append(receiver)
+                self._under_way[record.report].append((receiver, True))
 
     def _delivered(self, record: Record) -> None:
         root = self._roots.get(record.topic or "", "")
@@ -135,7 +142,11 @@ class Counts:
 
     def end(self) -> None:
         """All is over: what nobody has got by now nobody will."""
-        for brokers in (*self._under_way.values(), *self._waiting.values()):
-            self.idle.update(brokers)
+        for passages in (*self._under_way.values(), *self._waiting.values()):
+            self._in_vain(passages)
         self._under_way.clear()
         self._waiting.clear()
+
+    def _in_vain(self, passages: list[Passage]) -> None:
+        self.idle.update(broker for broker, _ in passages)
+        self.idle_links += sum(over for _, over in passages)

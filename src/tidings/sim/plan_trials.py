@@ -98,6 +98,10 @@ class Trial:
     backbone: tuple[Step, ...]
     """Messages for each broker of the backbone; nothing where there is none."""
 
+    over_links: tuple[Step, ...]
+    """Messages over all links together. A plan does not say what links carry, so this begins with the plan's
+    way of counting for the messages of the run, as the forecasts of links and brokers do."""
+
     links: Mapping[tuple[str, str], Load]
     brokers: Mapping[str, Load]
     clusters: Mapping[str, Pair]
@@ -139,6 +143,7 @@ def tried(
     before, after = sides
     hops = _steps(plan.hops, before.hops(), after.hops())
     backbone = _steps(plan.backbone, before.backbone(), after.backbone()) if before.has_backbone else ()
+    over_links = _steps(None, before.over_links(), after.over_links())
     loads = dict(zip(after.network.clusters, after.cluster_loads(), strict=True))
     homes = [Counter(one.homes.values()) for one in (replay, moved)]
     return Trial(
@@ -148,6 +153,7 @@ def tried(
         len(replay.happenings),
         hops,
         backbone,
+        over_links,
         {
             link: Load(
                 Pair(*(side.alone.links[link] for side in sides)),
@@ -256,6 +262,17 @@ class _Side:
             Reason.MEASURED: mean(passed),
         }
 
+    def over_links(self) -> dict[Reason, float]:
+        """Messages over all links together, in every way of counting."""
+        counts = self.seen.counts
+        return {
+            Reason.MESSAGES: self.alone.over_links,
+            Reason.TREE: self.in_trees.over_links,
+            Reason.SEAT: self.by_seats.over_links,
+            Reason.ONCE: float(counts.links.total() - counts.idle_links),
+            Reason.MEASURED: float(counts.links.total()),
+        }
+
     def cluster_loads(self) -> list[float]:
         """What the clients of each cluster send, in fair shares."""
         found: list[float] = base.cluster_loads(self.network, self.flows, self.network.homes).tolist()
@@ -273,16 +290,20 @@ def _ways_of_counting(plan: MovesPlan) -> tuple[base.Counted, float]:
     return base.Counted(how), float(ends)
 
 
-def _steps(forecast: Pair, before: dict[Reason, float], after: dict[Reason, float]) -> tuple[Step, ...]:
+def _steps(
+    forecast: Pair | None, before: dict[Reason, float], after: dict[Reason, float]
+) -> tuple[Step, ...]:
     """From the forecast to what was measured; ways of counting that change nothing are left out."""
-    found = [Step(Reason.FORECAST, forecast.before, forecast.after)]
+    found = [] if forecast is None else [Step(Reason.FORECAST, forecast.before, forecast.after)]
     for reason, value in before.items():
         step = Step(reason, value, after[reason])
-        last = found[-1]
-        alike = max(abs(step.before - last.before), abs(step.after - last.after)) < ALIKE
-        if not alike or reason is Reason.MEASURED:
+        if not found or reason is Reason.MEASURED or _differ(found[-1], step):
             found.append(step)
     return tuple(found)
+
+
+def _differ(one: Step, other: Step) -> bool:
+    return max(abs(one.before - other.before), abs(one.after - other.after)) >= ALIKE
 
 
 def _tree(graph: Graph, seen: Seen, root: str) -> Graph:
