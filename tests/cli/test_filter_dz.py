@@ -138,7 +138,7 @@ def test_people_see_what_each_expression_says(sea: str, plane: str) -> None:
     shown = run(
         "x > 3 AND wind < 2 AND state = 'rough'", "--topic", sea, "--depth", "8", "--wildcards"
     ).stdout
-    for part in ("4 to 5", "0 to below 2", "rough", "1 expressions", "exact"):
+    for part in ("4 to 5", "0 to below 2", "rough", "1 expression,", "exact"):
         assert part in shown
     drawn = run("x >= 4 AND y < 2", "--topic", plane).stdout.splitlines()
     picture = [line.strip() for line in drawn if set(line.strip()) <= set("█▒·") and line.strip()]

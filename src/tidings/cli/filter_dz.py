@@ -190,7 +190,8 @@ def _show(space: Space, found: Decomposed, depth: int) -> None:
     if left > 0:
         console.print(f"… and {left:,} more; --json lists all", style="dim")
     exact = "exact" if found.exact else "not exact: some events in it are not asked for"
-    console.print(f"{len(found.dz):,} expressions, {found.volume:.6g} of the space; {exact}")
+    count = "1 expression" if len(found.dz) == 1 else f"{len(found.dz):,} expressions"
+    console.print(f"{count}, {found.volume:.6g} of the space; {exact}")
     if len(space.attributes) == 2 and len(space.turns(min(depth, PICTURE_DEPTH))) > 1:
         console.print()
         for line in _picture(space, found, depth):
