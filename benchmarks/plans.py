@@ -182,7 +182,7 @@ def _told(job: Callable[..., float], words: tuple[Any, ...], pipe: Any) -> None:
 def bounded(job: Callable[..., float], words: tuple[Any, ...], seconds: float) -> Row:
     """A job in a process of its own that is ended if it takes too long."""
     there, here = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_told, args=(job, words, here))
+    process = multiprocessing.get_context("spawn").Process(target=_told, args=(job, words, here))
     process.start()
     try:
         if there.poll(seconds):
