@@ -20,9 +20,12 @@ from tidings.overlay.peers.messages import (
     AnyMessage,
     Connect,
     Enquire,
+    Feed,
     Foresee,
     Profile,
+    Refuse,
     Shuffle,
+    Why,
 )
 from tidings.overlay.peers.peer import Peer
 from tidings.overlay.peers.settings import DEFAULT, PeerSettings
@@ -48,6 +51,8 @@ class Alone:
         if advertised:
             self.peer.handle(Advertised(advertised), 0.0)
         self.peer.handle(Joined(("z",)), 0.0)
+        self.silent = False
+        """Whether parents say nothing."""
         self._number = 100
 
     def tell(self, sender: str, message: AnyMessage) -> list[Effect]:
@@ -65,12 +70,21 @@ class Alone:
         deadline = self.peer.next_deadline()
         assert deadline is not None
         self.now = deadline
+        for parent in [] if self.silent else list(self.peer.parents.values()):
+            self.tell(parent.peer, Feed(parent.root, parent.number, parent.fed, parent.delay, parent.hope))
         effects = self.peer.handle(TimerFired(), self.now)
         return [
             (to, message)
             for to, message in sends(effects)
             if not isinstance(message, (Shuffle, Alive, Enquire, Foresee))
         ]
+
+    def denied(self, cycles: int) -> None:
+        """Some cycles in which whoever is asked is full."""
+        for _ in range(cycles):
+            for to, message in self.cycle():
+                if isinstance(message, Connect):
+                    self.tell(to, Refuse(message.root, message.number, Why.FULL, None, 1.0))
 
     def asks(self) -> Connect:
         """What it asks for in this cycle."""

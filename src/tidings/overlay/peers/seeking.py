@@ -31,6 +31,10 @@ from tidings.space.expressions import Set, canonical
 RESTS_MAX = 1024
 """Peers of which is remembered that they said no, or were left."""
 
+FAR = 64
+"""Cycles for which a peer is not asked again whose link is too slow. Each time it may send somebody away for
+nothing, and links seldom get faster."""
+
 HINTS_MAX = 4
 """Hints that wait to be followed."""
 
@@ -246,11 +250,11 @@ class Seeking:
     def _rested(self, key: tuple[str, bool]) -> bool:
         return key not in self._rests or self._rests[key][0] <= self._core.cycle
 
-    def _rest(self, key: tuple[str, bool]) -> None:
-        """Somebody has said no: ask others for a while."""
+    def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
+        """Somebody has said no, or is too far away: ask others for a while."""
         core = self._core
         times = self._rests.pop(key, (0, 0))[1]
-        pause = min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
+        pause = FAR if far else min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
         self._rests[key] = (core.cycle + pause, times + 1)
         if len(self._rests) > RESTS_MAX:
             del self._rests[next(iter(self._rests))]
@@ -281,7 +285,7 @@ class Seeking:
         covered = message.root or not core.settings.cover_checked or covers(profile.dz, asking.asked)
         if not covered or not self._bears(parent):
             core.send(sender, Leave(message.root, message.number))
-            self._rest(key)
+            self._rest(key, far=covered)
             if known is not None:
                 self.drop(known)
                 core.settle()
@@ -426,7 +430,7 @@ class Seeking:
             measured = (core.now - message.sent) * 1000.0 / 2.0
             parent.link += LINK_WEIGHT * (measured - parent.link)
             if not self._bears(parent):
-                self._rest(parent.key)
+                self._rest(parent.key, far=True)
                 self.leave(parent)
                 core.settle()
                 return

@@ -1,0 +1,205 @@
+"""How much a peer subscribes to: Algorithm 2, budgets, and what is told about them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.overlay.peers.alone import Alone
+from tests.overlay.peers.bench import Overlay, profile
+from tidings.errors import InputError
+from tidings.overlay.peers.events import Advertised, Published, Subscribed
+from tidings.overlay.peers.messages import Accept, Connect, Event, Evict, Why
+from tidings.overlay.peers.outlooks import Cause
+from tidings.overlay.peers.settings import DEFAULT
+
+QUICK = replace(DEFAULT, window=2)
+
+
+def fed(alone: Alone, rate: float) -> int:
+    """Let a publisher of so many events a second feed the peer; the link's number."""
+    root = profile("p", "", bound=0.0, rates=(rate,))
+    alone.knows(root)
+    request = alone.asks()
+    alone.tell("p", Accept(True, request.number, root, request.sent))
+    return request.number
+
+
+def events(alone: Alone, *points: str, start: int = 0) -> None:
+    for number, point in enumerate(points, start):
+        alone.tell("p", Event("p", number, point, 0.0))
+
+
+def test_after_three_cycles_without_cover_a_subscription_grows_by_one_step() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.1)
+    for _ in range(3):
+        alone.cycle()
+    assert alone.peer.dz == ("0110",)
+    alone.cycle()
+    assert alone.peer.dz == ("011",)
+    for _ in range(20):
+        alone.cycle()
+    assert alone.peer.dz == ("011",), "a second step would be 18.75% waste"
+
+
+def test_nothing_grows_where_no_waste_is_allowed_or_accuracy_is_off() -> None:
+    for alone in (
+        Alone("0110", bound=5.0),
+        Alone("0110", bound=5.0, allowed=1.0, settings=replace(DEFAULT, accuracy=False)),
+    ):
+        for _ in range(20):
+            alone.cycle()
+        assert alone.peer.dz == ("0110",)
+
+
+def test_growing_is_by_the_expression_that_adds_the_least_waste() -> None:
+    alone = Alone("00", "11110", bound=5.0, allowed=0.5)
+    for _ in range(4):
+        alone.cycle()
+    assert alone.peer.dz == ("00", "1111")
+
+
+def test_rates_that_others_have_measured_say_what_growing_costs() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.1)
+    alone.knows(
+        profile("p", "", bound=0.0, rates=(100.0,), floor=1.0),
+        profile("b", "011", bound=9.0, rates=(60.0,)),
+        profile("c", "0110", bound=9.0, rates=(5.0,)),
+    )
+    alone.denied(12)
+    assert alone.peer.dz == ("0110",), "the coarser part has 55% of all events beyond what is wanted"
+
+
+def test_a_bandwidth_forbids_growing_beyond_it() -> None:
+    for bandwidth, dz in ((None, ("011",)), (11 * 10.0, ("0110",)), (11 * 13.0, ("011",))):
+        alone = Alone("0110", bound=5.0, allowed=0.1, bandwidth=bandwidth)
+        alone.knows(profile("p", "", bound=0.0, rates=(100.0,), floor=1.0))
+        alone.denied(5)
+        assert alone.peer.dz == dz, bandwidth
+
+
+def test_more_waste_than_allowed_makes_a_subscription_finer_and_removes_whom_it_no_longer_covers() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.1, settings=QUICK)
+    for _ in range(4):
+        alone.cycle()
+    assert alone.peer.dz == ("011",)
+    number = fed(alone, 10.0)
+    outer = alone.request("b", "0111", bound=9.0)
+    inner = alone.request("c", "0110", bound=9.0)
+    alone.hears("b", outer)
+    alone.hears("c", inner)
+    said = []
+    for turn in range(3):
+        events(alone, *["01110"] * 8, "01100", start=100 * turn)
+        said += alone.cycle()
+    assert alone.peer.dz == ("0110",)
+    assert alone.peer.counts.refined == 1
+    gone = [message for to, message in said if to == "b"]
+    assert [(type(one), one.why) for one in gone if isinstance(one, Evict)] == [(Evict, Why.COVER)]
+    asked = [message.asked for to, message in said if to == "p" and isinstance(message, Connect)]
+    assert asked == [("0110",)]
+    assert ("c", False) in alone.peer.children
+    assert alone.peer.parents["p", True].number > number
+
+
+def test_too_much_for_the_access_link_makes_a_subscription_finer_too() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=11 * 6.0, settings=QUICK)
+    for _ in range(4):
+        alone.cycle()
+    assert alone.peer.dz == ("011",)
+    fed(alone, 100.0)
+    for turn in range(3):
+        events(alone, *["01110"] * 20, "01100", start=100 * turn)
+        alone.cycle()
+    assert alone.peer.dz == ("0110",)
+
+
+def test_within_the_budget_nothing_changes() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.1, settings=QUICK)
+    for _ in range(4):
+        alone.cycle()
+    fed(alone, 100.0)
+    for turn in range(6):
+        events(alone, *["01110"] * 9, *["01100"] * 9, start=100 * turn)
+        alone.cycle()
+    assert alone.peer.dz == ("011",)
+    assert alone.peer.waste == pytest.approx(0.09)
+    assert alone.peer.violation() is None
+
+
+def test_what_is_too_much_by_itself_is_reported() -> None:
+    alone = Alone("0110", bound=5.0, bandwidth=11 * 2.0, settings=QUICK)
+    fed(alone, 100.0)
+    for turn in range(4):
+        events(alone, *["01100"] * 20, start=100 * turn)
+        alone.cycle()
+    violation = alone.peer.violation()
+    assert violation is not None
+    assert violation.cause is Cause.BANDWIDTH
+    assert violation.text == "20 events a second come, 2 may with 10 children"
+
+
+def test_an_uncovered_peer_says_why_and_what_would_help() -> None:
+    alone = Alone("0110", bound=3.0)
+    alone.knows(profile("p", "", bound=0.0, floor=1 / 16))
+    violation = alone.peer.violation()
+    assert violation is not None
+    assert violation.cause is Cause.ROOM
+    assert violation.waste == pytest.approx(1 / 16)
+    assert violation.text == (
+        "no parent within 3 hops covers 0110: the one known that could is full; accepting 6.2% waste would"
+    )
+
+
+def test_a_violation_that_lasts_is_reported_once_and_so_is_its_end() -> None:
+    overlay = Overlay()
+    overlay.subscriber("a", "0110", bound=3.0)
+    overlay.cycles(12)
+    (first,) = overlay.reported["a"]
+    assert first.violation is not None
+    assert first.violation.cause is Cause.PUBLISHER
+    overlay.publisher("p")
+    overlay.cycles(6)
+    assert [one.violation for one in overlay.reported["a"][1:]] == [None]
+
+
+def test_a_newcomer_is_told_at_once_whether_its_bound_can_be_met() -> None:
+    overlay = Overlay(replace(DEFAULT, out_degree=1))
+    overlay.publisher("p")
+    overlay.subscriber("a", "011", bound=1.0)
+    overlay.cycles(6)
+    overlay.subscriber("b", "0110", bound=2.0)
+    overlay.settle()
+    ((met),) = [one.outlook for one in overlay.admitted["b"]]
+    assert (met.met, met.waste, met.parent, met.text) == (True, 0.0, "a", "")
+    overlay.subscriber("c", "1110", bound=2.0, allowed=0.1)
+    overlay.settle()
+    (not_met,) = [one.outlook for one in overlay.admitted["c"]]
+    assert not_met.met is False
+    assert not_met.waste == pytest.approx(3 / 16)
+    assert not_met.text == (
+        "no parent within 2 hops covers 1110: the one known that could is full; accepting 18.8% waste would"
+    )
+    overlay.subscriber("d", "1110", bound=2.0, allowed=0.25)
+    overlay.settle()
+    (wasteful,) = [one.outlook for one in overlay.admitted["d"]]
+    assert wasteful.met
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (Subscribed(("0", "01"), 1.0), "canonical"),
+        (Subscribed(("0x",), 1.0), "canonical"),
+        (Subscribed(("0",), 0.0), "above 0"),
+        (Subscribed(("0",), float("nan")), "above 0"),
+        (Subscribed(("0",), 1.0, 1.5), "share of 0 to 1"),
+        (Subscribed(("0",), 1.0, 0.0, -1.0), "above 0"),
+        (Advertised(("01", "00")), "canonical"),
+        (Published(1, "0"), "advertise that part first"),
+    ],
+)
+def test_a_user_is_told_what_is_wrong(event: Subscribed | Advertised | Published, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        Alone().peer.handle(event, 0.0)

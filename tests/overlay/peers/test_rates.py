@@ -1,0 +1,60 @@
+"""What parts of the space bring, estimated from what others measure; and the doctests of the parts."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+
+import pytest
+
+from tests.overlay.peers.bench import profile
+from tidings.overlay.peers.rates import Rates, estimate, exceeds, measurements, total
+
+
+@pytest.mark.parametrize("module", ["cells", "outlooks", "peer", "rates"])
+def test_docstrings_are_true(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"tidings.overlay.peers.{module}"))
+    assert found.attempted
+    assert not found.failed
+
+
+def test_all_events_are_what_publishers_publish() -> None:
+    roots = [profile("p", "0", "1", bound=0.0, rates=(3.0, 4.0)), profile("q", "", bound=0.0)]
+    assert total(roots, 2.0) == 9.0
+
+
+def test_those_who_get_all_are_averaged_and_others_left_out() -> None:
+    known = [
+        profile("b", "01", bound=1.0, rates=(4.0,)),
+        profile("c", "01", bound=1.0, rates=(6.0,)),
+        profile("d", "01", bound=1.0, rates=(1.0,), fed=False),
+        profile("e", "010", "1", bound=1.0, rates=(2.0, 9.0)),
+        profile("f", "", bound=1.0, rates=(20.0,)),
+    ]
+    assert measurements(known, "01") == {"01": 5.0, "010": 2.0, "": 20.0}
+
+
+def test_what_is_known_of_parts_is_completed_by_the_density_around() -> None:
+    assert estimate("01", {"01": 5.0, "": 100.0}, 80.0) == 5.0
+    assert estimate("01", {"010": 2.0, "0": 40.0}, 80.0) == 2.0 + 40.0 / 4
+    assert estimate("01", {"010": 2.0, "0100": 1.0}, 80.0) == 2.0 + 80.0 / 8
+    assert estimate("01", {}, 80.0) == 20.0
+
+
+def test_a_window_counts_and_begins_anew() -> None:
+    counted = Rates(8)
+    counted.begin(10.0)
+    counted.received, counted.wasted = 20, 5
+    counted.close(14.0)
+    assert (counted.received_rate, counted.wasted_rate, counted.received) == (5.0, 1.25, 0)
+    counted.close(14.0)
+    assert counted.received_rate == 5.0
+    counted.forget(15.0)
+    assert counted.received_rate is None
+
+
+def test_chance_is_not_a_violation() -> None:
+    assert not exceeds(5.8, 5.0, 0.1, 100.0)
+    assert exceeds(6.0, 5.0, 0.1, 100.0)
+    assert exceeds(0.01, 0.0, 0.1, 100.0)
+    assert not exceeds(0.0, 0.0, 0.1, 100.0)
