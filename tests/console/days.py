@@ -173,9 +173,9 @@ def life() -> Life:
 def plans() -> Plans:
     return Plans(
         savings=(
-            Saving("hops of a message", 3.41, 2.96, "40 of 400 clients move"),
-            Saving("hops between brokers, all messages", 412_300.0, 281_200.0, "40 of 400 clients move"),
-            Saving("hops of a request", 1.62, 0.48, "2 copies of each topic, at 4 of 8 brokers"),
+            Saving("hops from client to client", 3.41, 2.96, "40 of 400 clients move"),
+            Saving("hops between brokers, in sum", 412_300.0, 281_200.0, "40 of 400 clients move"),
+            Saving("hops of a request for history", 1.62, 0.48, "2 copies, at 4 of 8 brokers"),
         ),
         residents=tuple(
             Resident(name, 20 + 7 * at, 26 + 5 * at, seats)

@@ -89,7 +89,7 @@ def test_what_is_saved_is_said_beside_what_it_takes(made: planning.Planned) -> N
     moved = len(made.moves.moves)
     assert messages.by == steps.by == f"{moved} of 40 clients move"
     assert (requests.before, requests.after) == (1.5, made.stores.mean_hops)
-    assert requests.by == "2 copies of each topic, at 2 of 4 brokers"
+    assert requests.by == "2 copies, at 2 of 4 brokers"
     told = planning.summary(made)
     assert told["moves"]["hops"] == {"before": messages.before, "after": messages.after}
     assert told["stores"]["hops"]["before"] == 1.5

@@ -180,13 +180,13 @@ def savings(made: Planned) -> tuple[Saving, ...]:
     stores = made.stores.cost.stores
     who = f"{moves:,} of {made.clients:,} clients move"
     return (
-        Saving("hops of a message between clients", made.moves.hops.before, made.moves.hops.after, who),
-        Saving("hops between brokers, all messages", *made.between_brokers, who),
+        Saving("hops from client to client", made.moves.hops.before, made.moves.hops.after, who),
+        Saving("hops between brokers, in sum", *made.between_brokers, who),
         Saving(
             "hops of a request for history",
             made.requests_hops,
             made.stores.mean_hops,
-            f"{REPLICAS} copies of each topic, at {stores} of {len(made.stores.network.brokers)} brokers",
+            f"{REPLICAS} copies, at {stores} of {len(made.stores.network.brokers)} brokers",
         ),
     )
 
