@@ -153,7 +153,8 @@ class Floor:
             # Spark's own floor(f / n) would divide doubles and go wrong beyond 2**53; `div` rounds to zero.
             return f"({field} div {self.step}L - IF({field} % {self.step}L < 0, 1L, 0L))"
         steps = f"CAST({field} AS DOUBLE) / {float(self.step)!r}D"
-        return f"floor(greatest({-STEPS_MAX!r}D, least({STEPS_MAX!r}D, {steps})))"
+        # Spark's `least` and `greatest` pass over NULL.
+        return f"IF({field} IS NULL, NULL, floor(greatest({-STEPS_MAX!r}D, least({STEPS_MAX!r}D, {steps}))))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +180,11 @@ class Bucket:
         return timestamps.from_micros(max(at_us - at_us % self.span_us, TIME_US_MIN))
 
     def spark_sql(self) -> str:
-        micros = f"unix_micros({_column(self.path)})"
+        field = _column(self.path)
+        micros = f"unix_micros({field})"
         begin = f"greatest({micros} - pmod({micros}, {self.span_us}L), {TIME_US_MIN}L)"
-        return f"timestamp_micros({begin})"
+        # Spark's `greatest` passes over NULL.
+        return f"IF({field} IS NULL, NULL, timestamp_micros({begin}))"
 
 
 @dataclass(frozen=True, slots=True)
