@@ -18,7 +18,7 @@ import pytest
 from tests.pipeline import small
 from tidings.errors import InputError, SetupError
 from tidings.pipeline import tables
-from tidings.pipeline.tables import MADE, TABLES, VERSIONS, Made, Store, Table, Written
+from tidings.pipeline.tables import MADE, TABLES, VERSIONS, Made, Store, Table, Written, reading
 from tidings.records import workload
 
 if TYPE_CHECKING:
@@ -348,3 +348,20 @@ def test_the_small_pipelines_tables_say_their_columns() -> None:
 def test_what_is_not_about_the_disk_is_not_called_so() -> None:
     assert tables.disk_trouble(ValueError("a bug")) is None
     assert tables.disk_trouble(OSError(28, "No space left on device")) == "the disk is full"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[FAILED_READ_FILE.FOOTER] Encountered error while reading file file:/a b/c.parquet. Could not",
+        ": X: [FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///a b/c.parquet.  S",
+    ],
+)
+def test_a_file_that_spark_cannot_read_is_named(said: str) -> None:
+    with pytest.raises(InputError, match=r"^/a b/c\.parquet cannot be read: it is harmed"), reading():
+        raise RuntimeError(said)
+
+
+def test_errors_that_are_not_about_a_file_stay_as_they_are() -> None:
+    with pytest.raises(RuntimeError, match="something else"), reading():
+        raise RuntimeError("something else")

@@ -275,7 +275,8 @@ class Store:
                     f"the table {name!r} cannot be written to {self.folder}: {reason}; the table is as "
                     f"it was before. Free some space or name another folder"
                 ) from error
-            raise
+            with reading():
+                raise
         self._tidy(name)
         return finished
 
@@ -469,6 +470,21 @@ def disk_trouble(error: BaseException) -> str | None:
         if sign in text:
             return meaning
     return None
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """What Spark says of a file that it cannot read becomes an error that names the file."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r"FAILED_READ_FILE.* while reading file (?:file:)?/*(.+?)\.\s", f"{error}")
+        if found is None:
+            raise
+        raise InputError(
+            f"/{found[1]} cannot be read: it is harmed, or no Parquet file; make it anew, or bring it back "
+            "from a copy"
+        ) from error
 
 
 def _address(path: Path) -> str:

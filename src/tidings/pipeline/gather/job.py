@@ -24,7 +24,7 @@ from tidings.pipeline import running
 from tidings.pipeline.gather import batch
 from tidings.pipeline.gather.frames import layout_of, spark_schema
 from tidings.pipeline.gather.layout import Layout
-from tidings.pipeline.tables import Made, Store, Table, Written
+from tidings.pipeline.tables import Made, Store, Table, Written, reading
 from tidings.records import workload
 from tidings.records.workload_files import files_of
 
@@ -64,14 +64,18 @@ def reports_of(store: Store, name: str) -> Reports:
                 return Reports(folder, sum(pq.read_metadata(file).num_rows for file in found))
             except (pa.ArrowException, OSError) as error:
                 raise InputError(f"{folder} has files that are no Parquet: {error}; remove them") from None
-    return Reports(store.path(name), store.made(name).rows)
+    table = Reports(store.path(name), store.made(name).rows)
+    if not files_of(table.folder):
+        raise InputError(f"the files of the table {name!r} in {store.folder} are gone; make it anew")
+    return table
 
 
 def of_files(spark: SparkSession, reports: Reports, topics: Sequence[Topic]) -> tuple[DataFrame, Layout]:
     """The reports of these topics; they have the columns of a workload's `reports`, or no `topic`."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frame = spark.read.parquet(f"file://{reports.folder}")
+    with reading():
+        frame = spark.read.parquet(f"file://{reports.folder}")
     layout = layout_of(frame, topics)
     if "topic" in frame.columns:
         frame = frame.where(F.col("topic").isin([topic.name for topic in topics]))
