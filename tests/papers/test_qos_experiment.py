@@ -6,13 +6,17 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from papers.qos import experiment, setting
 from papers.qos.setting import Setting
 from tidings.errors import InputError
+from tidings.pipeline import sweep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TINY = {"peers": "12", "cycles": "8", "events": "8", "depth_most": "4", "delay_most": "40"}
 
@@ -88,3 +92,10 @@ def test_the_page_has_every_claim_and_every_setting(root: Path, claims: list[dic
 def test_what_cannot_be_set_is_refused(given: dict[str, str], text: str) -> None:
     with pytest.raises(InputError, match=text):
         setting.read(0, given)
+
+
+@pytest.mark.spark
+def test_tasks_of_spark_give_the_same_rows(spark: SparkSession, root: Path) -> None:
+    tasks = experiment.tasks(["5a"], True, 1, 0, TINY)[:2]
+    rows = sweep.run(spark, "papers.qos.experiment:run", tasks, packages=[root / "papers"])
+    assert rows == [experiment.run(task) for task in tasks]
