@@ -194,6 +194,14 @@ def test_a_workload_becomes_what_plain_python_makes_of_it(
     assert as_pairs(talk.flows) == expected
     assert talk.homes == {client: home_of[int(client)] for client in talk.flows.clients}
     assert talk.warnings == ()
+
+
+@pytest.mark.slow
+def test_requests_of_a_workload_become_what_plain_python_makes_of_them(
+    spark: SparkSession, workload: tuple[Path, dict[str, Any]]
+) -> None:
+    folder, tables = workload
+    home_of = {row["client"]: row["broker"] for row in tables["clients"]}
     asked = inputs.rates(spark, sources.generated(folder))
     counted = counting.requests_of_workload(
         [(row["client"], row["topic"]) for row in tables["requests"]], home_of
