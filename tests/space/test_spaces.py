@@ -165,6 +165,15 @@ def test_an_event_with_all_fields_reaches_its_point_alone(seed: int) -> None:
     assert SPACE.reach(one, DEPTH) == (SPACE.point(one, DEPTH),)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_what_an_event_may_become_is_one_expression_with_wild_cards(seed: int) -> None:
+    rng = random.Random(seed)
+    one = anything(rng)
+    found = SPACE.wild_reach(one, DEPTH)
+    assert len(found) == 1
+    assert wildcards.plain(found) == SPACE.reach(one, DEPTH)
+
+
 def dz(
     text: str, fields: Mapping[Path, Field], depth: int = 40, **given: Any
 ) -> tuple[list[str], bool, float]:

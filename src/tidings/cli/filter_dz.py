@@ -155,12 +155,12 @@ def _of_event(
     """Where an event lies, or all that it may become; exact if no other event does."""
     if unknown is Unknown.WAIT:
         return Decomposed((space.point(event, depth),), _alone(space, event, depth, missing=False))
-    found = space.reach(event, depth, None if with_wildcards else most)
-    exact = _alone(space, event, depth, missing=True) and found == space.reach(event, depth)
-    if not with_wildcards:
-        return Decomposed(found, exact)
-    written = wildcards.coarsened(found, most or CELLS_MAX)
-    return Decomposed(written, exact and wildcards.plain(written) == found)
+    alone = _alone(space, event, depth, missing=True)
+    if with_wildcards:
+        # A single expression, which is within any number.
+        return Decomposed(space.wild_reach(event, depth), alone)
+    found = space.reach(event, depth, most)
+    return Decomposed(found, alone and wildcards.form(found) == space.wild_reach(event, depth))
 
 
 def _alone(space: Space, event: Mapping[str, object], depth: int, *, missing: bool) -> bool:

@@ -124,6 +124,10 @@ class Space:
         """
         return self.decompose([self._reached(event, depth)], depth, most).dz
 
+    def wild_reach(self, event: Mapping[str, object], depth: int) -> wildcards.Form:
+        """The same with wild cards, where it is one expression: a star for each bit that is not known."""
+        return self._grown([self._reached(event, depth)], depth, None)[0]
+
     def _reached(self, event: Mapping[str, object], depth: int) -> Product:
         box: list[Cuts] = []
         for attribute in self.attributes:
