@@ -3,7 +3,7 @@
 It puts the parts together and knows little that they do not: `seeking` finds who feeds it, `feeding` decides
 whom it feeds, `accuracy` how much it subscribes to, `carrying` passes events on, `expecting` explains;
 `views` is whom it knows. Each message and each event has one handler, found in a table.
-docs/design/0033-peers.md has each repair of the paper's algorithms and why. There is no socket, clock or
+docs/design/0034-peers.md has each repair of the paper's algorithms and why. There is no socket, clock or
 randomness of its own here, and nothing knows whether it runs in a simulation.
 """
 

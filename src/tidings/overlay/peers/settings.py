@@ -1,6 +1,6 @@
 """What can be set about a peer, with the defaults and their reasons.
 
-The switches at the end choose between the algorithm as printed and its repairs; docs/design/0033-peers.md has
+The switches at the end choose between the algorithm as printed and its repairs; docs/design/0034-peers.md has
 what each one does to the result. `PRINTED` is the printed form as a whole.
 """
 
