@@ -10,6 +10,7 @@ search first brings it down.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,47 +54,59 @@ def improved(
 
 
 class _Search:
+    """A placement as a list of replicas, and what each would make its topic cost elsewhere."""
+
     def __init__(self, problem: Problem, start: Placement, moved_max: int | None, of: Placement) -> None:
         self.problem = problem
         self.assignment = [list(replicas) for replicas in start.assignment]
-        self.distances = problem.graph.distances
-        self.rates = problem.demand.rates
         self.before = [set(replicas) for replicas in of.assignment]
         self.moved_max = moved_max
+        self.loaded = bool(np.isfinite(problem.load_max))
+        pairs = [(topic, at) for topic, replicas in enumerate(self.assignment) for at in replicas]
+        self.topics, self.at = (np.array(part, np.int64) for part in zip(*pairs, strict=True))
+        self.keeps = np.zeros((len(self.assignment), len(problem.graph.names)), bool)
+        self.keeps[self.topics, self.at] = True
         self.costs = cost(problem, self.assignment)
         self.used = held(problem, self.assignment)
-        self.loaded = np.isfinite(problem.load_max)
         self.step = BETTER * max(1.0, float(self.costs.sum()))
-        # By topic and replica: what the topic costs with that replica at each broker instead; when asked.
-        self.tables: dict[tuple[int, int], NDArray[np.float64]] = {}
+        # By replica: what its topic costs with it at each broker instead.
+        self.instead = np.empty((len(self.at), len(problem.graph.names)))
+        for number in range(len(self.at)):
+            self._look(number)
 
     def best(self) -> _Moves | None:
         """The first kind of change that helps, at its best; None if none does."""
         return self._one_replica() or self._exchange() or self._whole_store()
 
     def take(self, moves: _Moves) -> None:
-        for topic, source, goal in moves:
+        numbers = [self._number(topic, source) for topic, source, _ in moves]
+        for number, (topic, source, goal) in zip(numbers, moves, strict=True):
             replicas = self.assignment[topic]
             replicas[replicas.index(source)] = goal
+            self.at[number] = goal
+            self.keeps[topic, source] = False
+        for topic, _, goal in moves:
+            self.keeps[topic, goal] = True
         for topic in {topic for topic, _, _ in moves}:
-            self.tables = {key: table for key, table in self.tables.items() if key[0] != topic}
+            for number in np.flatnonzero(self.topics == topic).tolist():
+                self._look(number)
         self.costs = cost(self.problem, self.assignment)
         self.used = held(self.problem, self.assignment)
 
-    def _instead(self, topic: int, source: int) -> NDArray[np.float64]:
-        """By broker: what a topic costs if the replica at `source` were there."""
-        found = self.tables.get((topic, source))
-        if found is None:
-            rest = [at for at in self.assignment[topic] if at != source]
-            near = self.distances[:, rest].min(axis=1) if rest else np.full(len(self.distances), np.inf)
-            found = self.rates[topic] @ np.minimum(near[:, None], self.distances)
-            self.tables[topic, source] = found
-        return found
+    def _number(self, topic: int, at: int) -> int:
+        return int(np.flatnonzero((self.topics == topic) & (self.at == at))[0])
+
+    def _look(self, number: int) -> None:
+        topic, at = int(self.topics[number]), int(self.at[number])
+        asking = np.flatnonzero(self.problem.demand.rates[topic])
+        far = self.problem.graph.distances[asking]
+        rest = [other for other in self.assignment[topic] if other != at]
+        if rest:
+            far = np.minimum(far, far[:, rest].min(axis=1)[:, None])
+        self.instead[number] = self.problem.demand.rates[topic, asking] @ far
 
     def _penalty(self, moves: _Moves) -> float:
         """By how much load above the limit falls, weighed so that it outdoes all distances."""
-        if not self.loaded:
-            return 0.0
         then = [list(replicas) for replicas in self.assignment]
         for topic, source, goal in moves:
             then[topic][then[topic].index(source)] = goal
@@ -101,7 +114,7 @@ class _Search:
             np.maximum(loads(self.problem, one) - self.problem.load_max, 0.0).sum()
             for one in (self.assignment, then)
         ]
-        return float(above[0] - above[1]) * (1.0 + float(self.distances.max())) * 1e3
+        return float(above[0] - above[1]) * (1.0 + float(self.problem.graph.distances.max())) * 1e3
 
     def _allowed(self, moves: _Moves) -> bool:
         if self.moved_max is None:
@@ -116,16 +129,15 @@ class _Search:
         )
         return moved <= self.moved_max
 
-    def _better(self, changes: list[tuple[float, _Moves]]) -> _Moves | None:
-        """The best of some changes that is allowed; they have what they save in distance."""
+    def _better(self, saved: NDArray[np.float64], moves: Callable[[int], _Moves]) -> _Moves | None:
+        """The best of some changes that is allowed, by what each saves in distance and in load."""
         if self.loaded:
-            changes = [(saved + self._penalty(moves), moves) for saved, moves in changes]
-        changes.sort(key=lambda change: (-round(change[0], 9), change[1]))
-        for saved, moves in changes:
-            if saved <= self.step:
-                return None
-            if self._allowed(moves):
-                return moves
+            saved = saved + [self._penalty(moves(number)) for number in range(len(saved))]
+        good = np.flatnonzero(saved > self.step)
+        # Changes are in the order of their numbers, and of equally good ones the first is taken.
+        for number in good[np.argsort(-np.round(saved[good], 9), kind="stable")].tolist():
+            if self._allowed(moves(number)):
+                return moves(number)
         return None
 
     @property
@@ -138,55 +150,50 @@ class _Search:
         return found
 
     def _one_replica(self) -> _Moves | None:
-        problem = self.problem
-        found: list[tuple[float, _Moves]] = []
-        for topic, replicas in enumerate(self.assignment):
-            room = self._open & (self.used + problem.sizes[topic] <= problem.capacity + ROOM)
-            room[replicas] = False
-            goals = np.flatnonzero(room)
-            for source in replicas if len(goals) else ():
-                saved = self.costs[topic] - self._instead(topic, source)[goals]
-                found += [
-                    (float(saved[at]), ((topic, source, int(goals[at])),))
-                    for at in np.flatnonzero((saved > self.step) | self.loaded)
-                ]
-        return self._better(found)
+        sizes = self.problem.sizes[self.topics]
+        room = self._open & (self.used + sizes[:, None] <= self.problem.capacity + ROOM)
+        saved = self.costs[self.topics][:, None] - self.instead
+        wanted = room & ~self.keeps[self.topics] & ((saved > self.step) | self.loaded)
+        numbers, goals = np.nonzero(wanted)
+        return self._better(
+            saved[numbers, goals],
+            lambda one: ((int(self.topics[numbers[one]]), int(self.at[numbers[one]]), int(goals[one])),),
+        )
 
     def _exchange(self) -> _Moves | None:
-        problem = self.problem
-        found: list[tuple[float, _Moves]] = []
-        count = len(self.assignment)
-        for one in range(count):
-            for other in range(one + 1, count):
-                grown = problem.sizes[other] - problem.sizes[one]
-                for here in self.assignment[one]:
-                    if here in self.assignment[other] or self.used[here] + grown > problem.capacity + ROOM:
-                        continue
-                    for there in self.assignment[other]:
-                        if (
-                            there in self.assignment[one]
-                            or self.used[there] - grown > problem.capacity + ROOM
-                        ):
-                            continue
-                        saved = (
-                            self.costs[one]
-                            + self.costs[other]
-                            - self._instead(one, here)[there]
-                            - self._instead(other, there)[here]
-                        )
-                        if saved > self.step or self.loaded:
-                            found.append((float(saved), ((one, here, there), (other, there, here))))
-        return self._better(found)
+        topics, at, most = self.topics, self.at, self.problem.capacity + ROOM
+        alone = self.costs[topics][:, None] - self.instead[:, at]
+        saved = alone + alone.T
+        sizes = self.problem.sizes[topics]
+        grown = sizes[None, :] - sizes[:, None]
+        fits = (self.used[at][:, None] + grown <= most) & (self.used[at][None, :] - grown <= most)
+        apart = ~self.keeps[topics][:, at]
+        wanted = (topics[:, None] < topics[None, :]) & apart & apart.T & fits
+        ones, others = np.nonzero(wanted & ((saved > self.step) | self.loaded))
+
+        def moves(number: int) -> _Moves:
+            one, other = ones[number], others[number]
+            here, there = int(at[one]), int(at[other])
+            return (int(topics[one]), here, there), (int(topics[other]), there, here)
+
+        return self._better(saved[ones, others], moves)
 
     def _whole_store(self) -> _Moves | None:
-        found: list[tuple[float, _Moves]] = []
         is_store = self.used > 0
-        for source in np.flatnonzero(is_store).tolist():
-            kept = [topic for topic, replicas in enumerate(self.assignment) if source in replicas]
-            then = np.sum([self._instead(topic, source) for topic in kept], axis=0)
-            saved = self.costs[kept].sum() - then
-            found += [
-                (float(saved[goal]), tuple((topic, source, goal) for topic in kept))
-                for goal in np.flatnonzero(~is_store & ((saved > self.step) | self.loaded)).tolist()
+        sources = np.flatnonzero(is_store)
+        saved = np.array(
+            [
+                (self.costs[self.topics[self.at == source]][:, None] - self.instead[self.at == source]).sum(
+                    axis=0
+                )
+                for source in sources
             ]
-        return self._better(found)
+        )
+        places, goals = np.nonzero(~is_store & ((saved > self.step) | self.loaded))
+
+        def moves(number: int) -> _Moves:
+            source, goal = int(sources[places[number]]), int(goals[number])
+            kept = np.flatnonzero(self.keeps[:, source]).tolist()
+            return tuple((topic, source, goal) for topic in kept)
+
+        return self._better(saved[places, goals], moves)
