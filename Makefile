@@ -54,6 +54,7 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/workload.py
 	$(BIN)/python benchmarks/simulator.py
 	$(BIN)/python benchmarks/pipeline.py
+	$(BIN)/python benchmarks/plans.py
 	$(BIN)/python benchmarks/link.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/faults.py --trials 12
