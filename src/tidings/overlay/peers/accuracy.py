@@ -7,10 +7,9 @@ allow. What comes and what would is counted and estimated in `rates`.
 from __future__ import annotations
 
 from tidings.overlay.peers import rates
-from tidings.overlay.peers.cells import halves, volume, within
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.outlooks import Cause
-from tidings.space.expressions import Set, canonical
+from tidings.space.expressions import Set, coarser, finer, intersection, volume
 
 RESTS_MAX = 1024
 """Expressions of which is remembered that they were too coarse."""
@@ -40,10 +39,9 @@ class Accuracy:
         for one in lacking:
             if not one:
                 continue
-            coarser = one[:-1]
-            if self._coarse_rests.get(coarser, (0, 0))[0] > core.cycle:
+            if self._coarse_rests.get(one[:-1], (0, 0))[0] > core.cycle:
                 continue
-            dz = canonical((*core.dz, coarser))
+            dz = coarser(core.dz, one)
             steps.append((self.waste_of(dz), dz))
         for waste, dz in sorted(steps):
             if waste > core.allowed * (1.0 + core.settings.slack):
@@ -107,19 +105,20 @@ class Accuracy:
         dz = core.dz
         wanted = counted.part(core.interest)
         while True:
-            spread = [(counted.part((one,)) - counted.part(self._wanted_in(one)), one) for one in dz]
+            spread = [
+                (counted.part((one,)) - counted.part(intersection(core.interest, (one,))), one) for one in dz
+            ]
             open_ = [(share, one) for share, one in spread if not one.startswith(core.interest)]
             if not open_:
                 break
             _, worst = max(open_)
-            finer = canonical((*(one for one in dz if one != worst), *halves(core.interest, worst)))
             times = self._coarse_rests.pop(worst, (0, 0))[1]
             pause = core.settings.window << min(times + 1, 8)
             self._coarse_rests[worst] = (core.cycle + pause, times + 1)
             if len(self._coarse_rests) > RESTS_MAX:
                 del self._coarse_rests[next(iter(self._coarse_rests))]
             core.counts.refined += 1
-            dz = finer
+            dz = finer(dz, worst, core.interest)
             left = counted.part(dz)
             within_bandwidth = limit is None or rate * left <= limit
             if within_bandwidth and rate * (left - wanted) <= core.allowed * total:
@@ -128,9 +127,6 @@ class Accuracy:
             return False
         self._change(dz)
         return True
-
-    def _wanted_in(self, one: str) -> Set:
-        return tuple(within(self._core.interest, one))
 
     def _rate_of(self, dz: Set) -> float:
         """Events a second that a subscription would bring."""

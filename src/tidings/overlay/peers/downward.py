@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidings.overlay.peers.cells import covers, volume
 from tidings.overlay.peers.messages import Profile
-from tidings.space.expressions import Set
+from tidings.space.expressions import Set, covers, volume
 
 
 class Child:

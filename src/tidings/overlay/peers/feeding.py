@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from tidings.overlay.peers import downward
-from tidings.overlay.peers.cells import covers, is_set, meets, volume
+from tidings.overlay.peers.cells import is_set
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.downward import Child
 from tidings.overlay.peers.messages import (
@@ -24,6 +24,7 @@ from tidings.overlay.peers.messages import (
     Refuse,
     Why,
 )
+from tidings.space.expressions import covers, overlaps, volume
 
 REQUESTS_MAX = 1024
 """Peers of which the number of the last request is remembered."""
@@ -61,7 +62,7 @@ class Feeding:
         """Other things are published here: those who want nothing of it go."""
         core = self._core
         for child in [child for child in core.children.values() if child.root]:
-            if not any(meets(core.advertised, one) for one in child.asked):
+            if not any(overlaps(core.advertised, (one,)) for one in child.asked):
                 self.send_away(child, Why.ROLE)
 
     def fit(self) -> None:
@@ -105,7 +106,7 @@ class Feeding:
                 (parent.profile for parent in core.parents.values()),
             )
         elif settings.cover_checked and not (
-            any(meets(mine, one) for one in asked) if root else covers(mine, asked)
+            any(overlaps(mine, (one,)) for one in asked) if root else covers(mine, asked)
         ):
             self._refuse(
                 sender,

@@ -13,9 +13,8 @@ from enum import Enum
 
 import msgspec
 
-from tidings.overlay.peers.cells import meets
 from tidings.overlay.peers.messages import Profile
-from tidings.space.expressions import Set, canonical
+from tidings.space.expressions import Set, canonical, overlaps
 
 
 class Cause(Enum):
@@ -98,7 +97,7 @@ def best(one: str, limit: float, profiles: Iterable[Profile], roots: Mapping[str
             depth, found = reached, profile
             if depth == len(one):
                 break
-    relevant = [root for root in roots.values() if meets(root.dz, one)] if depth < len(one) else []
+    relevant = [root for root in roots.values() if overlaps(root.dz, (one,))] if depth < len(one) else []
     if relevant and limit >= 0.0:
         # All of them are needed.
         could += 1

@@ -12,9 +12,8 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-from tidings.overlay.peers.cells import volume
 from tidings.overlay.peers.messages import Profile
-from tidings.space.expressions import Set
+from tidings.space.expressions import Set, volume
 
 
 class Rates:

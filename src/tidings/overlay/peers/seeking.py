@@ -7,12 +7,13 @@ knows of itself and of others is in `core` and `views`; what a parent answers is
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import msgspec
 
 from tidings.overlay.peers import upward
 from tidings.overlay.peers.accuracy import Accuracy
-from tidings.overlay.peers.cells import covers, is_set, meets, within
+from tidings.overlay.peers.cells import is_set
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.messages import (
     Accept,
@@ -26,7 +27,7 @@ from tidings.overlay.peers.messages import (
     Why,
 )
 from tidings.overlay.peers.upward import Parent
-from tidings.space.expressions import Set, canonical
+from tidings.space.expressions import Set, canonical, covers, intersection, overlaps
 
 RESTS_MAX = 1024
 """Peers of which is remembered that they said no, or were left."""
@@ -109,7 +110,7 @@ class Seeking:
         """The subscription has become finer: parents are to send no more than that."""
         core = self._core
         for parent in list(core.parents.values()):
-            self._narrow(parent, [part for one in parent.asked for part in within(core.dz, one)])
+            self._narrow(parent, intersection(parent.asked, core.dz))
 
     def seek(self) -> None:
         """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
@@ -171,7 +172,7 @@ class Seeking:
         if found is None:
             return
         if found.root:
-            asked = [one for one in missing if meets(found.dz, one)]
+            asked = [one for one in missing if overlaps(found.dz, (one,))]
         else:
             # Of what it does not get yet only that for which there is nobody to wait for.
             waited = tuple(upward.served(core.parents.values())) if core.settings.fed_known else ()
@@ -294,7 +295,7 @@ class Seeking:
             core.changes += 1
         core.parents[key] = parent
         # The subscription may have become finer since it asked.
-        self._narrow(parent, [part for one in parent.asked for part in within(core.dz, one)])
+        self._narrow(parent, intersection(parent.asked, core.dz))
         self._once()
         core.settle()
 
@@ -347,7 +348,7 @@ class Seeking:
         for key, left in kept.items():
             self._narrow(core.parents[key], left)
 
-    def _narrow(self, parent: Parent, kept: list[str]) -> None:
+    def _narrow(self, parent: Parent, kept: Iterable[str]) -> None:
         """A parent has to send less, or nothing."""
         asked = canonical(kept)
         if asked == parent.asked or parent.key not in self._core.parents:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidings.overlay.peers.cells import within
 from tidings.overlay.peers.messages import Profile
 from tidings.overlay.peers.views import View
-from tidings.space.expressions import Set, canonical
+from tidings.space.expressions import Set, canonical, intersection
 
 
 class Parent:
@@ -100,7 +99,7 @@ def fed(parents: Iterable[Parent], from_roots: list[str]) -> tuple[Set, float]:
         if parent.root:
             late = parent.link
         else:
-            got = [part for one in parent.asked for part in within(parent.fed, one)]
+            got = intersection(parent.asked, parent.fed)
             if not got:
                 continue
             parts += got
