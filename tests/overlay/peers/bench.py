@@ -102,7 +102,8 @@ class Overlay:
             match effect:
                 case Send(to, message):
                     self.sent.append((name, to, message))
-                    if not isinstance(message, QUIET):
+                    answer = isinstance(message, Feed) and message.sent is not None
+                    if not answer and not isinstance(message, QUIET):
                         self.said.append(line(name, to, message))
                     self._count += 1
                     at = self.now + self.link_s(name, to)
