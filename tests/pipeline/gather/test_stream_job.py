@@ -17,7 +17,7 @@ import pytest
 from tests.client.log_server import LogServer
 from tests.pipeline.gather.samples import of_machine, of_table
 from tests.pipeline.gather.streams import KERNEL, reports, table
-from tidings.errors import InputError
+from tidings.errors import InputError, NetworkError, SetupError
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
 from tidings.pipeline.gather import streaming
@@ -187,7 +187,9 @@ def test_a_stream_that_goes_on_has_the_buckets_it_was_begun_with(place: Place) -
 
 
 @pytest.mark.spark
-def test_a_stream_that_another_follows_is_left_alone(session: SparkSession, place: Place) -> None:
+def test_a_stream_that_another_follows_or_that_has_no_place_is_not_begun(
+    session: SparkSession, place: Place
+) -> None:
     place.add(1, table(KERNEL, reports(KERNEL, 1)))
     begin(place)
     (place.out / "batch=0").mkdir(parents=True)
@@ -196,6 +198,9 @@ def test_a_stream_that_another_follows_is_left_alone(session: SparkSession, plac
         with pytest.raises(InputError, match=rf"is being followed by process {os.getpid()} on .*; stop that"):
             other.start(session, partitions=2)
         assert (place.out / "batch=0").is_dir()
+    place.out = place.files / "0001.parquet" / "out"
+    with pytest.raises(SetupError, match="out cannot be made: Not a directory; name a folder that can be"):
+        Follower(other.source, [KERNEL], place.files.parent / "new", place.out).start(session, partitions=2)
 
 
 def test_folders_of_others_are_left_alone(place: Place) -> None:
@@ -216,3 +221,18 @@ def test_a_log_is_of_one_topic_that_keeps_its_reports(place: Place) -> None:
         Follower(Log("http://127.0.0.1:1"), [KERNEL], place.checkpoint, place.out)
     with pytest.raises(InputError, match="2 topics are declared, and a log is of one"):
         Follower(Log("http://127.0.0.1:1"), [KEPT, KEPT], place.checkpoint, place.out)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "error", "says"),
+    [
+        ("http://127.0.0.1:1", {"patience": "0"}, NetworkError, "http://127.0.0.1:1: Connection refused"),
+        ("127.0.0.1:1", {}, InputError, "has no scheme; write http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", {"maxRows": "3"}, InputError, "there is no option 'maxRows'; did you mean"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_said_before_spark_starts(
+    place: Place, url: str, options: dict[str, str], error: type[Exception], says: str
+) -> None:
+    with pytest.raises(error, match=says):
+        Follower(Log(url, options), [KEPT], place.checkpoint, place.out)

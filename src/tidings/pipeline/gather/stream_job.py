@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from tidings.errors import InputError
+from tidings.errors import InputError, SetupError
 from tidings.language.topics import Topic
+from tidings.pipeline.connecting import read_options
 from tidings.pipeline.gather import batch, streaming
 from tidings.pipeline.gather.frames import layout_of
 from tidings.pipeline.gather.layout import Layout
 from tidings.pipeline.locking import held
+from tidings.pipeline.tables import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +82,8 @@ class Files:
         from pyspark.sql import functions as F  # noqa: N812
 
         address = f"file://{self.folder.absolute()}"
-        schema = spark.read.parquet(address).schema
+        with reading():
+            schema = spark.read.parquet(address).schema
         frame = spark.readStream.schema(schema).options(**self.options).parquet(address)
         if "topic" not in frame.columns:
             return frame
@@ -112,10 +115,16 @@ class Log:
             raise InputError(
                 f"{topic.name!r} does not keep its reports; declare keep_reports, or follow a folder of files"
             )
+        # The same question that Spark will ask, whose answer would come out of the depth of Java.
+        asked = read_options({**self._given, "topic": topic.name}, streaming=True)
+        asked.access.reader().about(asked.topic, asked.what)
 
     def frame(self, spark: SparkSession, topics: Sequence[Topic]) -> DataFrame:
-        given = {"url": self.url, "what": "reports", "startingOffsets": "earliest", **self.options}
-        return spark.readStream.format("tidings").options(**given).load(topics[0].name)
+        return spark.readStream.format("tidings").options(**self._given).load(topics[0].name)
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return {"url": self.url, "what": "reports", "startingOffsets": "earliest", **self.options}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +257,13 @@ class Follower:
 
     def _begin(self) -> None:
         """Write down what it is begun with, and remove what Spark has not committed and will do again."""
-        self.checkpoint.mkdir(parents=True, exist_ok=True)
-        self.out.mkdir(parents=True, exist_ok=True)
+        for folder in (self.checkpoint, self.out):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise SetupError(
+                    f"{folder} cannot be made: {error.strerror}; name a folder that can be written to"
+                ) from error
         self._holding.enter_context(
             held(
                 self.checkpoint / LOCK,
