@@ -1,9 +1,9 @@
 """Conversations of peers as a person reads them: `conversations/*.txt`.
 
 Above the line what happens: `degree N`; `publisher NAME DZ…`; `subscriber NAME DZ… bound N [allowed SHARE]`;
-`cycles N`; `publish NAME NUMBER POINT`; `kill NAME`; `leave NAME`; `quiet`, which forgets what was said so far. An
-expression `*` is the whole space. Below it what peers said about links and events since then, and at the end the
-parents of each.
+`cycles N`; `publish NAME NUMBER POINT`; `kill NAME`; `leave NAME`; `quiet`, which forgets what was said
+so far. An expression `*` is the whole space. Below it what peers said about links and events since then, and
+at the end the parents of each.
 """
 
 from __future__ import annotations

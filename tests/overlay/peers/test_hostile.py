@@ -80,7 +80,7 @@ def settled() -> Overlay:
     return overlay
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=35, deadline=None)
 @given(said=st.lists(st.tuples(names, names, messages), max_size=25))
 def test_nothing_that_is_said_stops_a_peer(said: list[tuple[str, str, AnyMessage]]) -> None:
     overlay = settled()

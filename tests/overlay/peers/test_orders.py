@@ -108,7 +108,7 @@ class Schedule:
             visit(name, ())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), form=st.sampled_from(sorted(FORMS)))
 def test_no_order_of_messages_makes_a_cycle_or_a_child_too_many(seed: int, form: str) -> None:
     schedule = Schedule(FORMS[form], seed)
@@ -117,7 +117,7 @@ def test_no_order_of_messages_makes_a_cycle_or_a_child_too_many(seed: int, form:
         schedule.check()
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_kept_is_bounded_whatever_comes(seed: int) -> None:
     schedule = Schedule(DEFAULT, seed)

@@ -12,7 +12,7 @@ class Counts(msgspec.Struct):
     """What a peer has counted since it started."""
 
     requests: int = 0
-    """Connection requests sent: the paper's control messages."""
+    """Connection requests sent, the paper's control messages; those that ask for less among them."""
 
     accepted: int = 0
     """Requests of others that were taken."""
