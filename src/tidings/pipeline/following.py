@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,16 +33,17 @@ EVERY = "3 seconds"
 LOOK_S = 0.1
 """How often it is looked whether something has come about."""
 
-BEGIN_WITHIN_S = 30.0
+BEGIN_WITHIN_S = 120.0
 """Starting Python beside Spark, which asks the brokers, takes some seconds on a busy machine."""
 
 BEGIN_TIMES = 12
-"""Spark itself waits 10 s for that Python, and no setting changes it: what came too late is started again."""
+"""Spark itself waits 10 s for that Python, and no setting changes it: a query for which it came too late is
+started again, and goes on from its checkpoint."""
 
 TOO_LATE = "failed to connect back"
 """What Spark says then."""
 
-BEGINNING = "Initializing sources"
+BEGINNING = "Initializing"
 """What Spark says of a query that has asked its source for nothing yet."""
 
 
@@ -73,21 +74,12 @@ def begin(spark: SparkSession, urls: Sequence[str], topic: str, folder: Path) ->
         .option("checkpointLocation", f"file://{folder / 'checkpoint'}")
         .trigger(processingTime=EVERY)
     )
-    for left in reversed(range(BEGIN_TIMES)):
-        stream = Stream(spark, wanted.start(), LogReader(urls), topic, table, rows.schema)
-        try:
-            stream.wait_until_reading()
-        except NetworkError as error:
-            stream.stop()
-            if TOO_LATE not in str(error):
-                raise
-            if not left:
-                raise NetworkError(f"{error}; a machine with less to do may be quick enough") from None
-        except BaseException:
-            stream.stop()
-            raise
-        else:
-            break
+    stream = Stream(spark, wanted.start, LogReader(urls), topic, table, rows.schema)
+    try:
+        stream.wait_until_reading()
+    except BaseException:
+        stream.stop()
+        raise
     return stream
 
 
@@ -107,7 +99,7 @@ class Stream:
     def __init__(
         self,
         spark: SparkSession,
-        query: StreamingQuery,
+        start: Callable[[], StreamingQuery],
         reader: LogReader,
         topic: str,
         folder: Path,
@@ -115,7 +107,10 @@ class Stream:
     ) -> None:
         self.topic = topic
         self._spark = spark
-        self._query = query
+        self._start = start
+        self._query = start()
+        self._begun = 1
+        """How often."""
         self._reader = reader
         self._folder = folder
         self._schema = schema
@@ -158,10 +153,11 @@ class Stream:
     def wait_until_reading(self) -> None:
         """Wait until it has asked the brokers; it reads from the first entry on, whenever that is."""
         end_s = time.monotonic() + BEGIN_WITHIN_S
-        while self._query.status["message"] == BEGINNING and time.monotonic() < end_s:
+        while not self._query.isActive or self._query.status["message"].startswith(BEGINNING):
             self._check()
+            if time.monotonic() >= end_s:
+                return  # it may still begin, and `read_to_end` sees to it
             time.sleep(LOOK_S)
-        self._check()
 
     def _read(self) -> dict[str, int]:
         """The number of the next entry to be read, by broker; none before the first micro-batch."""
@@ -172,7 +168,17 @@ class Stream:
         return {str(broker): int(number) for broker, number in offset.items()}
 
     def _check(self) -> None:
-        if not self._query.isActive:
-            error = self._query.exception()
-            said = str(error).partition("\n")[0] if error is not None else "it was stopped"
+        """See that it runs; one for which Python came too late does so again."""
+        if self._query.isActive:
+            return
+        error = self._query.exception()
+        said = str(error).partition("\n")[0].rstrip(".") if error is not None else "it was stopped"
+        if TOO_LATE not in said:
             raise NetworkError(f"the stream of {self.topic!r} has ended: {said}")
+        if self._begun == BEGIN_TIMES:
+            raise NetworkError(
+                f"the stream of {self.topic!r} has ended {self._begun} times: {said}; a machine with less to "
+                "do may be quick enough"
+            )
+        self._begun += 1
+        self._query = self._start()
