@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.overlay.peers.alone import Alone, sends
 from tests.overlay.peers.bench import Overlay, profile
 from tidings.overlay.peers.events import Advertised, Deliver
-from tidings.overlay.peers.messages import Accept, Event, Feed
+from tidings.overlay.peers.messages import Accept, Event, Feed, Leave
 from tidings.overlay.peers.settings import DEFAULT
 
 
@@ -168,3 +168,22 @@ def test_what_a_parent_gets_is_heard_only_from_itself() -> None:
         alone.tell(sender, Feed(False, request.number, ("0",), 1.0))
         heard.append(alone.peer.fed)
     assert heard == [(), ("0",)]
+
+
+def test_of_two_parents_that_get_only_some_and_send_the_same_one_is_left() -> None:
+    alone = Alone("0011", bound=9.0, allowed=0.5)
+    hungry = profile("b", "0011", bound=2.0, fed=False)
+    alone.knows(hungry)
+    first = alone.asks()
+    alone.tell("b", Accept(False, first.number, hungry, first.sent))
+    alone.tell("b", Feed(False, first.number, (), 0.0, hope=False))
+    alone.denied(4)
+    other = profile("c", "001", bound=3.0, fed=False)
+    alone.knows(other)
+    second = alone.asks()
+    assert second.asked == ("001",)
+    alone.tell("c", Accept(False, second.number, other, second.sent))
+    assert alone.cycle() == []
+    for parent in ("b", "c"):
+        alone.tell(parent, Event("q", 1, "00110", 1.0))
+    assert alone.cycle() == [("b", Leave(False, first.number))]

@@ -42,6 +42,7 @@ class Carrying:
         key = (publisher, message.number)
         if key in self._seen or publisher == core.name:
             counts.repeated += 1
+            core.doubled = True
             return
         parent = core.parents.get((sender, False)) or core.parents.get((sender, True))
         if parent is not None:

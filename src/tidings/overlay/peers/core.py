@@ -52,6 +52,8 @@ class Core:
         """To whom events go on that come from parents."""
         self.left: dict[str, int] = {}
         """By peer that was a parent: when it was left. What it has sent before is still taken."""
+        self.doubled = False
+        """Whether an event has come again in this cycle."""
         self.cycle = 0
         """How often the timer has fired."""
         self.changes = 0

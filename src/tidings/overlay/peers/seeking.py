@@ -116,6 +116,10 @@ class Seeking:
         """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
         core = self._core
         settings = core.settings
+        if core.doubled:
+            core.doubled = False
+            self._once(doubled=True)
+            core.settle()
         missing = self._missing()
         if not missing:
             self._lacking = core.seeking = 0
@@ -316,11 +320,12 @@ class Seeking:
         theirs = 0.0 if parent.root else parent.profile.bound
         return theirs < core.bound and theirs + parent.link <= core.bound
 
-    def _once(self) -> None:
+    def _once(self, doubled: bool = False) -> None:
         """Lines 23-30: nothing is to come twice, so what one parent sends no other has to.
 
         The coarser part goes before the finer one, a subscriber before publishers. What does not come yet
-        replaces nothing, where that is known.
+        replaces nothing, where that is known. But a parent that does not get all may get some: if events have
+        come twice (`doubled`), of two subscribers that should send the same one has to go even so.
         """
         core = self._core
         if len(core.parents) < 2:
@@ -336,15 +341,18 @@ class Seeking:
                 parts.append((len(one), parent.root, not comes, parent.number, parent.peer, one))
         subscribers: Set = ()
         publishers: Set = ()
+        hungry: Set = ()
         kept: dict[tuple[str, bool], list[str]] = {key: [] for key in core.parents}
         for _, root, missing, _, peer, one in sorted(parts):
-            if one.startswith(subscribers) or (not root and one.startswith(publishers)):
+            if one.startswith(subscribers) or (not root and one.startswith(publishers + hungry)):
                 continue
             kept[peer, root].append(one)
             if not missing and root:
                 publishers += (one,)
             elif not missing:
                 subscribers += (one,)
+            elif not root and doubled:
+                hungry += (one,)
         for key, left in kept.items():
             self._narrow(core.parents[key], left)
 
