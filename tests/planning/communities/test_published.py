@@ -166,3 +166,11 @@ def test_modularity_is_as_high_as_that_of_another_library(seed: int) -> None:
     assert extraction.modularity(flows, ours) >= nx.community.modularity(judge, theirs) - 0.02
     leiden = extraction.modularity(flows, extraction.communities(flows, Method.LEIDEN))
     assert leiden >= extraction.modularity(flows, ours) - 1e-9
+
+
+def test_much_traffic_is_gone_over_twice_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, flows = town(3, clients=80, apart=0.3)
+    whole = extraction.modularity(flows, extraction.communities(flows, Method.LEIDEN))
+    monkeypatch.setattr(extraction, "LEIDEN_PAIRS_MAX", 10)
+    soon = extraction.modularity(flows, extraction.communities(flows, Method.LEIDEN))
+    assert whole - 0.05 < soon <= whole + 1e-9
