@@ -1,4 +1,4 @@
-"""Gather, match and traffic in one session: python -m tests.pipeline.jobs MASTER FOLDER NAME=VALUE …
+"""Gather, match, traffic and plans in one session: python -m tests.pipeline.jobs MASTER FOLDER NAME=VALUE …
 
 For tests of masters. The folder has been prepared, each job writes into its `out`; the rest are settings of
 Spark's.
@@ -23,7 +23,10 @@ from tidings.pipeline.gather.stream_job import NO_EMPTY_BATCHES, Files, Follower
 from tidings.pipeline.match.choosing import Way
 from tidings.pipeline.match.job import Job
 from tidings.pipeline.match.ways import Form
+from tidings.pipeline.plan import inputs, sources
 from tidings.pipeline.tables import Store
+from tidings.planning.graphs import Graph
+from tidings.planning.stores.base import Demand, Problem
 from tidings.records import traffic
 
 if TYPE_CHECKING:
@@ -33,6 +36,9 @@ TOPICS = {"kernel": KERNEL, "machine": MACHINE}
 
 CHANGED = (*streaming.STATE_STORE, NO_EMPTY_BATCHES, "spark.sql.shuffle.partitions")
 """Settings of the session that a stream changes."""
+
+PLANNED = "planned"
+"""The file of what plans are made from."""
 
 FORMS = {Way.INDEX: Form.LISTS, Way.CELLS: Form.ROWS}
 """What each way of matching is asked for."""
@@ -48,7 +54,8 @@ def prepare(folder: Path) -> None:
     rows = workloads.drawn(12, subscriptions=200, events=40)
     texts = [workloads.subscription(1000, where="subject > 500 OR language = 3", subject=None, language=None)]
     asked = [*rows["subscriptions"], *texts]
-    workloads.write(folder / "workload", parts=3, subscriptions=asked, events=rows["events"])
+    kept = {name: rows[name] for name in ("clients", "events", "reports")}
+    workloads.write(folder / "workload", parts=3, subscriptions=asked, **kept)
     drawn.segment(folder / "records", "part", drawn.records(5, 400))
 
 
@@ -75,6 +82,24 @@ def run(spark: SparkSession, folder: Path, out: Path, master: str) -> None:
         matching = Job(folder / "workload", memory_bytes=20_000, cores=2, way=way)
         matching.run(spark, Store(out / "match"), form, master=master)
     running.run(spark, folder / "records", Store(out / "traffic"), master=master)
+    plan(spark, folder, out / PLANNED, master)
+
+
+def plan(spark: SparkSession, folder: Path, out: Path, master: str) -> None:
+    """What planners are given from the workload and from the records, and what topics vote."""
+    generated = sources.generated(folder / "workload", master=master, memory_bytes=2**20)
+    recorded = sources.recorded(folder / "records")
+    lines = []
+    for source in (generated, recorded):
+        talk = inputs.flows(spark, source)
+        flows = talk.flows
+        columns = (flows.senders.tolist(), flows.receivers.tolist(), flows.messages.tolist())
+        lines += [f"{flows.clients}", f"{sorted(talk.homes.items())}", *map(repr, zip(*columns, strict=True))]
+    brokers, links = inputs.network(spark, recorded)
+    graph = Graph.of(((a, b, 1.0) for a, b in links), brokers)
+    problem = Problem.of(graph, Demand.of(graph, inputs.rates(spark, recorded).rates), 2, 2)
+    lines += [f"{problem.demand.topics}", *map(repr, inputs.votes(spark, problem).tolist())]
+    out.write_text("\n".join(lines), encoding="utf-8")
 
 
 def tables(out: Path) -> dict[str, list[str]]:
@@ -88,7 +113,7 @@ def tables(out: Path) -> dict[str, list[str]]:
         by = "hive" if name in traffic.TABLES else None
         read = ds.dataset(folder, format="parquet", partitioning=by).to_table()
         found[name] = sorted(map(repr, read.to_pylist()))
-    return found
+    return {**found, PLANNED: (out / PLANNED).read_text(encoding="utf-8").splitlines()}
 
 
 def main(master: str, folder: Path, settings: dict[str, str]) -> None:

@@ -163,7 +163,7 @@ def test_a_server_of_connect_gets_the_package_and_makes_the_very_same_tables(
 
 @pytest.fixture(scope="module")
 def done_here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What gather, match and traffic make in local mode."""
+    """What gather, match, traffic and plans make in local mode."""
     folder = tmp_path_factory.mktemp("jobs")
     jobs.prepare(folder)
     before = {name: spark.conf.get(name, None) for name in jobs.CHANGED}
