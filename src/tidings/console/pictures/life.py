@@ -99,12 +99,13 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
     free = 0.0
     versions = [happening for happening in happenings if happening.kind == "version"]
     versions = versions[:: -(-len(versions) // VERSIONS_MAX) or 1]
-    groups = _together(frame, versions)
+    groups = _together(frame, versions, text_px("to 00", look.small_px) + 8)
     at = [frame.x(group[-1].at_s) for group in groups]
     near = any(b - a < text_px("version 00", look.small_px, bold=True) for a, b in pairwise(at))
     near = near or len(groups) < len(versions)
-    for group, x in zip(groups, at, strict=True):
+    for x in (frame.x(version.at_s) for version in versions):
         stroke(ax, (x, x), (frame.top - 6, bottom), colour=colours.event + "80", px=1.4, above=1.1)
+    for group, x in zip(groups, at, strict=True):
         first, last = group[0], group[-1]
         head = f"v{last.became}" if near else f"version {last.became}"
         head = head if first is last else f"v{first.became}–{last.became}"
@@ -129,11 +130,11 @@ def _versions(ax: Axes, frame: _Frame, bottom: float, happenings: list[Happening
         free = begin + wide + 8
 
 
-def _together(frame: _Frame, versions: list[Happening]) -> list[list[Happening]]:
-    """Versions in their order, those in one group that no eye can tell apart."""
+def _together(frame: _Frame, versions: list[Happening], apart_px: float) -> list[list[Happening]]:
+    """Versions in their order, those in one group whose names have no room beside each other."""
     groups: list[list[Happening]] = []
     for version in versions:
-        if groups and frame.x(version.at_s) - frame.x(groups[-1][-1].at_s) < BAR_PX_MIN:
+        if groups and frame.x(version.at_s) - frame.x(groups[-1][-1].at_s) < apart_px:
             groups[-1].append(version)
         else:
             groups.append([version])
