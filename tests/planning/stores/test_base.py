@@ -9,6 +9,7 @@ import pytest
 from tests.planning.networks import EXAMPLE, example
 from tidings.errors import InputError
 from tidings.planning.graphs import Graph
+from tidings.planning.stores import published
 from tidings.planning.stores.base import Demand, Problem, held, loads, mean_distance, mean_distances
 
 
@@ -25,6 +26,38 @@ def test_a_request_goes_to_the_nearest_replica_and_the_mean_is_by_requests() -> 
 
 def test_stores_are_as_many_as_are_needed_if_nobody_says() -> None:
     assert example().stores == 3
+
+
+@pytest.mark.parametrize(
+    ("capacity", "sizes", "fewest"),
+    [
+        (1.9, None, 6),
+        (2.0, None, 3),
+        (5.9, {"a": 2.0, "b": 2.0, "c": 2.0}, 3),
+        (0.3, {"a": 0.1, "b": 0.1, "c": 0.1}, 2),
+    ],
+)
+def test_a_store_holds_whole_topics_where_all_are_of_one_size(
+    capacity: float, sizes: dict[str, float] | None, fewest: int
+) -> None:
+    known = example()
+    problem = Problem.of(known.graph, known.demand, 2, capacity, sizes=sizes)
+    assert problem.stores == fewest
+    placed = published.repaired(problem, published.votes(problem))
+    assert [len(one) for one in placed.assignment] == [2, 2, 2]
+    assert not placed.short
+
+
+def test_what_does_not_fit_into_stores_is_told_with_the_way_out() -> None:
+    known = example()
+    sizes = {"a": 2.0, "b": 2.0, "c": 1.9}
+    problem = Problem.of(known.graph, known.demand, 1, 3.0, sizes=sizes)
+    assert problem.stores == 2
+    placed = published.repaired(problem, published.votes(problem))
+    (why,) = placed.short.values()
+    assert why.startswith("0 of 1 replicas: no store with room is left for it; allow 3 stores or more")
+    roomy = Problem.of(known.graph, known.demand, 1, 3.0, 3, sizes)
+    assert not published.repaired(roomy, published.votes(roomy)).short
 
 
 def test_rates_that_are_named_twice_are_added() -> None:

@@ -148,7 +148,7 @@ class Problem:
                 f"a store holds {capacity:g}, and {largest!r} alone has {size.max():g}; give stores more "
                 "capacity"
             )
-        least = max(replicas, math.ceil(round(float(size.sum()) * replicas / capacity, 9)))
+        least = max(replicas, _fewest(size, replicas, capacity))
         if stores is None:
             stores = least
         if stores < replicas:
@@ -192,6 +192,29 @@ class Placement:
 
     short: Mapping[int, str] = field(default_factory=dict)
     """Topics that have fewer replicas than were asked for, and why."""
+
+
+def _fewest(sizes: NDArray[np.float64], replicas: int, capacity: float) -> int:
+    """Stores below which room is missing for certain.
+
+    Where all topics are of one size, as many as are enough: a store holds whole topics. Where they are not,
+    what they come to together; how they fit into stores is then for the planner to find out.
+    """
+    if sizes.min() == sizes.max():
+        each = math.floor(round(capacity / float(sizes[0]), 9))
+        return -(-len(sizes) * replicas // each)
+    return math.ceil(round(float(sizes.sum()) * replicas / capacity, 9))
+
+
+def short(problem: Problem, assignment: Sequence[Sequence[int]], why: str = "") -> dict[int, str]:
+    """Topics that have fewer replicas than were asked for, and the way out; for want of room if not said."""
+    more = f"{problem.stores + 1} stores or more, " if problem.stores < len(problem.graph.names) else ""
+    why = why or f"no store with room is left for it; allow {more}more capacity, or fewer replicas"
+    return {
+        topic: f"{len(kept)} of {problem.replicas} replicas: {why}"
+        for topic, kept in enumerate(assignment)
+        if len(kept) < problem.replicas
+    }
 
 
 def serving(distances: NDArray[np.float64], replicas: Sequence[int]) -> NDArray[np.int64]:

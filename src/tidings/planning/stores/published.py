@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.planning.stores import modified
-from tidings.planning.stores.base import Gain, Placement, Problem
+from tidings.planning.stores.base import Gain, Placement, Problem, short
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ROOM = 1e-9
 """What a store may be over its capacity by, since sizes are added in any order."""
+
+DEAD_END = "no store with room that it voted for is left; the repaired placement takes others"
 
 
 def votes(problem: Problem, gain: Gain = Gain.MEDIAN) -> NDArray[np.int64]:
@@ -36,7 +38,7 @@ def selected(problem: Problem, voted: NDArray[np.int64]) -> list[int]:
 def as_printed(problem: Problem, voted: NDArray[np.int64]) -> Placement:
     """All four steps, as they are printed."""
     stores = selected(problem, voted)
-    return _placement(problem, stores, _assigned(problem, voted, stores), voted)
+    return _placement(problem, stores, _assigned(problem, voted, stores), voted, DEAD_END)
 
 
 def repaired(problem: Problem, voted: NDArray[np.int64]) -> Placement:
@@ -132,11 +134,11 @@ def _costs_with(problem: Problem, topic: int, held: list[int], further: list[int
 
 
 def _placement(
-    problem: Problem, stores: list[int], assignment: list[list[int]], voted: NDArray[np.int64]
+    problem: Problem,
+    stores: list[int],
+    assignment: list[list[int]],
+    voted: NDArray[np.int64],
+    why: str = "",
 ) -> Placement:
-    short = {
-        topic: f"{len(held)} of {problem.replicas} replicas: no store with room is left for it"
-        for topic, held in enumerate(assignment)
-        if len(held) < problem.replicas
-    }
-    return Placement(tuple(stores), tuple(tuple(sorted(held)) for held in assignment), voted, short)
+    kept = tuple(tuple(sorted(held)) for held in assignment)
+    return Placement(tuple(stores), kept, voted, short(problem, kept, why))
