@@ -111,6 +111,17 @@ def test_a_random_deal_keeps_the_limits_and_follows_its_seed(problem: Problem) -
     assert baselines.random(problem, seed=7).assignment == placed.assignment
 
 
+def test_a_random_deal_that_does_not_fit_says_which_topics_are_short() -> None:
+    known = example()
+    problem = Problem.of(known.graph, known.demand, 1, 3.0, sizes={"a": 2.0, "b": 2.0, "c": 1.9})
+    placed = baselines.random(problem, seed=7)
+    check(problem, placed.assignment, placed.stores)
+    left_out = [topic for topic, one in enumerate(placed.assignment) if not one]
+    assert list(placed.short) == left_out
+    assert len(left_out) == 1
+    assert "allow 3 stores or more" in placed.short[left_out[0]]
+
+
 def test_without_limits_each_topic_is_at_its_most_voted_brokers() -> None:
     problem = example()
     voted = published.votes(problem)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.planning.stores import modified
-from tidings.planning.stores.base import Gain, Placement, Problem
+from tidings.planning.stores.base import Gain, Placement, Problem, short
 from tidings.planning.stores.published import ROOM
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def random(problem: Problem, seed: int, gain: Gain = Gain.MEDIAN) -> Placement:
         dealt = _dealt(problem, stores, rng)
         if dealt is not None:
             return Placement(tuple(stores), dealt)
-    return Placement(tuple(stores), _first_fit(problem, stores))
+    fitted = _first_fit(problem, stores)
+    return Placement(tuple(stores), fitted, short=short(problem, fitted))
 
 
 def _dealt(problem: Problem, stores: list[int], rng: Random) -> tuple[tuple[int, ...], ...] | None:
