@@ -75,6 +75,18 @@ def test_json_prints_what_out_writes_and_show_reads_it(example: list[str | Path]
     assert "a request travels 0.480 hops" in run("show", out)
 
 
+def test_topics_that_do_not_fit_are_told_and_shown(example: list[str | Path], tmp_path: Path) -> None:
+    (tmp_path / "sizes.csv").write_text("a,2\nb,2\nc,1.9\n", encoding="utf-8")
+    words = [*example, "--k", "1", "--capacity", "3", "--sizes", tmp_path / "sizes.csv"]
+    for algorithm in ("placement", "local", "rnd"):
+        out = tmp_path / f"{algorithm}.json"
+        plan = planned(*words, "--algorithm", algorithm, "--out", out)
+        (left_out,) = plan["short"]
+        assert left_out not in plan["mean_hops_by_topic"]
+        assert "of requests find no store" in plan["warnings"][0]
+        assert "of requests find no store" in run("show", out)
+
+
 def test_after_a_drift_no_more_replicas_move_than_allowed(example: list[str | Path], tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     common = [*example, "--k", "2", "--capacity", "2"]

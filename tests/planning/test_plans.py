@@ -80,6 +80,23 @@ def test_a_store_that_would_serve_more_than_allowed_is_told_of() -> None:
     assert "would serve 5 requests per second, and 4 are allowed" in said
 
 
+def test_a_plan_with_topics_that_are_kept_nowhere_says_what_share_of_requests_that_is() -> None:
+    graph = Graph.of([("1", "2", 1.0), ("2", "3", 1.0)])
+    rates = [("a", "1", 2.0), ("a", "2", 1.0), ("b", "1", 5.0), ("c", "3", 2.0)]
+    problem = Problem.of(graph, Demand.of(graph, rates), 1, 3, sizes={"a": 2.0, "b": 2.0, "c": 1.9})
+    made = plans.of_stores(problem, stores.repaired(problem, stores.votes(problem)), "placement", {})
+    (left_out,) = made.short
+    assert made.assignment[left_out] == []
+    assert left_out not in made.mean_hops_by_topic
+    kept = [topic for topic in made.assignment if topic != left_out]
+    asked = {"a": 3.0, "b": 5.0, "c": 2.0}
+    travelled = sum(made.mean_hops_by_topic[topic] * asked[topic] for topic in kept)
+    assert made.mean_hops == pytest.approx(travelled / sum(asked[topic] for topic in kept))
+    (said,) = made.warnings
+    assert said.startswith(f"{asked[left_out] / 10:.1%} of requests find no store: 1 of 3 topics")
+    assert plans.read(plans.write(made), "plan.json") == made
+
+
 def test_a_plan_tells_that_newmans_algorithm_is_slow_for_so_much_traffic(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

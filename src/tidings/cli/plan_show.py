@@ -130,8 +130,9 @@ def _store_tables(plan: StoresPlan) -> list[Table]:
     )
     for topic, held in plan.assignment.items():
         short = f" ({plan.short[topic]})" if topic in plan.short else ""
-        weight, hops = plan.weights[topic], plan.mean_hops_by_topic[topic]
-        _add(kept, topic, f"{weight:.3f}", ", ".join(held) + short, f"{hops:.3f}")
+        # A topic that is kept nowhere has none.
+        hops = f"{plan.mean_hops_by_topic[topic]:.3f}" if topic in plan.mean_hops_by_topic else "–"
+        _add(kept, topic, f"{plan.weights[topic]:.3f}", ", ".join(held) + short, hops)
     return [places, kept]
 
 

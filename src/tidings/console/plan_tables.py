@@ -161,7 +161,7 @@ def topics(plan: StoresPlan) -> Table:
                 topic,
                 f"{plan.weights[topic]:.3f}",
                 ", ".join(held),
-                f"{plan.mean_hops_by_topic[topic]:.3f}",
+                f"{plan.mean_hops_by_topic[topic]:.3f}" if topic in plan.mean_hops_by_topic else "–",
                 plan.short.get(topic, ""),
             )
             for topic, held in plan.assignment.items()

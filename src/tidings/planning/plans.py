@@ -27,6 +27,9 @@ VERSION = 1
 VOTES_MAX = 100_000
 """Votes of a plan, topics times brokers, that are all written down; of more, those that were given."""
 
+NAMED_MAX = 5
+"""Topics that a warning names."""
+
 STORES = "stores"
 COMMUNITIES = "communities"
 
@@ -74,7 +77,11 @@ class StoresPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=STORES, forb
 
     weights: dict[str, float]
     mean_hops: float
+    """Of the requests that find a store."""
+
     mean_hops_by_topic: dict[str, float]
+    """Without topics that are kept nowhere."""
+
     forecast: StoresForecast
     cost: StoresCost
     settings: dict[str, Any]
@@ -219,9 +226,16 @@ def of_stores(
         votes=votes,
         weights=dict(zip(topics, problem.demand.weights.tolist(), strict=True)),
         mean_hops=mean,
-        mean_hops_by_topic=dict(
-            zip(topics, storing.mean_distances(problem, placement.assignment).tolist(), strict=True)
-        ),
+        mean_hops_by_topic={
+            topic: hops
+            for topic, hops, held in zip(
+                topics,
+                storing.mean_distances(problem, placement.assignment).tolist(),
+                placement.assignment,
+                strict=True,
+            )
+            if held
+        },
         forecast=StoresForecast(mean, {one: load[one] for one in stores}, {one: used[one] for one in stores}),
         cost=StoresCost(
             stores=len(stores),
@@ -236,7 +250,7 @@ def of_stores(
             for name, rate in zip(names, problem.demand.rates.sum(axis=0).tolist(), strict=True)
             if rate
         },
-        warnings=[*_overloads(problem, load), *warnings],
+        warnings=[*_unserved(problem, placement), *_overloads(problem, load), *warnings],
     )
 
 
@@ -281,6 +295,19 @@ def of_moves(
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
         warnings=[*seating.warnings, *warnings],
     )
+
+
+def _unserved(problem: storing.Problem, placement: storing.Placement) -> list[str]:
+    """Which topics are kept nowhere, and what share of requests that leaves without a store."""
+    nowhere = [
+        topic for topic, held in zip(problem.demand.topics, placement.assignment, strict=True) if not held
+    ]
+    if not nowhere:
+        return []
+    share = 1 - storing.served(problem, placement.assignment)
+    named = ", ".join(nowhere[:NAMED_MAX]) + (" and others" if len(nowhere) > NAMED_MAX else "")
+    kept_nowhere = f"{len(nowhere):,} of {len(problem.demand.topics):,} topics are kept nowhere ({named})"
+    return [f"{share:.1%} of requests find no store: {kept_nowhere}; mean hops are those of the others"]
 
 
 def _overloads(problem: storing.Problem, load: Mapping[str, float]) -> list[str]:

@@ -10,7 +10,7 @@ from tests.planning.networks import EXAMPLE, example
 from tidings.errors import InputError
 from tidings.planning.graphs import Graph
 from tidings.planning.stores import published
-from tidings.planning.stores.base import Demand, Problem, held, loads, mean_distance, mean_distances
+from tidings.planning.stores.base import Demand, Problem, held, loads, mean_distance, mean_distances, served
 
 
 def test_a_request_goes_to_the_nearest_replica_and_the_mean_is_by_requests() -> None:
@@ -22,6 +22,18 @@ def test_a_request_goes_to_the_nearest_replica_and_the_mean_is_by_requests() -> 
     assert mean_distance(problem, assignment) == 5 / 8
     assert loads(problem, assignment).tolist() == [0.0, 4.0, 4.0]
     assert held(problem, assignment).tolist() == [0.0, 1.0, 1.0]
+
+
+def test_a_topic_that_is_kept_nowhere_is_not_near() -> None:
+    graph = Graph.of([("a", "b", 1.0), ("b", "c", 2.0)])
+    demand = Demand.of(graph, [("x", "a", 3.0), ("x", "c", 1.0), ("y", "c", 4.0), ("z", "a", 0.0)])
+    problem = Problem.of(graph, demand, replicas=1, capacity=1)
+    assignment: list[list[int]] = [[1], [], [0]]
+    assert mean_distance(problem, assignment) == 5 / 4
+    assert served(problem, assignment) == 0.5
+    far, nowhere, unasked = mean_distances(problem, assignment).tolist()
+    assert (far, unasked) == (5 / 4, 0.0)
+    assert math.isnan(nowhere)
 
 
 def test_stores_are_as_many_as_are_needed_if_nobody_says() -> None:

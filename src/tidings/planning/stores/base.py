@@ -235,17 +235,28 @@ def cost(problem: Problem, assignment: Sequence[Sequence[int]]) -> NDArray[np.fl
     )
 
 
-def mean_distance(problem: Problem, assignment: Sequence[Sequence[int]]) -> float:
-    """Of a request of any topic."""
+def served(problem: Problem, assignment: Sequence[Sequence[int]]) -> float:
+    """The share of requests whose topic is kept anywhere; all if there are no requests."""
     total = float(problem.demand.totals.sum())
+    return _served(problem, assignment) / total if total else 1.0
+
+
+def mean_distance(problem: Problem, assignment: Sequence[Sequence[int]]) -> float:
+    """Of a request that is served, of any topic; those for topics that are kept nowhere are left out."""
+    total = _served(problem, assignment)
     return float(cost(problem, assignment).sum()) / total if total else 0.0
 
 
 def mean_distances(problem: Problem, assignment: Sequence[Sequence[int]]) -> NDArray[np.float64]:
-    """Of a request of each topic; 0 where there are none."""
+    """Of a request of each topic; 0 where there are none, NaN for a topic that is kept nowhere."""
     totals = problem.demand.totals
     found: NDArray[np.float64] = cost(problem, assignment) / np.where(totals == 0, 1.0, totals)
+    found[[not kept for kept in assignment]] = math.nan
     return found
+
+
+def _served(problem: Problem, assignment: Sequence[Sequence[int]]) -> float:
+    return float(problem.demand.totals[[bool(kept) for kept in assignment]].sum())
 
 
 def held(problem: Problem, assignment: Sequence[Sequence[int]]) -> NDArray[np.float64]:
