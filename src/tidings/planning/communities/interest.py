@@ -14,8 +14,9 @@ import numpy as np
 
 from tidings.errors import InputError
 from tidings.planning.communities.base import Limits, Seating
+from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import modularity
-from tidings.planning.communities.published import balanced, within
+from tidings.planning.communities.published import balanced
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,12 +36,12 @@ def planned(
 ) -> Seating:
     """Where each client would be; without subscriptions, a client's interest is those it hears from.
 
-    Of `limits` it keeps those on moves, by leaving the smallest senders out. It knows none of load: that it
+    Of `limits` it keeps those on moves, by leaving out those that save least. It knows none of load: that it
     overloads clusters is what is shown of it.
     """
     groups = _groups(_interests(flows, subscriptions), len(network.clusters), seed)
     cluster = _clusters(network, groups)
-    seats = within(network, flows, limits, balanced(network, flows, cluster[groups]))
+    seats = within(network, flows, limits, balanced(network, flows, cluster[groups]), groups)
     return Seating(seats, groups, modularity(flows, groups))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from tidings.planning.communities import extraction
 from tidings.planning.communities.base import Limits, Seating, mean_hops, moved
+from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import Method
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def planned(
     network: Network, flows: Flows, limits: Limits, reading: Reading | None = None, seed: int = 0
 ) -> Seating:
     """The published plan; of `limits` it knows the overload of clusters, and keeps those on moves by leaving
-    moves out, those of the smallest senders first.
+    moves out, those that save least.
     """
     how = reading or Reading()
     numbers = extraction.communities(flows, how.method, seed)
@@ -86,7 +87,7 @@ def planned(
             break
         numbers, best = finer, tried
     return Seating(
-        within(network, flows, limits, best),
+        within(network, flows, limits, best, numbers),
         numbers,
         extraction.modularity(flows, numbers),
         extraction.warnings_of(flows, how.method),
@@ -169,14 +170,3 @@ def balanced(
             seats[client] = best
             load[best] += flows.sent[client]
     return seats
-
-
-def within(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A seating with no more moves than allowed: those who send most move first."""
-    found = seats.copy()
-    for movers, most in zip(moved(network, seats), (limits.moves, limits.moves_inside), strict=True):
-        if most is not None and len(movers) > most:
-            order = movers[np.argsort(-flows.sent[movers], kind="stable")]
-            stay = order[most:]
-            found[stay] = network.homes[stay]
-    return found
