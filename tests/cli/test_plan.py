@@ -133,6 +133,10 @@ def test_a_plan_that_no_longer_fits_is_told_with_what_has_changed(
             ["--k", "2", "--capacity", "2", "--moved-max", "1", "--algorithm", "local"],
             "name that plan with --before",
         ),
+        (
+            ["--k", "2", "--capacity", "2", "--moved-max", "-1", "--before", "p", "--algorithm", "local"],
+            "--moved-max is -1; give 0 or more",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_refused(example: list[str | Path], words: list[str], says: str) -> None:

@@ -104,7 +104,8 @@ def test_requests_sizes_and_capacities_that_have_changed_are_told(tmp_path: Path
     assert "topic news is requested, and the plan has no store for it" in found["wrong"]
     assert found["changes"]["topic that nobody requests"] == len(kept) - 1
     assert found["changes"]["store over load"] == 1
-    (tmp_path / "sizes.csv").write_text(f"{kept[0]},50\n", encoding="utf-8")
+    sizes = [f"{topic},{50 if topic == kept[0] else 0.1}\n" for topic in kept]
+    (tmp_path / "sizes.csv").write_text("".join(sizes), encoding="utf-8")
     full = checked(plan, "--edges", links, "--sizes", tmp_path / "sizes.csv")[1]
     assert full["changes"] == {"store over capacity": len(made["assignment"][kept[0]])}
     assert checked(plan, "--edges", links, "--sizes", tmp_path / "sizes.csv", "--capacity", "99")[0] == 0

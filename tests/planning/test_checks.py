@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidings.errors import InputError
 from tidings.planning import checks, plans
 from tidings.planning.checks import Change
 from tidings.planning.communities.base import Flows, Network, Seating
@@ -102,7 +103,9 @@ def test_topics_that_nobody_requests_and_those_without_a_store_are_told() -> Non
     }
 
 
-@pytest.mark.parametrize(("sizes", "most", "full"), [({"x": 3.0}, 2.0, ["x"]), (None, 0.5, ["x", "y"])])
+@pytest.mark.parametrize(
+    ("sizes", "most", "full"), [({"x": 3.0, "y": 1.0}, 2.0, ["x"]), (None, 0.5, ["x", "y"])]
+)
 def test_stores_over_their_capacity_are_told(
     sizes: dict[str, float] | None, most: float, full: list[str]
 ) -> None:
@@ -110,6 +113,11 @@ def test_stores_over_their_capacity_are_told(
     found = checks.capacity(plan, most, sizes)
     assert {one.change for one in found} == {Change.STORE_FULL}
     assert sorted(one.text.rpartition(" ")[2] for one in found) == full
+
+
+def test_sizes_that_leave_out_a_topic_of_the_plan_are_refused() -> None:
+    with pytest.raises(InputError, match="topic 'y' of the plan has no size"):
+        checks.capacity(stores(), 2.0, {"x": 3.0})
 
 
 def test_stores_over_their_load_are_told() -> None:

@@ -89,7 +89,8 @@ def stores(
         typer.Option("--as-printed", help="Leave topics short of replicas where the paper's last step does."),
     ] = False,
     sizes: Annotated[
-        Path | None, typer.Option("--sizes", metavar="FILE", help="CSV lines topic,size; 1 each by default.")
+        Path | None,
+        typer.Option("--sizes", metavar="FILE", help="CSV lines topic,size, for every topic; all 1 without."),
     ] = None,
     load_max: Annotated[
         float, typer.Option("--load-max", help="Requests per second that a store may serve; for local.")
@@ -141,6 +142,8 @@ def stores(
     only_for("--algorithm placement", algorithm is Algorithm.PLACEMENT, {"--as-printed": as_printed})
     if moved_max is not None and before is None:
         raise InputError("--moved-max says how far from a plan to go; name that plan with --before")
+    if moved_max is not None and moved_max < 0:
+        raise InputError(f"--moved-max is {moved_max}; give 0 or more, how many replicas may move")
     by = chosen(Gain, gain, "--gain")
     sized = _sizes(sizes)
     wired = plan_network.of_files(edges, network, workload)

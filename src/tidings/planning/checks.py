@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tidings.errors import InputError
 from tidings.planning.graphs import Graph, in_order
 from tidings.planning.plans import MovesPlan, Plan, StoresPlan
 
@@ -120,13 +121,22 @@ def topics(plan: StoresPlan, requested: Iterable[str]) -> list[Finding]:
 
 
 def capacity(plan: StoresPlan, most: float, sizes: Mapping[str, float] | None = None) -> list[Finding]:
-    """Stores that hold more than they can, with topics of these sizes, or as large as they were planned."""
+    """Stores that hold more than they can, with topics of these sizes, or as large as they were planned.
+
+    InputError if sizes are given and a topic of the plan has none.
+    """
+    missing = [topic for topic in plan.assignment if sizes is not None and topic not in sizes]
+    if missing:
+        raise InputError(
+            f"topic {missing[0]!r} of the plan has no size; give one for each topic, or leave all out to "
+            "take what was planned"
+        )
     found = []
     for store in plan.stores:
         kept = [topic for topic, held in plan.assignment.items() if store in held]
         holds = plan.forecast.held.get(store, float(len(kept)))
         if sizes is not None:
-            holds = sum(sizes.get(topic, 1.0) for topic in kept)
+            holds = sum(sizes[topic] for topic in kept)
         if holds > most + ROOM:
             text = f"store {store} would hold {holds:g}, more than {most:g}; it keeps {_topics(plan, store)}"
             found.append(Finding(Change.STORE_FULL, text))

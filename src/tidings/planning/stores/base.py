@@ -106,7 +106,7 @@ class Problem:
     """How many there may be: M."""
 
     sizes: NDArray[np.float64]
-    """Of each topic; 1 for all, as published."""
+    """Of each topic; 1 for all if none is given, as published."""
 
     load_max: float = math.inf
     """Requests per second that a store may have to serve."""
@@ -142,6 +142,12 @@ class Problem:
             if not (math.isfinite(value) and value > 0):
                 raise InputError(f"the size of {name!r} is {value}; sizes are numbers above 0")
             size[demand.topics.index(name)] = value
+        missing = [name for name in demand.topics if sizes is not None and name not in sizes]
+        if missing:
+            raise InputError(
+                f"{len(missing):,} of {topics:,} topics have no size, {missing[0]!r} first; give one for "
+                "each topic that is requested, or none at all"
+            )
         if size.max() > capacity:
             largest = demand.topics[int(size.argmax())]
             raise InputError(
