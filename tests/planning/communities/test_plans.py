@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.planning.communities.towns import town
+from tests.planning.communities.towns import overlay, town
+from tidings.errors import InputError
 from tidings.planning.communities import extraction, interest, published, search
 from tidings.planning.communities.base import (
     BACKBONE,
@@ -191,3 +192,12 @@ def test_interests_of_any_length_are_grouped() -> None:
     ]
     for seed in range(20):
         check_seats(network, interest.planned(network, flows, Limits(), subscriptions, seed).seats)
+
+
+def test_where_nobody_is_nothing_is_planned() -> None:
+    graph, clusters = overlay((2, 2))
+    flows = Flows.of([])
+    network = Network.of(graph, clusters, {}, flows.clients)
+    for planner in (published.planned, search.planned, interest.planned, search.frontier):
+        with pytest.raises(InputError, match="name at least one client with its home"):
+            planner(network, flows, Limits())

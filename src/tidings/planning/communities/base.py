@@ -286,6 +286,15 @@ class Seating:
     """What whoever looks at the plan should know beside it."""
 
 
+def somebody(flows: Flows) -> None:
+    """InputError if there is nobody to plan for."""
+    if not flows.clients:
+        raise InputError(
+            "there are no clients: nobody has a home and nobody sends anything; name at least one client "
+            "with its home, or one that sends or receives"
+        )
+
+
 def mean_hops(network: Network, flows: Flows, seats: NDArray[np.int64]) -> float:
     """Of a message, client links included; 0 if there are no messages."""
     if not flows.copies:

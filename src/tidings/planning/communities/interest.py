@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.errors import InputError
-from tidings.planning.communities.base import Limits, Seating
+from tidings.planning.communities.base import Limits, Seating, somebody
 from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import modularity
 from tidings.planning.communities.published import balanced
@@ -39,6 +39,7 @@ def planned(
     Of `limits` it keeps those on moves, by leaving out those that save least. It knows none of load: that it
     overloads clusters is what is shown of it.
     """
+    somebody(flows)
     groups = _groups(_interests(flows, subscriptions), len(network.clusters), seed)
     cluster = _clusters(network, groups)
     seats = within(network, flows, limits, balanced(network, flows, cluster[groups]), groups)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.planning.communities import extraction
-from tidings.planning.communities.base import Limits, Seating, mean_hops, moved
+from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody
 from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import Method
 
@@ -74,6 +74,7 @@ def planned(
     """The published plan; of `limits` it knows the overload of clusters, and keeps those on moves by leaving
     moves out, those that save least.
     """
+    somebody(flows)
     how = reading or Reading()
     numbers = extraction.communities(flows, how.method, seed)
     best = _seated(network, flows, limits, how, numbers)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, summed
+from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody, summed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,7 @@ def planned(
     It begins where clients are, and at other plans if some are given: one that keeps the limits is not made
     worse. Communities are those of the first such plan; it looks for none itself.
     """
+    somebody(flows)
     table = _Table(network, flows, limits, seed)
     allowed = len(flows.clients) if limits.moves is None else limits.moves
     seats = table.best(allowed, [one.seats for one in starts])
@@ -60,6 +61,7 @@ def planned(
 
 def frontier(network: Network, flows: Flows, limits: Limits, points: int = 8, seed: int = 0) -> list[Point]:
     """What an operator may choose from: from no moves to all that are worth anything."""
+    somebody(flows)
     table = _Table(network, flows, limits, seed)
     whole = table.best(len(flows.clients))
     most = len(moved(network, whole)[0])
