@@ -10,7 +10,7 @@ from tidings.errors import InputError
 from tidings.planning import plans
 from tidings.planning.communities import extraction, search
 from tidings.planning.communities import published as communities
-from tidings.planning.communities.base import BACKBONE, Limits
+from tidings.planning.communities.base import BACKBONE, Limits, Seating, mean_hops
 from tidings.planning.communities.extraction import Method
 from tidings.planning.graphs import Graph
 from tidings.planning.stores import published as stores
@@ -107,3 +107,13 @@ def test_a_plan_tells_that_newmans_algorithm_is_slow_for_so_much_traffic(
         for seating in (plan, search.planned(network, flows, Limits(moves=0), starts=[plan])):
             said = plans.of_moves(network, flows, seating, "published", {}).warnings
             assert len([one for one in said if "slow beyond 10" in one]) == count
+
+
+def test_a_plan_that_makes_messages_travel_farther_says_so() -> None:
+    network, flows = town(0)
+    crossed = Seating(network.homes[::-1].copy())
+    assert mean_hops(network, flows, crossed.seats) > mean_hops(network, flows, network.homes)
+    (said,) = plans.of_moves(network, flows, crossed, "by hand", {}).warnings
+    assert said.startswith("with this plan a message travels farther, ")
+    for seating in (Seating(network.homes), communities.planned(network, flows, Limits())):
+        assert plans.of_moves(network, flows, seating, "published", {}).warnings == []

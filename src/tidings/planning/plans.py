@@ -293,7 +293,7 @@ def of_moves(
         settings=dict(settings),
         network=_topology(network.graph, network.named_clusters),
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
-        warnings=[*seating.warnings, *warnings],
+        warnings=[*_farther(hops), *seating.warnings, *warnings],
     )
 
 
@@ -308,6 +308,14 @@ def _unserved(problem: storing.Problem, placement: storing.Placement) -> list[st
     named = ", ".join(nowhere[:NAMED_MAX]) + (" and others" if len(nowhere) > NAMED_MAX else "")
     kept_nowhere = f"{len(nowhere):,} of {len(problem.demand.topics):,} topics are kept nowhere ({named})"
     return [f"{share:.1%} of requests find no store: {kept_nowhere}; mean hops are those of the others"]
+
+
+def _farther(hops: Pair) -> list[str]:
+    """That a plan does harm: the published one and that of interests do not look at it."""
+    if hops.after <= hops.before * (1 + 1e-9):
+        return []
+    farther = f"with this plan a message travels farther, {hops.after:.3f} instead of {hops.before:.3f}"
+    return [f"{farther}; search never makes it worse, nor does a plan with a bound on moves"]
 
 
 def _overloads(problem: storing.Problem, load: Mapping[str, float]) -> list[str]:
