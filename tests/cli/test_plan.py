@@ -111,8 +111,10 @@ def test_a_plan_that_no_longer_fits_is_told_with_what_has_changed(
         "valid": False,
         "wrong": [
             "broker 6 of the plan is gone",
-            "broker 7 is new",
             "the link 5,6 is gone",
+        ],
+        "changed": [
+            "broker 7 is new",
             "the link 5,7 is new",
         ],
         "changes": {"broker gone": 1, "broker new": 1, "link gone": 1, "link new": 1},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tidings.cli import app
 from tidings.errors import InputError
 from tidings.planning import plans
 
+FITS = "the plan fits the network"
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "plans"
 
 
@@ -52,7 +54,7 @@ def test_a_plan_of_moves_fits_the_network_and_the_clients_that_it_was_made_for(
     moves: Path, tmp_path: Path
 ) -> None:
     words = (moves, "--network", tmp_path / "town.toml", "--homes", tmp_path / "homes.csv")
-    assert checked(*words) == (0, {"valid": True, "wrong": [], "changes": {}, "unseen": []})
+    assert checked(*words) == (0, {"valid": True, "wrong": [], "changed": [], "changes": {}, "unseen": []})
     assert run("check", *words).stdout == "the plan fits the network\n"
 
 
@@ -66,6 +68,49 @@ def test_clusters_clients_and_links_that_have_changed_are_told(moves: Path, tmp_
     told = {kind for kind in found["changes"] if kind.startswith("client")}
     assert told <= {"client gone", "client elsewhere"}
     assert told
+
+
+def test_clients_that_are_at_their_goals_leave_the_plan_valid(moves: Path, tmp_path: Path) -> None:
+    plan = json.loads(moves.read_text(encoding="utf-8"))
+    at = {"u": "a1", "v": "b1", "w": "a2"} | {move["client"]: move["to"] for move in plan["moves"]}
+    (tmp_path / "now.csv").write_text("".join(f"{who},{to}\n" for who, to in at.items()), encoding="utf-8")
+    words = (moves, "--network", tmp_path / "town.toml", "--homes", tmp_path / "now.csv")
+    code, found = checked(*words)
+    assert (code, found["valid"], found["wrong"]) == (0, True, [])
+    assert len(found["changed"]) == found["changes"]["client moved already"] == len(plan["moves"])
+    said = run("check", *words).stdout.splitlines()
+    assert said == ["changed, and not in the way:", *(f"  {one}" for one in found["changed"]), FITS]
+
+
+def test_clusters_may_be_in_a_file_of_their_own(moves: Path, tmp_path: Path) -> None:
+    plan = json.loads(moves.read_text(encoding="utf-8"))
+    clusters = dict(plan["network"]["clusters"])
+    words = (moves, "--network", tmp_path / "town.toml", "--clusters", tmp_path / "clusters.csv")
+
+    def now() -> tuple[int, Any]:
+        lines = "".join(f"{broker},{cluster}\n" for broker, cluster in clusters.items())
+        (tmp_path / "clusters.csv").write_text(lines, encoding="utf-8")
+        return checked(*words)
+
+    assert now()[0] == 0
+    clusters["a2"] = ""
+    code, found = now()
+    assert (code, found["wrong"]) == (1, ["broker a2 is of the backbone, not of the cluster a as planned"])
+    del clusters["a2"]
+    with pytest.raises(InputError, match="has no broker 'a2'; give it a cluster"):
+        now()
+
+
+def test_a_network_that_is_in_pieces_now_is_in_the_way(moves: Path, tmp_path: Path) -> None:
+    (tmp_path / "now.toml").write_text(TOWN.rpartition("[[link]]")[0], encoding="utf-8")
+    code, found = checked(moves, "--network", tmp_path / "now.toml")
+    assert (code, found["changes"]) == (1, {"link gone": 1, "network in pieces": 1})
+    (tmp_path / "links.csv").write_text("1,2\n2,4\n3,5\n5,6\n", encoding="utf-8")
+    words = ("--edges", tmp_path / "links.csv", "--rates", EXAMPLES / "rates.csv")
+    code, found = checked(EXAMPLES / "stores.json", *words)
+    assert code == 1
+    assert "the network is in pieces: 3, 5, 6 are not reached from 1" in found["wrong"]
+    assert math.isfinite(found["mean_hops"]["now"])
 
 
 def test_delays_are_held_against_delays(tmp_path: Path, moves: Path) -> None:
@@ -117,6 +162,8 @@ def test_many_findings_of_a_kind_are_counted_for_people(tmp_path: Path) -> None:
     said = run("check", EXAMPLES / "stores.json", "--edges", tmp_path / "links.csv")
     assert said.exit_code == 1
     assert "more: broker new" in said.stdout
+    assert "in the way:\n" in said.stdout
+    assert "does not fit the network any more" in said.stdout
     assert len(said.stdout.splitlines()) < 40
 
 
@@ -125,6 +172,7 @@ def test_many_findings_of_a_kind_are_counted_for_people(tmp_path: Path) -> None:
     [
         ((), "say what the network is now: give --network, --edges, --workload or --records"),
         (("--homes", "h"), "--homes is only for a plan of moves"),
+        (("--clusters", "h"), "--clusters is only for a plan of moves"),
         (("--edges", "e", "--capacity", "0"), "--capacity is 0; give a number above 0"),
         (("--edges", "e", "--hours", "2"), "--hours is only for --records"),
     ],

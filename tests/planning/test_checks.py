@@ -63,6 +63,44 @@ def test_brokers_and_links_that_are_gone_new_or_different_are_told() -> None:
     }
 
 
+def test_what_is_new_unasked_for_or_done_already_is_not_in_the_way() -> None:
+    grown = Graph.of([*LINKS, ("a", "e", 1.0), ("a", "c", 1.0)])
+    found = [
+        *checks.network(moves(), grown),
+        *checks.homes(moves(), {"u": "d", "w": "d"}),
+        *checks.topics(stores(), ["x"]),
+    ]
+    assert {one.change for one in found} == checks.HARMLESS
+    assert not any(one.in_the_way for one in found)
+    wrong = [
+        *checks.network(moves(), Graph.of([("a", "b", 2.0)])),
+        *checks.homes(moves(), {"w": "a"}),
+        *checks.topics(stores(), ["x", "y", "z"]),
+        *checks.capacity(stores(), 0.5),
+    ]
+    assert {one.change for one in wrong} == {
+        Change.BROKER_GONE,
+        Change.LINK_GONE,
+        Change.LINK_LENGTH,
+        Change.GOAL_GONE,
+        Change.CLIENT_GONE,
+        Change.CLIENT_ELSEWHERE,
+        Change.TOPIC_UNPLANNED,
+        Change.STORE_FULL,
+    }
+    assert all(one.in_the_way for one in wrong)
+
+
+@pytest.mark.parametrize(
+    ("links", "says"),
+    [(LINKS[:2], "d is not reached from a"), (LINKS[2:], "b, c, d are not reached from a")],
+)
+def test_a_network_in_pieces_is_in_the_way(links: list[tuple[str, str, float]], says: str) -> None:
+    now = Graph.of(links, "abcd", whole=False)
+    (found,) = told(checks.network(moves(), now))[Change.IN_PIECES]
+    assert found == f"the network is in pieces: {says}"
+
+
 def test_a_store_that_is_gone_is_told_with_what_it_keeps() -> None:
     plan = stores()
     (keeps_y,) = plan.assignment["y"]

@@ -71,3 +71,12 @@ def test_the_order_in_which_links_are_named_does_not_matter() -> None:
     links = [("a", "b", 1.0), ("b", "c", 2.0), ("c", "a", 3.0)]
     made = {Graph.of(one).links for one in itertools.permutations(links)}
     assert len(made) == 1
+
+
+def test_a_graph_that_need_not_be_whole_says_who_is_apart() -> None:
+    graph = Graph.of([("a", "b", 1.0), ("c", "d", 1.0)], "e", whole=False)
+    assert graph.apart == ("c", "d", "e")
+    assert graph.distances[0].tolist() == [0.0, 1.0, math.inf, math.inf, math.inf]
+    alone = Graph.of([], "ab", whole=False)
+    assert alone.distances.tolist() == [[0.0, math.inf], [math.inf, 0.0]]
+    assert Graph.of([], "a").apart == ()

@@ -41,6 +41,12 @@ def check(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `--out` writes it.")],
     edges: Edges = None,
     network: NetworkFile = None,
+    clusters: Annotated[
+        Path | None,
+        typer.Option(
+            "--clusters", metavar="FILE", help="Of a plan of moves: CSV lines broker,cluster as they are now."
+        ),
+    ] = None,
     homes: Annotated[
         Path | None,
         typer.Option(
@@ -75,12 +81,16 @@ def check(
     latest: Latest = None,
     master: Master = None,
     settings: Settings = None,
-    as_json: Annotated[bool, typer.Option("--json", help="What is wrong as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="What is in the way, and what has changed, as JSON.")
+    ] = False,
 ) -> None:
     """Say whether a plan still fits the network: exit code 0 if it does, 1 if not, with what is in the way.
 
-    The network now is in a file, in a workload, or in records; so are clients and requests, without which
-    only brokers, links and capacities are looked at. Exit code 2 means that it could not be said.
+    In the way is what is gone, elsewhere, different, or too much. What is new, what nobody asks for any
+    more and who has moved already is said, and the plan still fits. The network now is in a file, in a
+    workload, or in records; so are clients and requests, without which only brokers, links and capacities
+    are looked at. Exit code 2 means that it could not be said.
 
     Try it:
 
@@ -94,10 +104,10 @@ def check(
     made = read(plan)
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
-    only_for("a plan of moves", isinstance(made, MovesPlan), {"--homes": homes})
+    only_for("a plan of moves", isinstance(made, MovesPlan), {"--homes": homes, "--clusters": clusters})
     of_stores = {"--rates": rates, "--sizes": sizes, "--capacity": capacity, "--load-max": load_max}
     only_for("a plan of stores", isinstance(made, StoresPlan), of_stores)
-    wired = plan_network.of_files(edges, network, workload)
+    wired = plan_network.of_files(edges, network, workload, whole=False)
     if wired is None and records is None:
         raise InputError("say what the network is now: give --network, --edges, --workload or --records")
     at_home = None if homes is None else files.mapping(homes, ("client", "broker"))
@@ -116,7 +126,7 @@ def check(
                     requested = list(inputs.rates(spark, source, required=False, progress=bars).rates)
     assert wired is not None, "a network was given, or found in records"
     graph = _graph(wired, made)
-    found = checks.network(made, graph, wired.clusters)
+    found = checks.network(made, graph, wired.clusters if clusters is None else _clusters(clusters, graph))
     now: dict[str, Any] = {}
     unseen: list[str] = []
     if isinstance(made, MovesPlan):
@@ -129,18 +139,35 @@ def check(
             found += checks.topics(made, (topic for topic, _, rate in requested if rate))
             now, busy = _served(made, graph, requested, load_max)
             found += busy
+    wrong, changed = ([one for one in found if one.in_the_way is so] for so in (True, False))
     if as_json:
-        told = {"valid": not found, "wrong": [one.text for one in found], "changes": _counts(found)}
-        typer.echo(json.dumps({**told, "unseen": unseen, **now}, ensure_ascii=False))
+        told = {
+            "valid": not wrong,
+            "wrong": [one.text for one in wrong],
+            "changed": [one.text for one in changed],
+        }
+        told |= {"changes": _counts(found), "unseen": unseen, **now}
+        typer.echo(json.dumps(told, ensure_ascii=False))
     else:
-        _say(found, now, unseen)
-    raise typer.Exit(1 if found else 0)
+        _say(wrong, changed, now, unseen)
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _clusters(path: Path, graph: Graph) -> dict[str, str]:
+    """Of every broker that there is now."""
+    found = files.mapping(path, ("broker", "cluster"), empty=True)
+    if missing := [name for name in graph.names if name not in found]:
+        raise InputError(
+            f"{path} has no broker {missing[0]!r}; give it a cluster, an empty one if it is of the backbone"
+        )
+    return found
 
 
 def _graph(wired: Wired, made: Plan) -> Graph:
-    """The network now, with lengths as the plan has them."""
+    """The network now, with lengths as the plan has them; it may be in pieces."""
     counted = made.settings.get("lengths")
-    return wired.graph(Lengths(counted) if counted in list(Lengths) and wired.lengths is None else None)
+    lengths = Lengths(counted) if counted in list(Lengths) and wired.lengths is None else None
+    return wired.graph(lengths, whole=False)
 
 
 def _kept(made: StoresPlan, sizes: Path | None, most: float | None) -> list[Finding]:
@@ -173,10 +200,14 @@ def _served(
             continue
         served_by = serving(graph.distances, kept)
         for broker, store in enumerate(served_by.tolist()):
-            name = graph.names[store]
-            loads[name] = loads.get(name, 0.0) + float(rates[broker])
-            travelled += float(rates[broker] * graph.distances[broker, store])
-        asked += float(rates.sum())
+            far = float(graph.distances[broker, store])
+            # In another piece of the network there may be no store to go to.
+            if math.isinf(far):
+                continue
+            name, rate = graph.names[store], float(rates[broker])
+            loads[name] = loads.get(name, 0.0) + rate
+            travelled += rate * far
+            asked += rate
     planned = made.settings.get("load_max")
     most = load_max if load_max is not None else float(planned) if planned is not None else math.inf
     hops = {"planned": made.mean_hops, "now": travelled / asked if asked else 0.0}
@@ -190,20 +221,26 @@ def _counts(found: list[Finding]) -> dict[str, int]:
     return counts
 
 
-def _say(found: list[Finding], now: dict[str, Any], unseen: list[str]) -> None:
+def _say(wrong: list[Finding], changed: list[Finding], now: dict[str, Any], unseen: list[str]) -> None:
+    for title, found in (("in the way:", wrong), ("changed, and not in the way:", changed)):
+        if found:
+            typer.echo(title)
+            _list(found)
+    if "mean_hops" in now:
+        hops = now["mean_hops"]
+        typer.echo(f"a request travels {hops['now']:.3f} hops now, {hops['planned']:.3f} when it was planned")
+    typer.echo("the plan does not fit the network any more" if wrong else "the plan fits the network")
+    ways = {"clients": "--homes", "requests": "--rates"}
+    for what in unseen:
+        typer.echo(f"{what} were not looked at; {ways[what]}, --records or --workload say what they are now")
+
+
+def _list(found: list[Finding]) -> None:
     shown: dict[Change, int] = {}
     for one in found:
         shown[one.change] = shown.get(one.change, 0) + 1
         if shown[one.change] <= SHOWN:
-            typer.echo(one.text)
+            typer.echo(f"  {one.text}")
     for change, count in shown.items():
         if count > SHOWN:
-            typer.echo(f"… and {count - SHOWN:,} more: {change}")
-    if "mean_hops" in now:
-        hops = now["mean_hops"]
-        typer.echo(f"a request travels {hops['now']:.3f} hops now, {hops['planned']:.3f} when it was planned")
-    if not found:
-        typer.echo("the plan fits the network")
-    ways = {"clients": "--homes", "requests": "--rates"}
-    for what in unseen:
-        typer.echo(f"{what} were not looked at; {ways[what]}, --records or --workload say what they are now")
+            typer.echo(f"  … and {count - SHOWN:,} more: {change}")

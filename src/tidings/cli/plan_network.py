@@ -46,8 +46,11 @@ class Wired:
         """What lengths are taken, by name."""
         return GIVEN if wanted is None and self.lengths is not None else (wanted or Lengths.HOPS).value
 
-    def graph(self, wanted: Lengths | None = None) -> Graph:
-        """With lengths as wanted, those of the source by default, and 1 each where it has none."""
+    def graph(self, wanted: Lengths | None = None, *, whole: bool = True) -> Graph:
+        """With lengths as wanted, those of the source by default, and 1 each where it has none.
+
+        One in pieces is refused, unless it need not be `whole`.
+        """
         lengths = self.lengths if wanted is None else None
         if wanted is Lengths.DELAY:
             if self.delays_ms is None:
@@ -56,7 +59,7 @@ class Wired:
                     "that does (--network FILE)"
                 )
             lengths = self.delays_ms
-        return self._graph(lengths)
+        return self._graph(lengths, whole=whole)
 
     def clustered(self, wanted: str | None, seated: Collection[str]) -> tuple[dict[str, str], str]:
         """Clusters by broker as asked for, and how they came to be: given, declared or derived.
@@ -79,12 +82,12 @@ class Wired:
             )
         return files.mapping(path, ("broker", "cluster"), empty=True), GIVEN
 
-    def _graph(self, lengths: tuple[float, ...] | None) -> Graph:
+    def _graph(self, lengths: tuple[float, ...] | None, *, whole: bool = True) -> Graph:
         from tidings.planning.graphs import Graph
 
         count = len(self.links)
         found = zip(self.links, lengths or (1.0,) * count, strict=True)
-        return Graph.of(((a, b, length) for (a, b), length in found), self.brokers)
+        return Graph.of(((a, b, length) for (a, b), length in found), self.brokers, whole=whole)
 
 
 def of_edges(path: Path) -> Wired:
@@ -95,11 +98,11 @@ def of_edges(path: Path) -> Wired:
     )
 
 
-def of_topology(path: Path) -> Wired:
+def of_topology(path: Path, *, whole: bool = True) -> Wired:
     """From a topology, as `tidings simulate --topology` reads it."""
     from tidings.sim import topologies
 
-    topology = topologies.read(path)
+    topology = topologies.read(path, whole=whole)
     clusters = {place.id: place.cluster or "" for place in topology.places}
     return Wired(
         str(path),
@@ -130,12 +133,17 @@ def of_names(source: str, brokers: Iterable[str], links: Iterable[tuple[str, str
     return Wired(source, tuple(brokers), tuple(links))
 
 
-def of_files(edges: Path | None, network: Path | None, workload: Path | None) -> Wired | None:
-    """From whichever is given, a file before the workload; None if nothing is."""
+def of_files(
+    edges: Path | None, network: Path | None, workload: Path | None, *, whole: bool = True
+) -> Wired | None:
+    """From whichever is given, a file before the workload; None if nothing is.
+
+    A topology in pieces is refused, unless it need not be `whole`.
+    """
     if edges is not None and network is not None:
         raise InputError("--edges and --network both say which brokers are linked; give one of them")
     if edges is not None:
         return of_edges(edges)
     if network is not None:
-        return of_topology(network)
+        return of_topology(network, whole=whole)
     return None if workload is None else of_workload(workload)

@@ -1,13 +1,14 @@
 """Whether a plan still fits: what has changed since it was made, one finding each.
 
 A plan names brokers, links, clients and topics. Here it is held against those that there are now, as far as
-somebody says so. Nothing here reads anything, and nothing is put right.
+somebody says so. What is in the way of the plan makes it invalid; what only has changed does not. Nothing
+here reads anything, and nothing is put right.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,6 +18,9 @@ from tidings.planning.plans import MovesPlan, Plan, StoresPlan
 
 ROOM = 1e-9
 """What a store may be over its capacity by, since sizes are added in any order."""
+
+NAMED_MAX = 5
+"""Brokers that a finding names."""
 
 
 class Change(StrEnum):
@@ -37,6 +41,11 @@ class Change(StrEnum):
     CLIENT_ELSEWHERE = "client elsewhere"
     CLIENT_MOVED = "client moved already"
     GOAL_GONE = "goal of clients gone"
+    IN_PIECES = "network in pieces"
+
+
+HARMLESS = frozenset({Change.BROKER_NEW, Change.LINK_NEW, Change.TOPIC_UNKNOWN, Change.CLIENT_MOVED})
+"""What leaves a plan as possible and as near to its forecast as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +55,17 @@ class Finding:
     change: Change
     text: str
 
+    @property
+    def in_the_way(self) -> bool:
+        """Whether the plan cannot be carried out as it is, or would not give what it says."""
+        return self.change not in HARMLESS
+
 
 def network(plan: Plan, graph: Graph, clusters: Mapping[str, str] | None = None) -> list[Finding]:
-    """Brokers and links that are gone, new or different; and clusters, as far as these are said."""
+    """Brokers and links that are gone, new or different; and clusters, as far as these are said.
+
+    The network may be in pieces.
+    """
     before, after = set(plan.network.brokers), set(graph.names)
     found = [
         Finding(Change.BROKER_GONE, f"broker {name} of the plan is gone")
@@ -74,6 +91,9 @@ def network(plan: Plan, graph: Graph, clusters: Mapping[str, str] | None = None)
         if now != cluster:
             text = f"broker {name} is {_of(now)}, not {_of(cluster)} as planned"
             found.append(Finding(Change.CLUSTER, text))
+    if graph.apart:
+        text = f"the network is in pieces: {_listed(graph.apart)} not reached from {graph.names[0]}"
+        found.append(Finding(Change.IN_PIECES, text))
     if isinstance(plan, StoresPlan):
         found += [
             Finding(Change.STORE_GONE, f"store {name} is gone, with {_topics(plan, name)}")
@@ -150,6 +170,13 @@ def load(plan: StoresPlan, loads: Mapping[str, float], most: float) -> list[Find
         Finding(Change.STORE_BUSY, f"store {one} would serve {loads[one]:g} requests/s, more than {most:g}")
         for one in busy
     ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} is"
+    more = f" and {len(names) - NAMED_MAX:,} more" if len(names) > NAMED_MAX else ""
+    return f"{', '.join(names[:NAMED_MAX])}{more} are"
 
 
 def _of(cluster: str) -> str:

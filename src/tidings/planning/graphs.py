@@ -35,7 +35,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Brokers and links, in one piece."""
+    """Brokers and links, in one piece unless somebody asked for what there is."""
 
     names: tuple[str, ...]
     """In their order: the lowest wins a tie."""
@@ -44,8 +44,10 @@ class Graph:
     """Pairs of places in `names`, the lower first, with a length each; no pair twice."""
 
     @classmethod
-    def of(cls, links: Iterable[tuple[str, str, float]], brokers: Iterable[str] = ()) -> Graph:
-        """From names; InputError if it is not in one piece, or a length is not one.
+    def of(
+        cls, links: Iterable[tuple[str, str, float]], brokers: Iterable[str] = (), *, whole: bool = True
+    ) -> Graph:
+        """From names; InputError if it is to be `whole` and is not in one piece, or a length is not one.
 
         A link that is named twice has the shorter of its lengths.
         """
@@ -69,22 +71,23 @@ class Graph:
         place = {name: at for at, name in enumerate(names)}
         pairs = sorted((*sorted((place[a], place[b])), length) for (a, b), length in lengths.items())
         made = cls(tuple(names), tuple((int(a), int(b), length) for a, b, length in pairs))
-        made._check_whole()
+        if whole and made.apart:
+            raise InputError(
+                f"the network is in pieces: {made.apart[0]!r} is not reached from {made.names[0]!r}; "
+                "add the links that are missing, or plan each piece by itself"
+            )
         return made
 
-    def _check_whole(self) -> None:
+    @cached_property
+    def apart(self) -> tuple[str, ...]:
+        """Brokers that are not reached from the first; none where all are in one piece."""
         reached, waiting = {0}, [0]
         while waiting:
             for other in self.neighbours[waiting.pop()]:
                 if other not in reached:
                     reached.add(other)
                     waiting.append(other)
-        if len(reached) < len(self.names):
-            apart = next(name for at, name in enumerate(self.names) if at not in reached)
-            raise InputError(
-                f"the network is in pieces: {apart!r} is not reached from {self.names[0]!r}; "
-                "add the links that are missing, or plan each piece by itself"
-            )
+        return tuple(name for at, name in enumerate(self.names) if at not in reached)
 
     @cached_property
     def place(self) -> Mapping[str, int]:
@@ -102,13 +105,13 @@ class Graph:
 
     @cached_property
     def distances(self) -> NDArray[np.float64]:
-        """From each broker to each other one, along the shortest way."""
+        """From each broker to each other one, along the shortest way; infinite where there is none."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import dijkstra
 
         count = len(self.names)
         if not self.links:
-            return np.zeros((count, count))
+            return np.where(np.eye(count), 0.0, np.inf)
         a, b, lengths = (np.array(column) for column in zip(*self.links, strict=True))
         matrix = csr_array((lengths.astype(float), (a, b)), shape=(count, count))
         found: NDArray[np.float64] = dijkstra(matrix, directed=False)

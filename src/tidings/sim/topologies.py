@@ -282,7 +282,7 @@ def from_links(pairs: Iterable[tuple[str, str]], alone: Sequence[str] = ()) -> T
     return _topology([_on_circle(name, at, len(names)) for at, name in enumerate(names)], listed)
 
 
-def from_graph(graph: nx.Graph) -> Topology:
+def from_graph(graph: nx.Graph, *, whole: bool = True) -> Topology:
     """A graph of networkx: nodes may have `x`, `y` and `cluster`, edges `delay_s` and `bytes_per_s`."""
     places = [
         Place(
@@ -303,17 +303,17 @@ def from_graph(graph: nx.Graph) -> Topology:
         for one, other, data in graph.edges(data=True)
         if one != other
     ]
-    return checked(Topology(tuple(places), tuple(links)), "the graph")
+    return checked(Topology(tuple(places), tuple(links)), "the graph", whole=whole)
 
 
-def read(path: Path) -> Topology:
-    """A topology from a file: GraphML by its ending, TOML otherwise."""
+def read(path: Path, *, whole: bool = True) -> Topology:
+    """A topology from a file: GraphML by its ending, TOML otherwise. One in pieces only if not `whole`."""
     if path.suffix.lower() in (".graphml", ".xml"):
-        return read_graphml(path)
-    return read_toml(path)
+        return read_graphml(path, whole=whole)
+    return read_toml(path, whole=whole)
 
 
-def read_graphml(path: Path) -> Topology:
+def read_graphml(path: Path, *, whole: bool = True) -> Topology:
     """A graph as other programs write it."""
     try:
         import networkx as nx
@@ -328,10 +328,10 @@ def read_graphml(path: Path) -> Topology:
         graph = nx.read_graphml(path)
     except (ParseError, nx.NetworkXError, KeyError, ValueError) as error:
         raise InputError(f"{path} is not GraphML: {error}") from None
-    return from_graph(nx.Graph(graph))
+    return from_graph(nx.Graph(graph), whole=whole)
 
 
-def read_toml(path: Path) -> Topology:
+def read_toml(path: Path, *, whole: bool = True) -> Topology:
     """Brokers and links as written by hand; all that is wrong is said at once."""
     with _opened(path) as file:
         text = file.read()
@@ -349,7 +349,7 @@ def read_toml(path: Path) -> Topology:
     ]
     if problems:
         raise InputError("\n".join(f"{path}: {problem}" for problem in problems))
-    return checked(Topology(tuple(places), tuple(links)), str(path))
+    return checked(Topology(tuple(places), tuple(links)), str(path), whole=whole)
 
 
 def _tables(written: Mapping[str, Any], key: str, problems: list[str]) -> list[dict[str, Any]]:
@@ -412,8 +412,11 @@ def _refuse_others(one: Mapping[str, Any], what: str, known: tuple[str, ...], pr
     ]
 
 
-def checked(topology: Topology, source: str) -> Topology:
-    """The topology, if it can be simulated: ids that differ, links between two of them, one network."""
+def checked(topology: Topology, source: str, *, whole: bool = True) -> Topology:
+    """The topology, if it can be simulated: ids that differ, links between two of them, one network.
+
+    The last is only looked at if it is to be `whole`.
+    """
     problems = []
     known: dict[str, None] = {}
     for place in topology.places:
@@ -437,7 +440,7 @@ def checked(topology: Topology, source: str) -> Topology:
         seen[pair] = None
     if not topology.places:
         problems.append("there is no broker")
-    elif not problems and (away := _unreached(topology)):
+    elif whole and not problems and (away := _unreached(topology)):
         problems.append(
             f"the network is not connected: no way leads from {topology.places[0].id!r} to {away!r}; "
             "add a link"
