@@ -16,6 +16,8 @@ from tidings.planning.graphs import Graph, in_order
 
 def test_whole_numbers_are_in_the_order_of_their_size_and_texts_in_that_of_their_bytes() -> None:
     assert in_order(["10", "2", "1"]) == ["1", "2", "10"]
+    assert in_order(["10", "2", "-1", "-10"]) == ["-10", "-1", "2", "10"]
+    assert in_order(["10", "2", "-"]) == ["-", "10", "2"]
     assert in_order(["10", "2", "x"]) == ["10", "2", "x"]
 
 

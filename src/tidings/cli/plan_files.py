@@ -22,22 +22,23 @@ TRAFFIC = ("from", "to", "messages")
 def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tuple[int, list[str]]]:
     """The lines of a file with their numbers; the last `optional` columns may be left out.
 
-    Empty lines and those that begin with # are passed over, and a first line that names the columns.
+    Empty lines are passed over, and comments, and a first line that names the columns.
     """
+    least = len(columns) - optional
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             # What is passed over is an empty line for the reader, which counts them.
-            reader = csv.reader("\n" if line.startswith("#") else line for line in file)
+            reader = csv.reader("\n" if _is_comment(line) else line for line in file)
             begun = False
             for fields in reader:
                 number, row = reader.line_num, [field.strip() for field in fields]
-                is_header = not begun and row == list(columns[: len(row)])
+                is_header = not begun and len(row) >= least and row == list(columns[: len(row)])
                 if not any(row):
                     continue
                 begun = True
                 if is_header:
                     continue
-                if not len(columns) - optional <= len(row) <= len(columns):
+                if not least <= len(row) <= len(columns):
                     raise InputError(
                         f"{path}, line {number}: {','.join(fields)!r} has {len(row)} fields; it is "
                         f"{','.join(columns)}"
@@ -49,6 +50,11 @@ def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tu
         raise InputError(f"{path} is not text in UTF-8; it is lines of {','.join(columns)}") from None
     except csv.Error as error:
         raise InputError(f"{path} is no CSV: {error}") from None
+
+
+def _is_comment(line: str) -> bool:
+    """A line of its own after "# "; without the space it is a name, since names are any text."""
+    return line.startswith("# ") or line.strip() == "#"
 
 
 def named(path: Path, number: int, value: str, column: str) -> str:
@@ -132,7 +138,7 @@ def _columns(
     ends = pa.chunked_array([*table["from"].chunks, *table["to"].chunks], pa.string())
     coded = pc.utf8_trim_whitespace(ends).combine_chunks().dictionary_encode()
     names = coded.dictionary.to_pylist()
-    if table["messages"].null_count or any(not name or name.startswith("#") for name in names):
+    if table["messages"].null_count or any(not name or _is_comment(name) for name in names):
         return None
     places = coded.indices.to_numpy()
     return names, places[: len(table)], places[len(table) :], table["messages"].to_numpy()

@@ -5,6 +5,7 @@ from each broker to each other one. Nothing here knows what is planned.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,15 +21,18 @@ if TYPE_CHECKING:
 BROKERS_MAX = 20_000
 """All distances of so many are 3 GB; a planner of more would need another method."""
 
+_WHOLE = re.compile(r"-?[0-9]{1,4000}")
+"""Python makes no number of more digits."""
+
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Names as people expect them: numbers by size where all are whole numbers, else by their bytes.
 
-    >>> in_order(["10", "9"]), in_order(["b10", "b9"])
-    (['9', '10'], ['b10', 'b9'])
+    >>> in_order(["10", "-9", "9"]), in_order(["b10", "b9"])
+    (['-9', '9', '10'], ['b10', 'b9'])
     """
     found = list(names)
-    if found and all(name.isascii() and name.isdigit() for name in found):
+    if found and all(map(_WHOLE.fullmatch, found)):
         return sorted(found, key=lambda name: (int(name), name))
     return sorted(found, key=str.encode)
 
