@@ -107,7 +107,7 @@ def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating
         "moves": len(across),
         "moves_inside": len(inside),
         "load": float(base.cluster_loads(network, flows, seats).max()),
-        "modularity": seating.modularity or 0.0,
+        "modularity": (seating.final or seating).modularity or 0.0,
         "inside": _inside(flows, seating),
         "share": " ".join(f"{one:.4f}" for one in share),
         **within,
@@ -115,10 +115,10 @@ def _measured(setting: Setting, network: Network, flows: Flows, seating: Seating
 
 
 def _inside(flows: Flows, seating: Seating) -> float:
-    """The share of messages inside communities, at least their modularity."""
-    if seating.communities is None:
+    """The share of messages inside communities of the last division, at least their modularity."""
+    if seating.last is None:
         return 0.0
-    same = seating.communities[flows.senders] == seating.communities[flows.receivers]
+    same = seating.last[flows.senders] == seating.last[flows.receivers]
     return float(flows.messages[same].sum()) / flows.copies
 
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 from typer.testing import CliRunner
 
@@ -25,7 +26,7 @@ def run(*words: str | Path) -> Any:
 @pytest.fixture
 def files(tmp_path: Path) -> list[str | Path]:
     """A town in files, 30 clients at 12 brokers of four clusters."""
-    network, flows = town(7, clients=30, apart=0.3)
+    network, flows = town(0, clients=30, apart=0.3)
     names = network.graph.names
     text = {
         "edges": [f"{names[a]},{names[b]}" for a, b, _ in network.graph.links],
@@ -51,3 +52,25 @@ def test_where_nobody_is_it_says_what_to_give(
         (tmp_path / f"{name}.csv").write_text("", encoding="utf-8")
     with pytest.raises(InputError, match="name at least one client with its home"):
         run(*files, "--algorithm", algorithm)
+
+
+def test_communities_are_those_found_first_and_what_they_were_divided_into_is_beside_them(
+    files: list[str | Path], tmp_path: Path
+) -> None:
+    graph = nx.Graph()
+    for line in (tmp_path / "traffic.csv").read_text(encoding="utf-8").split():
+        sender, receiver, messages = line.split(",")
+        known = graph.get_edge_data(sender, receiver, {"weight": 0.0})["weight"]
+        graph.add_edge(sender, receiver, weight=known + float(messages))
+    theirs = nx.community.greedy_modularity_communities(graph, weight="weight")
+    plan = run(*files)
+    whole = run(*files, "--divide", "none")
+    assert plan["communities"] == whole["communities"]
+    assert {frozenset(one) for one in plan["communities"].values()} == set(theirs)
+    assert plan["modularity"] == whole["modularity"]
+    assert plan["modularity"] == pytest.approx(nx.community.modularity(graph, theirs))
+    assert whole["final"] is None
+    parts = [set(one) for one in plan["final"]["communities"].values()]
+    assert len(parts) > len(plan["communities"])
+    assert all(any(part <= one for one in theirs) for part in parts)
+    assert plan["final"]["modularity"] == pytest.approx(nx.community.modularity(graph, parts))

@@ -55,7 +55,10 @@ def test_a_plan_of_moves_says_clusters_and_how_many_clients_each_broker_has() ->
 
 
 def test_a_plan_that_was_written_without_the_newer_fields_is_still_read() -> None:
-    for plan, newer in ((stores_plan(), ("rates", "warnings")), (moves_plan(), ("clients", "warnings"))):
+    for plan, newer in (
+        (stores_plan(), ("rates", "warnings")),
+        (moves_plan(), ("clients", "final", "warnings")),
+    ):
         document = msgspec.json.decode(plans.write(plan))
         for name in newer:
             del document[name]

@@ -138,15 +138,25 @@ class Seats(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     after: dict[str, int] = {}
 
 
+class Final(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What communities were divided into again."""
+
+    communities: dict[str, list[str]]
+    modularity: float
+
+
 class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, forbid_unknown_fields=True):
     """Which clients go where."""
 
     algorithm: str
     moves: list[Move]
     communities: dict[str, list[str]]
-    """Those that were found, by number; empty for a planner that looks for none."""
+    """Those that were found first, by number, before any was divided again; empty for a planner that looks
+    for none."""
 
     modularity: float | None
+    """Of these."""
+
     hops: Pair
     backbone: Pair
     load: dict[str, float]
@@ -158,6 +168,9 @@ class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, 
     network: Topology
     clients: Seats = Seats()
     """By broker of a cluster: how many clients it has; nothing in a plan that was written without."""
+
+    final: Final | None = None
+    """The communities that moved, if those that were found first were divided again."""
 
     warnings: list[str] = []
     """What whoever reads the plan should know beside it."""
@@ -293,6 +306,11 @@ def of_moves(
         settings=dict(settings),
         network=_topology(network.graph, network.named_clusters),
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
+        final=(
+            Final(_members(flows.clients, seating.final.communities), seating.final.modularity)
+            if seating.final
+            else None
+        ),
         warnings=[*_farther(hops), *seating.warnings, *warnings],
     )
 

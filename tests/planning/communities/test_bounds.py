@@ -55,9 +55,9 @@ def test_a_plan_with_a_bound_keeps_it_and_is_no_worse_than_staying(
 def test_no_single_move_that_is_left_would_save_anything(hamlet: tuple[Network, Flows], moves: int) -> None:
     network, flows = hamlet
     whole = published.planned(network, flows, Limits(1.5))
-    assert whole.communities is not None
+    assert whole.last is not None
     limits = Limits(1.5, moves=moves)
-    seats = bounds.within(network, flows, limits, whole.seats, whole.communities)
+    seats = bounds.within(network, flows, limits, whole.seats, whole.last)
     assert set(np.flatnonzero(seats != network.homes)) <= set(np.flatnonzero(whole.seats != network.homes))
     if len(moved(network, seats)[0]) == moves or np.array_equal(seats, whole.seats):
         return
@@ -85,13 +85,13 @@ def test_those_who_would_lose_by_going_alone_go_together_or_not_at_all() -> None
 def test_more_moves_save_more_and_half_of_them_save_most_of_it(seed: int) -> None:
     network, flows = town(seed)
     whole = published.planned(network, flows, Limits(1.5))
-    assert whole.communities is not None
+    assert whole.last is not None
     count = len(moved(network, whole.seats)[0])
     hops = [
         mean_hops(
             network,
             flows,
-            bounds.within(network, flows, Limits(1.5, moves=n), whole.seats, whole.communities),
+            bounds.within(network, flows, Limits(1.5, moves=n), whole.seats, whole.last),
         )
         for n in range(0, count, 5)
     ]
@@ -103,6 +103,6 @@ def test_more_moves_save_more_and_half_of_them_save_most_of_it(seed: int) -> Non
 def test_without_a_bound_a_plan_is_as_its_planner_made_it() -> None:
     network, flows = town(0)
     whole = published.planned(network, flows, Limits(1.5))
-    assert whole.communities is not None
+    assert whole.last is not None
     for limits in (Limits(1.5), Limits(1.5, moves=60)):
-        assert bounds.within(network, flows, limits, whole.seats, whole.communities) is whole.seats
+        assert bounds.within(network, flows, limits, whole.seats, whole.last) is whole.seats

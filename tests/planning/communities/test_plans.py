@@ -91,9 +91,9 @@ def test_the_published_plan_brings_communities_together(
     how = Reading(proportion=proportion, fits=fits)
     plan = published.planned(network, flows, Limits(overload=1.5), how)
     check_seats(network, plan.seats)
-    assert plan.communities is not None
-    for community in range(int(plan.communities.max()) + 1):
-        members = plan.seats[plan.communities == community]
+    assert plan.last is not None
+    for community in range(int(plan.last.max()) + 1):
+        members = plan.seats[plan.last == community]
         assert len(set(network.cluster_of[members].tolist())) == 1
     assert mean_hops(network, flows, plan.seats) < mean_hops(network, flows, network.homes)
 

@@ -135,7 +135,7 @@ def test_dividing_ends_when_hops_lose_a_larger_share_than_moves_gain(seed: int, 
         seats = published.balanced(network, flows, placed[numbers])
         return seats.tolist(), mean_hops(network, flows, seats), len(moved(network, seats)[0])
 
-    numbers = extraction.communities(flows)
+    first = numbers = extraction.communities(flows)
     seats, hops, moves = seated(numbers)
     while divide is not Division.NONE:
         only = int(np.bincount(numbers).argmax()) if divide is Division.LARGEST else None
@@ -147,7 +147,13 @@ def test_dividing_ends_when_hops_lose_a_larger_share_than_moves_gain(seed: int, 
         numbers, seats, hops, moves = finer, next_seats, next_hops, next_moves
     plan = published.planned(network, flows, Limits(), reading)
     assert plan.communities is not None
-    assert plan.communities.tolist() == numbers.tolist()
+    assert plan.last is not None
+    assert plan.communities.tolist() == first.tolist()
+    assert plan.modularity == extraction.modularity(flows, first)
+    assert plan.last.tolist() == numbers.tolist()
+    assert (plan.final is None) == (numbers is first)
+    if plan.final is not None:
+        assert plan.final.modularity == extraction.modularity(flows, numbers)
     assert plan.seats.tolist() == seats
 
 

@@ -78,6 +78,7 @@ def test_limits_are_kept_and_a_plan_that_keeps_them_is_not_made_worse(seed: int,
     plan = search.planned(network, flows, limits, starts=[start])
     assert allowed(network, flows, limits, plan.seats)
     assert plan.communities is start.communities
+    assert plan.final is start.final
     if allowed(network, flows, limits, start.seats):
         assert mean_hops(network, flows, plan.seats) <= mean_hops(network, flows, start.seats)
 

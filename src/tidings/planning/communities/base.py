@@ -271,6 +271,16 @@ class Limits:
 
 
 @dataclass(frozen=True, eq=False)
+class Divided:
+    """Clients in communities."""
+
+    communities: NDArray[np.int64]
+    """By client: the number of its community."""
+
+    modularity: float
+
+
+@dataclass(frozen=True, eq=False)
 class Seating:
     """Where each client would be."""
 
@@ -278,12 +288,21 @@ class Seating:
     """By client: its broker."""
 
     communities: NDArray[np.int64] | None = None
-    """By client: the number of its community."""
+    """By client: the number of its community, as they were found first."""
 
     modularity: float | None = None
+    """Of these."""
 
     warnings: tuple[str, ...] = ()
     """What whoever looks at the plan should know beside it."""
+
+    final: Divided | None = None
+    """What they were divided into again; None if they were not."""
+
+    @property
+    def last(self) -> NDArray[np.int64] | None:
+        """By client: the number of its community, as they are in the end."""
+        return self.communities if self.final is None else self.final.communities
 
 
 def somebody(flows: Flows) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.planning.communities import extraction
+from tidings.planning.communities import base, extraction
 from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody
 from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import Method
@@ -76,7 +76,7 @@ def planned(
     """
     somebody(flows)
     how = reading or Reading()
-    numbers = extraction.communities(flows, how.method, seed)
+    first = numbers = extraction.communities(flows, how.method, seed)
     best = _seated(network, flows, limits, how, numbers)
     for _ in range(DIVISIONS_MAX if how.divide is not Division.NONE else 0):
         largest = int(np.bincount(numbers).argmax()) if how.divide is Division.LARGEST else None
@@ -89,9 +89,10 @@ def planned(
         numbers, best = finer, tried
     return Seating(
         within(network, flows, limits, best, numbers),
-        numbers,
-        extraction.modularity(flows, numbers),
+        first,
+        extraction.modularity(flows, first),
         extraction.warnings_of(flows, how.method),
+        None if numbers is first else base.Divided(numbers, extraction.modularity(flows, numbers)),
     )
 
 

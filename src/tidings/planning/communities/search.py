@@ -12,7 +12,7 @@ searched anew for every price, and what it found for 200 clients took 2 to 10% m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +56,7 @@ def planned(
     allowed = len(flows.clients) if limits.moves is None else limits.moves
     seats = table.best(allowed, [one.seats for one in starts])
     first = starts[0] if starts else Seating(seats)
-    return Seating(seats, first.communities, first.modularity, first.warnings)
+    return replace(first, seats=seats)
 
 
 def frontier(network: Network, flows: Flows, limits: Limits, points: int = 8, seed: int = 0) -> list[Point]:
