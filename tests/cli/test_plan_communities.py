@@ -74,3 +74,11 @@ def test_communities_are_those_found_first_and_what_they_were_divided_into_is_be
     assert len(parts) > len(plan["communities"])
     assert all(any(part <= one for one in theirs) for part in parts)
     assert plan["final"]["modularity"] == pytest.approx(nx.community.modularity(graph, parts))
+
+
+def test_a_plan_that_breaks_its_own_overload_says_so(files: list[str | Path]) -> None:
+    plan = run(*files, "--overload", "1.5")
+    over = {name for name, load in plan["load"].items() if load > 1.5}
+    assert over
+    assert {one.split()[3] for one in plan["warnings"]} == over
+    assert run(*files, "--overload", "4")["warnings"] == []

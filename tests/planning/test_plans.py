@@ -8,9 +8,9 @@ import pytest
 from tests.planning.communities.towns import town
 from tidings.errors import InputError
 from tidings.planning import plans
-from tidings.planning.communities import extraction, search
+from tidings.planning.communities import extraction, interest, search
 from tidings.planning.communities import published as communities
-from tidings.planning.communities.base import BACKBONE, Limits, Seating, mean_hops
+from tidings.planning.communities.base import BACKBONE, Limits, Seating, cluster_loads, mean_hops
 from tidings.planning.communities.extraction import Method
 from tidings.planning.graphs import Graph
 from tidings.planning.stores import published as stores
@@ -120,3 +120,23 @@ def test_a_plan_that_makes_messages_travel_farther_says_so() -> None:
     assert said.startswith("with this plan a message travels farther, ")
     for seating in (Seating(network.homes), communities.planned(network, flows, Limits())):
         assert plans.of_moves(network, flows, seating, "published", {}).warnings == []
+
+
+def test_a_plan_tells_of_each_cluster_that_has_more_than_it_may_and_what_it_had() -> None:
+    network, flows = town(0)
+    before = dict(zip(network.clusters, cluster_loads(network, flows, network.homes), strict=True))
+    for most in (1.0, 1.2, 1.5):
+        for seating in (
+            communities.planned(network, flows, Limits(most)),
+            interest.planned(network, flows, Limits(most)),
+            search.planned(network, flows, Limits(most, moves=10)),
+        ):
+            plan = plans.of_moves(network, flows, seating, "published", {"overload": most})
+            said = [one for one in plan.warnings if "fair shares" in one]
+            over = [name for name, load in plan.load.items() if load > most + 1e-9]
+            assert len(said) == len(over)
+            for name, one in zip(over, said, strict=True):
+                assert one.startswith(
+                    f"clients of cluster {name} would send {plan.load[name]:.2f} fair shares"
+                )
+                assert f"{most:g} are allowed; before it is {before[name]:.2f}" in one

@@ -6,6 +6,7 @@ reads one gets an `InputError` for what is no plan. Nothing here makes one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -276,7 +277,7 @@ def of_moves(
     frontier: list[tuple[int, float]] | None = None,
     warnings: Sequence[str] = (),
 ) -> MovesPlan:
-    """A seating as a plan."""
+    """A seating as a plan; of `settings` the overload that clusters may have is looked at."""
     names = network.graph.names
     across, inside = moving.moved(network, seating.seats)
     both = {**dict.fromkeys(across.tolist(), True), **dict.fromkeys(inside.tolist(), False)}
@@ -284,7 +285,11 @@ def of_moves(
         Pair(measure(network, flows, network.homes), measure(network, flows, seating.seats))
         for measure in (moving.mean_hops, moving.backbone)
     )
-    loads = moving.cluster_loads(network, flows, seating.seats).tolist()
+    had, loads = (
+        dict(zip(network.clusters, moving.cluster_loads(network, flows, seats).tolist(), strict=True))
+        for seats in (network.homes, seating.seats)
+    )
+    most = float(settings.get("overload", math.inf))
     return MovesPlan(
         algorithm=algorithm,
         moves=[
@@ -300,7 +305,7 @@ def of_moves(
         modularity=seating.modularity,
         hops=hops,
         backbone=backbone,
-        load=dict(zip(network.clusters, loads, strict=True)),
+        load=loads,
         forecast=MovesForecast(hops, backbone, frontier or []),
         cost=MovesCost(len(across), len(inside)),
         settings=dict(settings),
@@ -311,7 +316,7 @@ def of_moves(
             if seating.final
             else None
         ),
-        warnings=[*_farther(hops), *seating.warnings, *warnings],
+        warnings=[*_farther(hops), *_crowded(had, loads, most), *seating.warnings, *warnings],
     )
 
 
@@ -334,6 +339,18 @@ def _farther(hops: Pair) -> list[str]:
         return []
     farther = f"with this plan a message travels farther, {hops.after:.3f} instead of {hops.before:.3f}"
     return [f"{farther}; search never makes it worse, nor does a plan with a bound on moves"]
+
+
+def _crowded(before: Mapping[str, float], after: Mapping[str, float], most: float) -> list[str]:
+    """Of each cluster that has more than it may: published plans take what overloads one, those of interests
+    look at no load, and a search leaves a cluster what it had.
+    """
+    return [
+        f"clients of cluster {name} would send {load:.2f} fair shares, and {most:g} are allowed; before it "
+        f"is {before[name]:.2f}. Search makes no cluster busier than it is or may be"
+        for name, load in after.items()
+        if load > most * (1 + 1e-9)
+    ]
 
 
 def _overloads(problem: storing.Problem, load: Mapping[str, float]) -> list[str]:
