@@ -80,11 +80,25 @@ def test_topics_that_do_not_fit_are_told_and_shown(example: list[str | Path], tm
     words = [*example, "--k", "1", "--capacity", "3", "--sizes", tmp_path / "sizes.csv"]
     for algorithm in ("placement", "local", "rnd"):
         out = tmp_path / f"{algorithm}.json"
-        plan = planned(*words, "--algorithm", algorithm, "--out", out)
+        plan = planned(*words, "--algorithm", algorithm, "--stores", "2", "--out", out)
         (left_out,) = plan["short"]
         assert left_out not in plan["mean_hops_by_topic"]
         assert "of requests find no store" in plan["warnings"][0]
         assert "of requests find no store" in run("show", out)
+
+
+def test_there_are_as_many_stores_as_it_takes_if_nobody_says(
+    example: list[str | Path], tmp_path: Path
+) -> None:
+    (tmp_path / "sizes.csv").write_text("a,2\nb,2\nc,1.9\n", encoding="utf-8")
+    words = [*example, "--k", "1", "--capacity", "3", "--sizes", tmp_path / "sizes.csv"]
+    for algorithm in ("placement", "local", "rnd"):
+        plan = planned(*words, "--algorithm", algorithm)
+        assert (plan["short"], plan["settings"]["stores"]) == ({}, 3)
+        assert all(len(held) == 1 for held in plan["assignment"].values())
+        assert plan["warnings"] == [
+            "2 stores would hold all replicas together, and it took 3 until each topic fitted into them"
+        ]
 
 
 def test_after_a_drift_no_more_replicas_move_than_allowed(example: list[str | Path], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -129,8 +130,8 @@ def stores(
             --rates examples/plans/rates.csv
     """
     from tidings.planning import plans
-    from tidings.planning.stores import published
-    from tidings.planning.stores.base import Demand, Gain, Problem
+    from tidings.planning.stores import local, published
+    from tidings.planning.stores.base import Demand, Gain, Problem, fitted
 
     where = {"--rates": rates, "--records": records, "--workload": workload}
     one_of("who requests what", where)
@@ -158,15 +159,31 @@ def stores(
         votes: Callable[[Problem, Gain], NDArray[np.int64]],
     ) -> plans.StoresPlan:
         graph = wired.graph(lengths)
-        problem = Problem.of(graph, Demand.of(graph, triples), k, capacity, count, sized, load_max)
-        runs = None if before is None else _running(before, problem)
-        placement = _placed(problem, algorithm, by, seed, as_printed, runs, moved_max, votes)
+        fewest = Problem.of(graph, Demand.of(graph, triples), k, capacity, count, sized, load_max)
+        runs = None if before is None else _running(before, fewest)
+        # Votes are the same for any number of stores.
+        voted = cache(lambda: votes(fewest, by))
+
+        def placed(problem: Problem) -> Placement:
+            return _placed(problem, algorithm, by, seed, as_printed, voted)
+
+        if algorithm is Algorithm.LOCAL and runs is not None:
+            problem, placement = fewest, local.improved(fewest, runs, moved_max=moved_max)
+        else:
+            may_grow = count is None and not as_printed
+            problem, placement = fitted(fewest, placed) if may_grow else (fewest, placed(fewest))
+            if algorithm is Algorithm.LOCAL:
+                placement = local.improved(problem, placement)
         told.update({"stores": problem.stores, "lengths": wired.counted(lengths)})
         told.update({} if math.isinf(load_max) else {"load_max": load_max})
         told.update({} if algorithm is not Algorithm.RND else {"seed": seed})
         told.update({} if not as_printed else {"as_printed": True})
         told.update({} if not about else {"source": about})
-        return plans.of_stores(problem, placement, str(algorithm), told, runs)
+        grown = []
+        if problem.stores > fewest.stores and not placement.short:
+            enough = f"it took {problem.stores} until each topic fitted into them"
+            grown.append(f"{fewest.stores} stores would hold all replicas together, and {enough}")
+        return plans.of_stores(problem, placement, str(algorithm), told, runs, grown)
 
     summary = ""
     with plan_sources.Bars() as bars:
@@ -209,22 +226,16 @@ def _placed(
     gain: Gain,
     seed: int,
     as_printed: bool,
-    runs: Placement | None,
-    moved_max: int | None,
-    votes: Callable[[Problem, Gain], NDArray[np.int64]],
+    voted: Callable[[], NDArray[np.int64]],
 ) -> Placement:
-    from tidings.planning.stores import baselines, local, published
+    """What an algorithm begins with: of a search, the published placement."""
+    from tidings.planning.stores import baselines, published
 
     if algorithm is Algorithm.RND:
         return baselines.random(problem, seed, gain)
-    if algorithm is Algorithm.LOCAL and runs is not None:
-        return local.improved(problem, runs, moved_max=moved_max)
-    voted = votes(problem, gain)
     if algorithm is Algorithm.GRD_OPT:
-        return baselines.unlimited(problem, voted)
-    if algorithm is Algorithm.PLACEMENT:
-        return (published.as_printed if as_printed else published.repaired)(problem, voted)
-    return local.improved(problem, published.repaired(problem, voted))
+        return baselines.unlimited(problem, voted())
+    return (published.as_printed if as_printed else published.repaired)(problem, voted())
 
 
 def _running(path: Path, problem: Problem) -> Placement:

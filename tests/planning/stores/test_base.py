@@ -10,7 +10,16 @@ from tests.planning.networks import EXAMPLE, example
 from tidings.errors import InputError
 from tidings.planning.graphs import Graph
 from tidings.planning.stores import published
-from tidings.planning.stores.base import Demand, Problem, held, loads, mean_distance, mean_distances, served
+from tidings.planning.stores.base import (
+    Demand,
+    Problem,
+    fitted,
+    held,
+    loads,
+    mean_distance,
+    mean_distances,
+    served,
+)
 
 
 def test_a_request_goes_to_the_nearest_replica_and_the_mean_is_by_requests() -> None:
@@ -65,11 +74,18 @@ def test_what_does_not_fit_into_stores_is_told_with_the_way_out() -> None:
     sizes = {"a": 2.0, "b": 2.0, "c": 1.9}
     problem = Problem.of(known.graph, known.demand, 1, 3.0, sizes=sizes)
     assert problem.stores == 2
-    placed = published.repaired(problem, published.votes(problem))
+    placed_by = published.votes(problem)
+    placed = published.repaired(problem, placed_by)
     (why,) = placed.short.values()
     assert why.startswith("0 of 1 replicas: no store with room is left for it; allow 3 stores or more")
-    roomy = Problem.of(known.graph, known.demand, 1, 3.0, 3, sizes)
-    assert not published.repaired(roomy, published.votes(roomy)).short
+    roomy, fits = fitted(problem, lambda asked: published.repaired(asked, placed_by))
+    assert roomy.stores == 3
+    assert not fits.short
+    tight = Problem.of(known.graph, known.demand, 3, 3.3, sizes=sizes)
+    every, left = fitted(tight, lambda asked: published.repaired(asked, published.votes(asked)))
+    assert every.stores == len(known.graph.names)
+    assert all("allow more capacity, or fewer replicas" in one for one in left.short.values())
+    assert left.short
 
 
 def test_rates_that_are_named_twice_are_added() -> None:

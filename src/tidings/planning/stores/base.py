@@ -8,8 +8,8 @@ distance.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -221,6 +221,18 @@ def short(problem: Problem, assignment: Sequence[Sequence[int]], why: str = "") 
         for topic, kept in enumerate(assignment)
         if len(kept) < problem.replicas
     }
+
+
+def fitted(problem: Problem, place: Callable[[Problem], Placement]) -> tuple[Problem, Placement]:
+    """The same with as many stores more as it takes that no topic is short, the fewest; all brokers at most.
+
+    Topics of different sizes may not fit into as many stores as hold them together.
+    """
+    placed = place(problem)
+    while placed.short and problem.stores < len(problem.graph.names):
+        problem = replace(problem, stores=problem.stores + 1)
+        placed = place(problem)
+    return problem, placed
 
 
 def serving(distances: NDArray[np.float64], replicas: Sequence[int]) -> NDArray[np.int64]:
