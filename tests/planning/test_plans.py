@@ -75,7 +75,7 @@ def test_a_plan_of_a_newer_form_is_refused() -> None:
 
 def test_a_store_that_would_serve_more_than_allowed_is_told_of() -> None:
     graph = Graph.of([("1", "2", 1.0), ("2", "3", 1.0)])
-    demand = Demand.of(graph, [("a", "1", 5.0), ("b", "1", 1.0)])
+    demand = Demand.of(graph, [("a", "1", 3.0), ("a", "2", 2.0), ("b", "1", 1.0)])
     problem = Problem.of(graph, demand, 1, 1, load_max=4.0)
     (said,) = plans.of_stores(
         problem, stores.repaired(problem, stores.votes(problem)), "placement", {}

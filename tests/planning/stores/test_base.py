@@ -128,6 +128,7 @@ def test_requests_at_unknown_brokers_and_none_at_all_are_refused() -> None:
         ),
         ({"replicas": 2, "capacity": 2, "load_max": 0.0}, "give a number above 0"),
         ({"replicas": 2, "capacity": 2, "load_max": 10.0}, "cannot serve 50"),
+        ({"replicas": 2, "capacity": 2, "load_max": 17.0}, "18 requests per second for 'b' enter at '5'"),
     ],
 )
 def test_what_is_impossible_is_refused_with_what_would_make_it_possible(

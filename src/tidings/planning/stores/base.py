@@ -180,6 +180,13 @@ class Problem:
                 f"{stores} stores that serve {load_max:g} requests per second each cannot serve {total:g}; "
                 "allow more stores, or more load"
             )
+        topic, broker = divmod(int(demand.rates.argmax()), brokers)
+        most = float(demand.rates[topic, broker])
+        if most > load_max * (1 + 1e-9):
+            raise InputError(
+                f"{most:g} requests per second for {demand.topics[topic]!r} enter at {graph.names[broker]!r} "
+                f"and go to one store, which may serve {load_max:g}; allow {most:g} or more"
+            )
         return cls(graph, demand, replicas, capacity, stores, size, load_max)
 
 
