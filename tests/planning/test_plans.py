@@ -67,6 +67,35 @@ def test_a_plan_that_was_written_without_the_newer_fields_is_still_read() -> Non
         assert (found.network.clusters, found.warnings) == ({}, [])
 
 
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"assignment": {"a": ["77"], "b": []}}, "'a' is kept at '77', which is no store"),
+        ({"stores": ["77"]}, "'77' is a store and no broker of it"),
+        ({"assignment": {"z": []}}, "'z' has no weight"),
+        ({"version": 0}, "its version is 0"),
+        ({"network": {"brokers": ["1", "2", "3"], "links": [["1", "4", 1.0]]}}, "a link names '4'"),
+        ({"forecast": {"mean_hops": 1.0, "loads": {}, "held": {}}}, "says nothing of the store"),
+    ],
+)
+def test_a_plan_of_stores_that_contradicts_itself_is_refused(changed: dict[str, object], says: str) -> None:
+    document = {**msgspec.json.decode(plans.write(stores_plan())), **changed}
+    with pytest.raises(InputError, match=says):
+        plans.read(msgspec.json.encode(document), "edited.json")
+
+
+@pytest.mark.parametrize("end", ["from", "to"])
+def test_a_plan_of_moves_that_contradicts_itself_is_refused(end: str) -> None:
+    document = msgspec.json.decode(plans.write(moves_plan()))
+    document["moves"][0][end] = "nowhere"
+    with pytest.raises(InputError, match=r"contradicts itself: client .* 'nowhere', which is no"):
+        plans.read(msgspec.json.encode(document), "edited.json")
+    del document["moves"][0]
+    document["network"]["clusters"]["nowhere"] = "c1"
+    with pytest.raises(InputError, match="'nowhere' is in a cluster and no broker of it"):
+        plans.read(msgspec.json.encode(document), "edited.json")
+
+
 def test_a_plan_of_a_newer_form_is_refused() -> None:
     document = {**msgspec.json.decode(plans.write(stores_plan())), "version": plans.VERSION + 1}
     with pytest.raises(InputError, match="knows up to"):

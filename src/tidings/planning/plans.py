@@ -7,7 +7,7 @@ reads one gets an `InputError` for what is no plan. Nothing here makes one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -194,9 +194,42 @@ def read(document: bytes, name: str) -> Plan:
         if isinstance(version, int) and version > VERSION:
             raise InputError(f"{name} is a plan of version {version}; this Tidings knows up to {VERSION}")
         found: Plan = msgspec.json.decode(document, type=Plan)
-        return found
     except msgspec.MsgspecError as error:
         raise InputError(f"{name} is no plan: {error}; `tidings plan stores --out` writes one") from None
+    wrong = next(_contradictions(found), None)
+    if wrong is not None:
+        raise InputError(f"{name} contradicts itself: {wrong}; put that right, or make the plan anew")
+    return found
+
+
+def _contradictions(plan: Plan) -> Iterator[str]:
+    """What a plan that was written by hand may name without having it."""
+    brokers = set(plan.network.brokers)
+    if plan.version < 1:
+        yield f"its version is {plan.version}, and versions begin with 1"
+    for a, b, _ in plan.network.links:
+        yield from (f"a link names {one!r}, which is no broker of it" for one in (a, b) if one not in brokers)
+    for one in plan.network.clusters:
+        if one not in brokers:
+            yield f"{one!r} is in a cluster and no broker of it"
+    if isinstance(plan, StoresPlan):
+        stores = set(plan.stores)
+        for store in plan.stores:
+            if store not in brokers:
+                yield f"{store!r} is a store and no broker of it"
+            if store not in plan.forecast.loads or store not in plan.forecast.held:
+                yield f"its forecast says nothing of the store {store!r}"
+        for topic, held in plan.assignment.items():
+            yield from (
+                f"{topic!r} is kept at {one!r}, which is no store" for one in held if one not in stores
+            )
+            if topic not in plan.weights or (held and topic not in plan.mean_hops_by_topic):
+                yield f"{topic!r} has no weight or no mean hops"
+    else:
+        for move in plan.moves:
+            for one in (move.source, move.goal):
+                if one not in brokers:
+                    yield f"client {move.client!r} moves from or to {one!r}, which is no broker of it"
 
 
 def schema() -> dict[str, Any]:
