@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -68,7 +68,9 @@ def frontier(setting: Setting, kind: str, seed: int) -> list[Row]:
     plan = published.planned(network, flows, Limits(setting.overload), seed=seed)
     limits = replace(_beside(network, flows, plan), moves=None)
     points = search.frontier(network, flows, limits, seed=seed)
-    found = [{"number": number, **asdict(point)} for number, point in enumerate(points)]
+    found: list[Row] = [
+        {"number": number, "moves": point.moves, "hops": point.hops} for number, point in enumerate(points)
+    ]
     hops, moves = base.mean_hops(network, flows, plan.seats), len(base.moved(network, plan.seats)[0])
     return [*found, {"number": -1, "moves": moves, "hops": hops}]
 

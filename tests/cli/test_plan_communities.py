@@ -82,3 +82,13 @@ def test_a_plan_that_breaks_its_own_overload_says_so(files: list[str | Path]) ->
     assert over
     assert {one.split()[3] for one in plan["warnings"]} == over
     assert run(*files, "--overload", "4")["warnings"] == []
+
+
+@pytest.mark.parametrize("moves", [[], ["--moves", "6"]])
+def test_the_plan_is_on_its_own_frontier(files: list[str | Path], moves: list[str]) -> None:
+    plan = run(*files, "--algorithm", "search", "--frontier", *moves)
+    points = plan["forecast"]["frontier"]
+    assert len(points) > 2
+    assert [plan["cost"]["moves"], plan["hops"]["after"]] in points
+    assert points[0][0] == 0
+    assert points == sorted(points, key=lambda one: -one[1])

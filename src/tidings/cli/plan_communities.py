@@ -229,8 +229,9 @@ def communities(
             if algorithm is Algorithm.SEARCH:
                 seating = search.planned(there, flows, limits, seed, [seating])
                 if frontier:
-                    found = search.frontier(there, flows, limits, seed=seed)
+                    found = search.frontier(there, flows, limits, seed=seed, plan=seating)
                     points = [(point.moves, point.hops) for point in found]
+                    seating = search.taken(there, seating, found)
         told: dict[str, Any] = {
             "overload": overload,
             "moves": moves,

@@ -100,6 +100,32 @@ def test_more_moves_are_never_worse() -> None:
     assert hops[-1] < hops[0] <= mean_hops(network, flows, network.homes)
 
 
+@pytest.mark.parametrize("moves", [None, 0, 7, 20])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_frontier_passes_through_the_plan_that_is_taken_and_falls_with_every_move(
+    seed: int, moves: int | None
+) -> None:
+    network, flows = town(seed, clients=30, apart=0.3)
+    limits = Limits(1.5, moves=moves)
+    start = published.planned(network, flows, limits)
+    plan = search.planned(network, flows, limits, starts=[start])
+    points = search.frontier(network, flows, limits, points=5, plan=plan)
+    found = search.taken(network, plan, points)
+    assert allowed(network, flows, limits, found.seats)
+    assert mean_hops(network, flows, found.seats) <= mean_hops(network, flows, plan.seats)
+    assert found.communities is plan.communities
+    own = search.Point(
+        len(moved(network, found.seats)[0]), mean_hops(network, flows, found.seats), found.seats
+    )
+    assert own in points
+    assert own.moves <= len(moved(network, plan.seats)[0])
+    if moves is None:
+        assert points[-1] == own
+    for fewer, more in itertools.pairwise(points):
+        assert fewer.moves < more.moves
+        assert fewer.hops > more.hops
+
+
 def test_nobody_has_to_talk() -> None:
     network, _ = hamlet(0)
     for flows in (Flows.of([], "abcde"), Flows.of([("a", "b", 0.0), ("a", "c", 0.0)], "abcde")):

@@ -120,14 +120,17 @@ def moved(
     limits = Limits(moves=most, moves_inside=most)
     begun = moving.planned(network, flows, limits, seed=seed)
     found = search.planned(network, flows, limits, seed, [begun])
-    frontier = [(one.moves, one.hops) for one in search.frontier(network, flows, limits, seed=seed)]
+    points = search.frontier(network, flows, limits, seed=seed, plan=found)
+    found = search.taken(network, found, points)
     settings = {
         "overload": limits.overload,
         "moves": limits.moves,
         "moves_inside": limits.moves_inside,
         "seed": seed,
     }
-    return plans.of_moves(network, flows, found, "search", settings, frontier)
+    return plans.of_moves(
+        network, flows, found, "search", settings, [(one.moves, one.hops) for one in points]
+    )
 
 
 def stored(graph: Graph, rates: Sequence[tuple[str, str, float]]) -> StoresPlan:

@@ -12,12 +12,13 @@ searched anew for every price, and what it found for 200 clients took 2 to 10% m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody, summed
+from tidings.planning.communities.bounds import within
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +42,8 @@ class Point:
 
     moves: int
     hops: float
+    seats: NDArray[np.int64] = field(repr=False, compare=False)
+    """By client: its broker."""
 
 
 def planned(
@@ -59,19 +62,55 @@ def planned(
     return replace(first, seats=seats)
 
 
-def frontier(network: Network, flows: Flows, limits: Limits, points: int = 8, seed: int = 0) -> list[Point]:
-    """What an operator may choose from: from no moves to all that are worth anything."""
+def frontier(
+    network: Network,
+    flows: Flows,
+    limits: Limits,
+    points: int = 8,
+    seed: int = 0,
+    plan: Seating | None = None,
+) -> list[Point]:
+    """What an operator may choose from: from no moves to all that are worth anything.
+
+    `plan` is one that `planned` made within the same limits. It is a beginning for more moves, and the best
+    of its moves are one for fewer. It is a point itself, unless one is found that is better with no more
+    moves: with a plan more moves always give fewer hops, and what `taken` says is on the frontier.
+    """
     somebody(flows)
     table = _Table(network, flows, limits, seed)
-    whole = table.best(len(flows.clients))
-    most = len(moved(network, whole)[0])
-    found = [Point(most, mean_hops(network, flows, whole))]
+
+    def point(seats: NDArray[np.int64]) -> Point:
+        return Point(len(moved(network, seats)[0]), mean_hops(network, flows, seats), seats)
+
+    if plan is None:
+        whole = table.best(len(flows.clients))
+    else:
+        # One that might move anybody is the end of the frontier.
+        whole = plan.seats if limits.moves is None else table.best(len(flows.clients), [plan.seats])
+    found = [point(whole)]
+    most = found[0].moves
     seats = network.homes
     for budget in sorted({round(most * part / (points - 1)) for part in range(points - 1)} - {most}):
         # What fewer moves gave is a beginning, so that more are never worse.
-        seats = table.best(budget, [seats])
-        found.append(Point(len(moved(network, seats)[0]), mean_hops(network, flows, seats)))
-    return sorted(found, key=lambda point: point.moves)
+        begins = [seats]
+        if plan is not None:
+            groups = np.arange(len(seats)) if plan.last is None else plan.last
+            begins.append(within(network, flows, replace(limits, moves=budget), plan.seats, groups))
+        seats = table.best(budget, [table.kept(budget, begins)])
+        found.append(point(seats))
+    if plan is None:
+        return sorted(found, key=lambda one: one.moves)
+    best: list[Point] = []
+    for one in sorted([*found, point(plan.seats)], key=lambda one: (one.moves, one.hops)):
+        if not best or one.hops < best[-1].hops:
+            best.append(one)
+    return best
+
+
+def taken(network: Network, plan: Seating, points: Sequence[Point]) -> Seating:
+    """Of the frontier through a plan, what is best with no more moves than it has: mostly that plan."""
+    allowed = len(moved(network, plan.seats)[0])
+    return replace(plan, seats=[one for one in points if one.moves <= allowed][-1].seats)
 
 
 class _Table:
@@ -101,11 +140,19 @@ class _Table:
     def best(self, allowed: int, starts: Sequence[NDArray[np.int64]] = ()) -> NDArray[np.int64]:
         """The best seating with at most so many moves across clusters, by brokers of the network."""
         rng = np.random.default_rng(self.seed)
-        begins = [self.homes, *map(self._numbered, starts)]
-        found = [seats for seats in begins if self._keeps(seats, allowed)]
+        found = self._kept(allowed, [self.homes, *map(self._numbered, starts)])
         found += [self._searched(seats, allowed, rng) for seats in found] if len(self.weights) else []
         best: NDArray[np.int64] = self.brokers[min(found, key=self._cost)]
         return best
+
+    def kept(self, allowed: int, seatings: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The best of some seatings that keeps the limits, the homes if none does; nothing is searched."""
+        found = self._kept(allowed, [self.homes, *map(self._numbered, seatings)])
+        best: NDArray[np.int64] = self.brokers[min(found, key=self._cost)]
+        return best
+
+    def _kept(self, allowed: int, seatings: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+        return [seats for seats in seatings if self._keeps(seats, allowed)]
 
     def _searched(
         self, start: NDArray[np.int64], allowed: int, rng: np.random.Generator
