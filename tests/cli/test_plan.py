@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tidings.cli import app
+from tidings.cli import app, plan_network
 from tidings.errors import InputError
 
 LINKS = "a,b\n1,2\n2,4\n2,3\n3,5\n5,6\n"
@@ -95,10 +95,20 @@ def test_there_are_as_many_stores_as_it_takes_if_nobody_says(
     for algorithm in ("placement", "local", "rnd"):
         plan = planned(*words, "--algorithm", algorithm)
         assert (plan["short"], plan["settings"]["stores"]) == ({}, 3)
+        assert plan["settings"]["sizes"] == {"a": 2.0, "b": 2.0, "c": 1.9}
         assert all(len(held) == 1 for held in plan["assignment"].values())
         assert plan["warnings"] == [
             "2 stores would hold all replicas together, and it took 3 until each topic fitted into them"
         ]
+
+
+def test_where_a_plan_cannot_be_written_nothing_is_planned(
+    example: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_network, "of_files", lambda *_: pytest.fail("planned"))
+    words = [*example, "--k", "2", "--capacity", "2", "--out"]
+    assert f"there is no folder {tmp_path / 'none'}" in refusal(*words, tmp_path / "none" / "plan.json")
+    assert "it is a folder; name another file with --out" in refusal(*words, tmp_path)
 
 
 def test_after_a_drift_no_more_replicas_move_than_allowed(example: list[str | Path], tmp_path: Path) -> None:

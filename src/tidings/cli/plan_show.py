@@ -89,6 +89,13 @@ def _plain(text: str) -> Text:
     return Text(clean(text))
 
 
+def check_place(out: Path | None) -> None:
+    """Refuse a file that cannot be written, before anything is planned."""
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        why = "it is a folder" if out.is_dir() else f"there is no folder {out.parent}"
+        raise InputError(f"{out} cannot be written: {why}; name another file with --out")
+
+
 def give(plan: Plan, out: Path | None, as_json: bool) -> None:
     """Write a plan where it is wanted, and print it as tables or as JSON."""
     from rich.console import Console

@@ -30,7 +30,7 @@ from tidings.cli.plan_options import (
     one_of,
     only_for,
 )
-from tidings.cli.plan_show import AsJson, give, read
+from tidings.cli.plan_show import AsJson, check_place, give, read
 from tidings.errors import InputError
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def stores(
     if moved_max is not None and moved_max < 0:
         raise InputError(f"--moved-max is {moved_max}; give 0 or more, how many replicas may move")
     by = chosen(Gain, gain, "--gain")
+    check_place(out)
     sized = _sizes(sizes)
     wired = plan_network.of_files(edges, network, workload)
     if wired is None and records is None:
@@ -175,6 +176,7 @@ def stores(
             if algorithm is Algorithm.LOCAL:
                 placement = local.improved(problem, placement)
         told.update({"stores": problem.stores, "lengths": wired.counted(lengths)})
+        told.update({} if sized is None else {"sizes": sized})
         told.update({} if math.isinf(load_max) else {"load_max": load_max})
         told.update({} if algorithm is not Algorithm.RND else {"seed": seed})
         told.update({} if not as_printed else {"as_printed": True})
