@@ -71,6 +71,19 @@ def test_claims_have_bounds_and_names_of_their_own(claims: list[dict[str, Any]])
     assert {claim["figure"] for claim in claims} == {*experiment.FIGURES, "any"}
 
 
+def test_a_share_that_the_paper_gives_holds_within_ten_points_and_no_more(
+    claims: list[dict[str, Any]],
+) -> None:
+    shares = [
+        (claim, float(claim["paper"].rstrip("%")))
+        for claim in claims
+        if claim["where"] != "study" and "unit" in claim and re.fullmatch(r"[\d.]+%?", claim["paper"])
+    ]
+    assert len(shares) > 20
+    for claim, paper in shares:
+        assert paper - 10 <= claim["least"] <= paper <= claim["most"] <= paper + 10, claim["id"]
+
+
 def test_the_page_has_every_claim_and_every_setting(root: Path, claims: list[dict[str, Any]]) -> None:
     page = (root / "papers" / "communities" / "README.md").read_text(encoding="utf-8")
     assert [claim["id"] for claim in claims if f"`{claim['id']}`" not in page] == []
