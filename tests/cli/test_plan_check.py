@@ -110,7 +110,20 @@ def test_a_network_that_is_in_pieces_now_is_in_the_way(moves: Path, tmp_path: Pa
     code, found = checked(EXAMPLES / "stores.json", *words)
     assert code == 1
     assert "the network is in pieces: 3, 5, 6 are not reached from 1" in found["wrong"]
+    plan = json.loads((EXAMPLES / "stores.json").read_text(encoding="utf-8"))
+    rates = [
+        line.split(",") for line in (EXAMPLES / "rates.csv").read_text(encoding="utf-8").splitlines()[1:]
+    ]
+    side = {name: name in "124" for name in "123456"}
+    lost = [
+        float(rate)
+        for topic, broker, rate in rates
+        if side[broker] not in [side[store] for store in plan["assignment"][topic]]
+    ]
+    assert found["unserved"] == pytest.approx(sum(lost) / sum(float(rate) for _, _, rate in rates))
+    assert found["unserved"] > 0
     assert math.isfinite(found["mean_hops"]["now"])
+    assert "of requests find no store" in run("check", EXAMPLES / "stores.json", *words).stdout
 
 
 def test_delays_are_held_against_delays(tmp_path: Path, moves: Path) -> None:
@@ -141,6 +154,7 @@ def test_requests_sizes_and_capacities_that_have_changed_are_told(tmp_path: Path
     code, found = checked(plan, "--edges", links, "--rates", EXAMPLES / "rates.csv")
     assert (code, found["valid"]) == (0, True)
     assert found["mean_hops"]["now"] == pytest.approx(found["mean_hops"]["planned"])
+    assert found["unserved"] == pytest.approx(0)
     made = json.loads(plan.read_text(encoding="utf-8"))
     kept = sorted(made["assignment"])
     (tmp_path / "rates.csv").write_text(f"{kept[0]},1,5\nnews,2,1\n", encoding="utf-8")

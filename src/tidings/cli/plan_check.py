@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 SHOWN = 10
 """Findings of one kind that people are shown; with --json all are there."""
 
+NEARLY_NONE = 1e-9
+"""A share of requests that is only rounding."""
+
 
 def check(
     plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan, as `--out` writes it.")],
@@ -187,7 +190,7 @@ def _kept(made: StoresPlan, sizes: Path | None, most: float | None) -> list[Find
 def _served(
     made: StoresPlan, graph: Graph, requested: Iterable[tuple[str, str, float]], load_max: float | None
 ) -> tuple[dict[str, Any], list[Finding]]:
-    """How far requests would travel now, and which stores would serve more than they may."""
+    """How far requests would travel now, what share finds no store, and which stores would serve too much."""
     from tidings.planning import checks
     from tidings.planning.stores.base import Demand, serving
 
@@ -211,7 +214,9 @@ def _served(
     planned = made.settings.get("load_max")
     most = load_max if load_max is not None else float(planned) if planned is not None else math.inf
     hops = {"planned": made.mean_hops, "now": travelled / asked if asked else 0.0}
-    return {"mean_hops": hops}, checks.load(made, loads, most)
+    total = float(demand.totals.sum())
+    unserved = max(0.0, 1 - asked / total) if total else 0.0
+    return {"mean_hops": hops, "unserved": unserved}, checks.load(made, loads, most)
 
 
 def _counts(found: list[Finding]) -> dict[str, int]:
@@ -229,6 +234,8 @@ def _say(wrong: list[Finding], changed: list[Finding], now: dict[str, Any], unse
     if "mean_hops" in now:
         hops = now["mean_hops"]
         typer.echo(f"a request travels {hops['now']:.3f} hops now, {hops['planned']:.3f} when it was planned")
+        if now["unserved"] > NEARLY_NONE:
+            typer.echo(f"{now['unserved']:.1%} of requests find no store, and are not among them")
     typer.echo("the plan does not fit the network any more" if wrong else "the plan fits the network")
     ways = {"clients": "--homes", "requests": "--rates"}
     for what in unseen:
