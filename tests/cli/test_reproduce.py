@@ -97,7 +97,7 @@ def test_without_a_paper_all_are_listed_with_their_figures() -> None:
     assert "agele: Agele" in result.stdout
     assert "--figure 3 " in result.stdout
     listed = {one["paper"]: one["figures"] for one in json.loads(run("--json").stdout)}
-    assert list(listed) == ["agele", "communities", "storage", "workload"]
+    assert list(listed) == ["agele", "communities", "qos", "storage", "workload"]
     assert {"3", "4", "5", "6"} <= set(listed["agele"])
     assert {"3", "4", "5", "6", "8", "sampling"} <= set(listed["workload"])
 

@@ -528,7 +528,8 @@ def test_two_finders_say_the_same_when_told_the_same() -> None:
 
 def test_the_protocol_page_has_every_message_of_the_search(root: Path) -> None:
     page = (root / "docs" / "protocol.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.*?) \|", page, re.MULTILINE)
+    section = page.split("## The search for seats")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (.*?) \|", section, re.MULTILINE)
     written = [(int(tag), name, re.findall(r"`(\w+)`", fields)) for name, tag, fields in rows]
     assert written == [
         (kind.__struct_config__.tag, kind.__name__, list(kind.__struct_fields__))
