@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from tests.planning.communities.towns import town
 from tidings.cli import app
 from tidings.errors import InputError
+from tidings.planning.communities import published
 
 
 def run(*words: str | Path) -> Any:
@@ -92,3 +93,11 @@ def test_the_plan_is_on_its_own_frontier(files: list[str | Path], moves: list[st
     assert [plan["cost"]["moves"], plan["hops"]["after"]] in points
     assert points[0][0] == 0
     assert points == sorted(points, key=lambda one: -one[1])
+
+
+def test_a_plan_that_cannot_be_written_is_refused_before_it_is_made(
+    files: list[str | Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published, "planned", None)
+    with pytest.raises(InputError, match="nowhere"):
+        run(*files, "--out", tmp_path / "nowhere" / "plan.json")

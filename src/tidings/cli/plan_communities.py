@@ -30,7 +30,7 @@ from tidings.cli.plan_options import (
     one_of,
     only_for,
 )
-from tidings.cli.plan_show import AsJson, give
+from tidings.cli.plan_show import AsJson, check_place, give
 from tidings.errors import InputError
 
 if TYPE_CHECKING:
@@ -192,6 +192,7 @@ def communities(
     one_of("who talks to whom", {"--traffic": traffic, "--records": records, "--workload": workload})
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
+    check_place(out)
     only_for("--records or --workload", asked.on_spark, {"--least-messages": least_messages})
     only_for("--algorithm interest", algorithm is Algorithm.INTEREST, {"--subscriptions": subscriptions})
     only_for("--algorithm search", algorithm is Algorithm.SEARCH, {"--frontier": frontier})
