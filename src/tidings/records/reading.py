@@ -30,7 +30,8 @@ def read_tables(folder: Path | str) -> Iterator[pa.Table]:
         except FileNotFoundError:
             continue
         try:
-            yield _whole(pq.read_table(pa.BufferReader(data)))
+            # On this thread: a process that ends just after threads of Arrow were started is aborted.
+            yield _whole(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"{segment.path} is not a Parquet file of ours ({error}); move it out of the folder"
