@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,6 +128,54 @@ def test_results_do_not_depend_on_the_machine(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("spark")
 def test_starting_again_gives_the_same_session(spark: SparkSession) -> None:
     assert session.start(master="local[2]").sparkContext is spark.sparkContext
+
+
+def test_interrupts_mean_what_they_meant_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with session.interrupts_kept():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_spark_has_put_no_handler_in_place_of_ours(spark: SparkSession) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    assert spark.version
+    assert getattr(handler, "__module__", "") != "pyspark.core.context"
+
+
+def test_an_interrupt_in_a_call_to_spark_is_not_logged_with_all_its_places(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    under_way = spark.sparkContext.statusTracker()
+    ended = threading.Event()
+
+    def interrupt() -> None:
+        while not ended.wait(0.01):
+            if under_way.getActiveJobsIds():
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    endless = spark.range(1).selectExpr("reflect('java.lang.Thread', 'sleep', 60000L)")
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            endless.collect()
+    finally:
+        ended.set()
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+        spark.sparkContext.cancelAllJobs()
+    assert caplog.records == []
+
+
+def test_other_lines_are_logged() -> None:
+    def line(path: str, text: str) -> logging.LogRecord:
+        return logging.LogRecord("root", logging.ERROR, path, 1, text, None, None)
+
+    assert session.unless_interrupted(line("/lib/py4j/java_gateway.py", "Cannot authenticate"))
+    assert session.unless_interrupted(line("/our/own.py", "KeyboardInterrupt while sending command."))
 
 
 def test_an_error_of_the_jvm_is_one_line() -> None:

@@ -10,10 +10,13 @@ it starts, and put back.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import signal
 import socket
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -127,12 +130,37 @@ def started(builder: SparkSession.Builder, master: str) -> SparkSession:
 
     if master.startswith("spark://"):
         check_answers(master, MASTER_PORT, "a master of Spark")
+    # Added once, however many sessions are started.
+    logging.getLogger().addFilter(unless_interrupted)
     try:
-        return builder.getOrCreate()
+        with interrupts_kept():
+            return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise SetupError(
             f"Spark does not start on {master}: {java_line(error)}. docs/pipeline.md says what a master needs"
         ) from error
+
+
+@contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Let Ctrl-C mean what it meant before.
+
+    PySpark puts a handler of its own in the place of whatever the program had. Its handler speaks to the JVM
+    in the middle of another call, which then fails with pages of its own. Who stops the session, and all who
+    get it from here do, ends its jobs anyway.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # None is a handler that was not put there by Python, and that Python cannot put back.
+        if threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGINT, handler)
+
+
+def unless_interrupted(record: logging.LogRecord) -> bool:
+    """Whether a line is to be logged: py4j logs every Ctrl-C with all the places where, at the root."""
+    return not (record.msg == "KeyboardInterrupt while sending command." and "py4j" in record.pathname)
 
 
 def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, str]) -> SparkSession:
