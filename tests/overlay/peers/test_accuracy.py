@@ -54,10 +54,47 @@ def test_nothing_grows_where_no_waste_is_allowed_or_accuracy_is_off() -> None:
 
 
 def test_growing_is_by_the_expression_that_adds_the_least_waste() -> None:
-    alone = Alone("00", "11110", bound=5.0, allowed=0.5)
+    alone = Alone("00", "11110", bound=5.0, allowed=0.25)
     for _ in range(4):
         alone.cycle()
     assert alone.peer.dz == ("00", "1111")
+
+
+def test_every_part_that_is_lacking_grows_at_once_as_far_as_the_budgets_go() -> None:
+    for allowed, dz in (
+        (0.5, ("000", "011", "110")),
+        (2 / 16, ("000", "011", "1100")),
+        (1 / 16, ("000", "0110", "1100")),
+        (0.06, ("0000", "0110", "1100")),
+    ):
+        alone = Alone("0000", "0110", "1100", bound=5.0, allowed=allowed)
+        for _ in range(4):
+            alone.cycle()
+        assert alone.peer.dz == dz, allowed
+
+
+def test_a_box_of_many_expressions_becomes_one_cell_in_one_step() -> None:
+    box = tuple(f"01{format(number, '07b')}1" for number in range(128))
+    alone = Alone(*box, bound=5.0, allowed=0.125)
+    for _ in range(4):
+        alone.cycle()
+    assert alone.peer.dz == ("01",)
+
+
+def test_what_is_fed_does_not_grow_with_what_is_lacking() -> None:
+    alone = Alone("0000", "0110", bound=5.0, allowed=0.5)
+    parent = profile("b", "00", bound=2.0)
+    alone.knows(parent)
+    alone.tell("b", Accept(False, alone.asks().number, parent))
+    alone.denied(4)
+    assert alone.peer.dz == ("0000", "011")
+
+
+def test_a_subscription_never_grows_beyond_what_is_allowed() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.06)
+    for _ in range(8):
+        alone.cycle()
+    assert alone.peer.dz == ("0110",), "a step would be 6.25% waste"
 
 
 def test_rates_that_others_have_measured_say_what_growing_costs() -> None:
@@ -72,7 +109,7 @@ def test_rates_that_others_have_measured_say_what_growing_costs() -> None:
 
 
 def test_a_bandwidth_forbids_growing_beyond_it() -> None:
-    for bandwidth, dz in ((None, ("011",)), (11 * 10.0, ("0110",)), (11 * 13.0, ("011",))):
+    for bandwidth, dz in ((None, ("011",)), (11 * 12.4, ("0110",)), (11 * 12.5, ("011",))):
         alone = Alone("0110", bound=5.0, allowed=0.1, bandwidth=bandwidth)
         alone.knows(profile("p", "", bound=0.0, rates=(100.0,), floor=1.0))
         alone.denied(5)
@@ -203,6 +240,18 @@ def test_a_newcomer_is_told_at_once_whether_its_bound_can_be_met() -> None:
 def test_a_user_is_told_what_is_wrong(event: Subscribed | Advertised | Published, text: str) -> None:
     with pytest.raises(InputError, match=text):
         Alone().peer.handle(event, 0.0)
+
+
+def test_peers_of_many_expressions_find_parents_within_forty_cycles() -> None:
+    overlay = Overlay(replace(DEFAULT, out_degree=4))
+    overlay.publisher("p")
+    for number in range(20):
+        cell = format(number % 8, "03b")
+        box = (f"{cell}{format(text, '04b')}1" for text in range(16))
+        overlay.subscriber(f"s{number}", *box, bound=1.0 + number, allowed=0.5)
+    overlay.cycles(40)
+    subscribers = [peer for peer in overlay.peers.values() if peer.dz]
+    assert sum(peer.satisfied for peer in subscribers) >= 19
 
 
 def test_a_subscription_of_several_parts_becomes_finer_step_by_step() -> None:

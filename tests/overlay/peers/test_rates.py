@@ -8,10 +8,10 @@ import importlib
 import pytest
 
 from tests.overlay.peers.bench import profile
-from tidings.overlay.peers.rates import Rates, estimate, exceeds, measurements, total
+from tidings.overlay.peers.rates import Estimates, Rates, exceeds, total
 
 
-@pytest.mark.parametrize("module", ["cells", "outlooks", "peer", "rates"])
+@pytest.mark.parametrize("module", ["cells", "outlooks", "peer"])
 def test_docstrings_are_true(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"tidings.overlay.peers.{module}"))
     assert found.attempted
@@ -31,14 +31,20 @@ def test_those_who_get_all_are_averaged_and_others_left_out() -> None:
         profile("e", "010", "1", bound=1.0, rates=(2.0, 9.0)),
         profile("f", "", bound=1.0, rates=(20.0,)),
     ]
-    assert measurements(known, "01") == {"01": 5.0, "010": 2.0, "": 20.0}
+    estimates = Estimates(known, 80.0)
+    assert [estimates.of((one,)) for one in ("01", "010", "")] == [5.0, 2.0, 20.0]
 
 
 def test_what_is_known_of_parts_is_completed_by_the_density_around() -> None:
-    assert estimate("01", {"01": 5.0, "": 100.0}, 80.0) == 5.0
-    assert estimate("01", {"010": 2.0, "0": 40.0}, 80.0) == 2.0 + 40.0 / 4
-    assert estimate("01", {"010": 2.0, "0100": 1.0}, 80.0) == 2.0 + 80.0 / 8
-    assert estimate("01", {}, 80.0) == 20.0
+    def estimate(one: str, measured: dict[str, float]) -> float:
+        known = [profile(f"b{dz}", dz, bound=1.0, rates=(rate,)) for dz, rate in measured.items()]
+        return Estimates(known, 80.0).of((one,))
+
+    assert estimate("0", {"00": 3.0}) == 3.0 + 80.0 / 4
+    assert estimate("01", {"01": 5.0, "": 100.0}) == 5.0
+    assert estimate("01", {"010": 2.0, "0": 40.0}) == 2.0 + 40.0 / 4
+    assert estimate("01", {"010": 2.0, "0100": 1.0}) == 2.0 + 80.0 / 8
+    assert estimate("01", {}) == 20.0
 
 
 def test_a_window_counts_and_begins_anew() -> None:

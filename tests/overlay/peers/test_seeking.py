@@ -81,8 +81,62 @@ def test_nobody_is_asked_twice_while_an_answer_is_awaited_and_silence_is_forgott
 
 def test_all_missing_expressions_that_a_parent_has_are_asked_for_at_once() -> None:
     alone = Alone("000", "011", "11", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0))
+    assert alone.asks().asked == ("000", "011")
+
+
+def test_different_parents_are_asked_for_different_expressions_in_one_cycle() -> None:
+    alone = Alone("000", "011", "11", bound=5.0)
     alone.knows(profile("b", "0", bound=4.0), profile("c", "1", bound=4.0))
-    assert {alone.asks().asked} <= {("000", "011"), ("11",)}
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    assert {to: message.asked for to, message in said.items()} == {"b": ("000", "011"), "c": ("11",)}
+    for name, dz in (("b", "0"), ("c", "1")):
+        accepted(alone, profile(name, dz, bound=4.0), said[name])
+    assert alone.peer.satisfied
+
+
+def test_no_more_requests_than_set_are_without_an_answer() -> None:
+    cells = [format(number, "03b") for number in range(0, 8, 2)]
+    alone = Alone(*cells, bound=5.0, settings=replace(DEFAULT, requests=3))
+    alone.knows(*[profile(f"b{one}", one, bound=4.0) for one in cells])
+    first = [to for to, _ in alone.cycle()]
+    assert len(first) == 3
+    assert alone.cycle() == []
+    fourth = f"b{next(one for one in cells if f'b{one}' not in first)}"
+    assert [to for to, _ in alone.cycle()] == [fourth]
+
+
+def test_a_hint_is_kept_for_the_expression_that_it_covers() -> None:
+    alone = Alone("000", "11", bound=5.0)
+    alone.knows(profile("b", "0", bound=4.0), profile("c", "1", bound=4.0))
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    for name, dz in (("b", "00"), ("c", "11")):
+        hint = profile(f"hint of {name}", dz, bound=2.0)
+        alone.tell(name, Refuse(False, said[name].number, Why.FULL, hint, 0.5))
+    assert sorted(to for to, _ in alone.cycle()) == ["hint of b", "hint of c"]
+
+
+def test_room_is_looked_for_with_all_that_would_be_asked_for() -> None:
+    cells = ("0000", "0010", "0100", "0110")
+    alone = Alone(*cells, bound=5.0)
+    alone.knows(profile("b", "0", bound=2.0, floor=1 / 8), profile("c", "0", bound=4.0, floor=1 / 2))
+    assert [to for to, _ in alone.cycle()] == ["b"], "c is looser, but full"
+
+
+def test_to_ask_a_parent_for_less_takes_back_what_it_was_asked_for_besides() -> None:
+    alone = Alone("00", "010", "0110", bound=9.0)
+    b, c = profile("b", "00", "0110", bound=2.0, fed=False), profile("c", "00", bound=3.0)
+    first = fed_by(alone, b)
+    alone.tell("b", Feed(False, first.number, ("0110",), 1.0, hope=False))
+    alone.knows(Profile("b", 2, False, 2.0, ("0",), ("01",), 1.0, 0.0), c)
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    assert {to: message.asked for to, message in said.items()} == {"b": ("00", "010", "0110"), "c": ("00",)}
+    ((to, less),) = alone.hears("c", Accept(False, said["c"].number, c))
+    assert isinstance(less, Connect)
+    assert (to, less.asked) == ("b", ("0110",))
+    assert alone.hears("b", Accept(False, said["b"].number, b)) == [("b", Leave(False, said["b"].number))]
+    assert alone.peer.parents["b", False].number == less.number
+    assert alone.asks().asked == ("010", "0110")
 
 
 def test_an_answer_that_comes_too_late_frees_the_place() -> None:

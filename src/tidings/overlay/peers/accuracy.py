@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidings.overlay.peers import rates
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.outlooks import Cause
+from tidings.overlay.peers.rates import Estimates
 from tidings.space.expressions import Set, coarser, finer, intersection, volume
 
 RESTS_MAX = 1024
@@ -31,27 +32,37 @@ class Accuracy:
         self.over = None
 
     def coarsen(self, lacking: list[str]) -> bool:
-        """Lines 1-3: ask for more, by one step, if the budgets allow it."""
+        """Lines 1-3: ask for more, if the budgets allow it.
+
+        Each part that is lacking grows by one step, those first that add the least waste, as long as all
+        together are within the budgets: so a subscription of many small parts becomes one of few that are
+        coarser (§5.1).
+        """
         core = self._core
         if not core.settings.accuracy or core.allowed <= 0.0:
             return False
-        steps = []
-        for one in lacking:
-            if not one:
+        estimates = self._estimates()
+        steps = [
+            (self._waste(coarser(core.dz, one), estimates), one)
+            for one in lacking
+            if one and self._coarse_rests.get(one[:-1], (0, 0))[0] <= core.cycle
+        ]
+        dz, limit, taken = core.dz, core.received_max(), 0
+        for _, one in sorted(steps):
+            if one not in dz:
+                # A step before it has taken it along.
                 continue
-            if self._coarse_rests.get(one[:-1], (0, 0))[0] > core.cycle:
+            wider = coarser(dz, one)
+            if self._waste(wider, estimates) > core.allowed:
                 continue
-            dz = coarser(core.dz, one)
-            steps.append((self.waste_of(dz), dz))
-        for waste, dz in sorted(steps):
-            if waste > core.allowed * (1.0 + core.settings.slack):
-                return False
-            limit = core.received_max()
-            if limit is None or self._rate_of(dz) <= limit * (1.0 + core.settings.slack):
-                core.counts.coarsened += 1
-                self._change(dz)
-                return True
-        return False
+            if limit is None or estimates.of(wider) <= limit:
+                dz = wider
+                taken += 1
+        if not taken:
+            return False
+        core.counts.coarsened += taken
+        self._change(dz)
+        return True
 
     def _change(self, dz: Set) -> None:
         core = self._core
@@ -128,20 +139,20 @@ class Accuracy:
         self._change(dz)
         return True
 
-    def _rate_of(self, dz: Set) -> float:
-        """Events a second that a subscription would bring."""
+    def waste_of(self, dz: Set, interest: Set | None = None) -> float:
+        """The share of all events that a subscription would bring beyond what is wanted."""
+        return self._waste(dz, self._estimates(), interest)
+
+    def _estimates(self) -> Estimates:
         core = self._core
-        total = core.total()
         profiles = list(core.view.profiles.values())
         if core.dz:
             profiles.append(core.relay_profile())
-        return sum(rates.estimate(one, rates.measurements(profiles, one), total) for one in dz)
+        return Estimates(profiles, core.total())
 
-    def waste_of(self, dz: Set, interest: Set | None = None) -> float:
-        """The share of all events that a subscription would bring beyond what is wanted."""
+    def _waste(self, dz: Set, estimates: Estimates, interest: Set | None = None) -> float:
         core = self._core
         interest = core.interest if interest is None else interest
-        total = core.total()
-        if core.settings.rates == "volume" or total <= 0.0:
+        if core.settings.rates == "volume" or estimates.total <= 0.0:
             return volume(dz) - volume(interest)
-        return max(0.0, self._rate_of(dz) - self._rate_of(interest)) / total
+        return max(0.0, estimates.of(dz) - estimates.of(interest)) / estimates.total

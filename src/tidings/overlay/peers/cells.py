@@ -7,7 +7,9 @@ that sets of peers have there is nothing quicker.
 
 from __future__ import annotations
 
-from tidings.space.expressions import canonical
+from itertools import pairwise
+
+from tidings.space.expressions import are_halves
 
 
 def is_set(some: object, most: int, depth: int) -> bool:
@@ -21,4 +23,8 @@ def is_set(some: object, most: int, depth: int) -> bool:
     for one in some:
         if type(one) is not str or len(one) > depth or one.strip("01"):
             return False
-    return len(some) < 2 or canonical(some) == some
+    # Between an expression and a later one that it covers, or its other half, there is nothing in the order of
+    # texts that it does not cover: to look at neighbours is enough.
+    return len(some) < 2 or not any(
+        one >= other or other.startswith(one) or are_halves(one, other) for one, other in pairwise(some)
+    )

@@ -9,8 +9,9 @@ know is not known here.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tidings.overlay.peers.messages import Profile
 from tidings.space.expressions import Set, volume
@@ -72,44 +73,53 @@ def total(roots: Iterable[Profile], own: float) -> float:
     return own + sum(sum(root.rates) for root in roots)
 
 
-def measurements(profiles: Iterable[Profile], one: str) -> dict[str, float]:
-    """What others have measured of an expression: of itself, of its parts, and of what covers it.
+class Estimates:
+    """What parts of the space bring, from what some peers have measured at one time.
 
-    Equal expressions are averaged.
+    Equal expressions are averaged. What a peer says counts only if it was fed all of its subscription.
     """
-    found: dict[str, tuple[float, int]] = {}
-    for profile in profiles:
-        if not profile.rates or profile.fed != profile.dz:
-            continue
-        for member, rate in zip(profile.dz, profile.rates, strict=True):
-            if member.startswith(one) or one.startswith(member):
-                total_, count = found.get(member, (0.0, 0))
-                found[member] = (total_ + rate, count + 1)
-    return {member: rate / count for member, (rate, count) in found.items()}
 
+    def __init__(self, profiles: Iterable[Profile], total_rate: float) -> None:
+        found: dict[str, tuple[float, int]] = {}
+        for profile in profiles:
+            if not profile.rates or profile.fed != profile.dz:
+                continue
+            for member, rate in zip(profile.dz, profile.rates, strict=True):
+                sum_, count = found.get(member, (0.0, 0))
+                found[member] = (sum_ + rate, count + 1)
+        self._measured = {member: rate / count for member, (rate, count) in found.items()}
+        self._sorted = sorted(self._measured)
+        self.total = total_rate
+        self._known: dict[str, float] = {}
+        """What was estimated already: subscriptions that are compared have most members in common."""
 
-def estimate(one: str, measured: Mapping[str, float], total_rate: float) -> float:
-    """Events a second in an expression.
+    def of(self, dz: Iterable[str]) -> float:
+        """Events a second in a set."""
+        known = self._known
+        rate = 0.0
+        for one in dz:
+            if one not in known:
+                known[one] = self._one(one)
+            rate += known[one]
+        return rate
 
-    What was measured of it, if somebody did; else what is known of its parts, and for the rest of it the
-    density of the smallest part of the space that covers it and is measured, at last the whole.
+    def _one(self, one: str) -> float:
+        """Events a second in an expression.
 
-    >>> estimate("0", {"00": 3.0}, 8.0)
-    5.0
-    """
-    if one in measured:
-        return measured[one]
-    known_rate = 0.0
-    known: list[str] = []
-    for member in sorted(
-        (member for member in measured if member.startswith(one)), key=lambda m: (len(m), m)
-    ):
-        if not member.startswith(tuple(known)):
-            known.append(member)
-            known_rate += measured[member]
-    around = max((member for member in measured if one.startswith(member)), key=len, default="")
-    density = measured.get(around, total_rate) / volume((around,))
-    return known_rate + density * (volume((one,)) - volume(known))
+        What was measured of it, if somebody did; else what is known of its parts, and for the rest of it the
+        density of the smallest part of the space that covers it and is measured, at last the whole.
+        """
+        measured = self._measured
+        if one in measured:
+            return measured[one]
+        parts: list[str] = []
+        # All that begin with it stand together, and each before what it covers.
+        for member in self._sorted[bisect_left(self._sorted, one) : bisect_left(self._sorted, one + "2")]:
+            if not parts or not member.startswith(parts[-1]):
+                parts.append(member)
+        around = next((one[:end] for end in range(len(one) - 1, -1, -1) if one[:end] in measured), "")
+        density = measured.get(around, self.total) / volume((around,))
+        return sum(measured[part] for part in parts) + density * (volume((one,)) - volume(parts))
 
 
 def exceeds(rate: float, limit: float, slack: float, seconds: float) -> bool:

@@ -7,7 +7,7 @@ knows of itself and of others is in `core` and `views`; what a parent answers is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -27,7 +27,7 @@ from tidings.overlay.peers.messages import (
     Why,
 )
 from tidings.overlay.peers.upward import Parent
-from tidings.space.expressions import Set, canonical, covers, intersection, overlaps
+from tidings.space.expressions import Set, canonical, covers, intersection, overlaps, volume
 
 RESTS_MAX = 1024
 """Peers of which is remembered that they said no, or were left."""
@@ -46,11 +46,9 @@ LINK_WEIGHT = 0.25
 class Asking:
     """A request that is not answered yet."""
 
-    __slots__ = ("asked", "cycle", "number", "peer", "root", "sent")
+    __slots__ = ("asked", "cycle", "number", "sent")
 
-    def __init__(self, peer: str, root: bool, number: int, asked: Set, cycle: int, sent: float) -> None:
-        self.peer = peer
-        self.root = root
+    def __init__(self, number: int, asked: Set, cycle: int, sent: float) -> None:
         self.number = number
         self.asked = asked
         self.cycle = cycle
@@ -63,7 +61,8 @@ class Seeking:
     def __init__(self, core: Core, accuracy: Accuracy) -> None:
         self._core = core
         self._accuracy = accuracy
-        self._asking: Asking | None = None
+        self._asking: dict[tuple[str, bool], Asking] = {}
+        """By standing: the request that it has not answered yet."""
         self._hints: list[Profile] = []
         self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
         """By standing: until when it is not asked again, and how often it has said no."""
@@ -82,23 +81,22 @@ class Seeking:
         """End all links up."""
         for parent in list(self._core.parents.values()):
             self.leave(parent)
-        self._asking = None
+        self._asking.clear()
 
     def lose(self, peer: str) -> None:
         """A peer is gone."""
         for root in (False, True):
             if (peer, root) in self._core.parents:
                 self.drop(self._core.parents[peer, root])
-        if self._asking is not None and self._asking.peer == peer:
-            self._asking = None
+            self._asking.pop((peer, root), None)
 
     def wait(self) -> None:
         """Give up on those who say nothing."""
         core = self._core
-        asking = self._asking
-        if asking is not None and core.cycle - asking.cycle >= core.settings.answer_within:
-            self._asking = None
-            core.view.forget(asking.peer, asking.root)
+        answer_before = core.cycle - core.settings.answer_within
+        for key in [key for key, asking in self._asking.items() if asking.cycle <= answer_before]:
+            del self._asking[key]
+            core.view.forget(*key)
         silent_before = core.cycle - core.settings.silent_after
         for parent in [one for one in core.parents.values() if one.heard < silent_before]:
             core.view.forget(parent.peer, parent.root)
@@ -129,7 +127,7 @@ class Seeking:
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing):
                 self._lacking = 0
                 missing = self._missing()
-        if missing and self._asking is None:
+        if missing:
             self._ask(missing)
 
     def _missing(self) -> list[str]:
@@ -169,37 +167,50 @@ class Seeking:
             core.send(parent.peer, Alive(parent.root, parent.number, core.now, news, asked))
 
     def _ask(self, missing: list[str]) -> None:
-        """Ask the best parent known for one of the missing expressions, and for all others that it has."""
-        core = self._core
-        wanted = missing[core.cycle % len(missing)]
-        found = self._best(wanted)
-        if found is None:
-            return
-        if found.root:
-            asked = [one for one in missing if overlaps(found.dz, (one,))]
-        else:
-            # Of what it does not get yet only that for which there is nobody to wait for.
-            waited = tuple(upward.served(core.parents.values())) if core.settings.fed_known else ()
-            asked = [
-                one
-                for one in missing
-                if one.startswith(found.dz) and (one.startswith(found.fed) or not one.startswith(waited))
-            ]
-        parent = core.parents.get((found.peer, found.root))
-        if parent is not None:
-            asked += [one for one in parent.asked if one.startswith(core.dz)]
-        self._connect(found.peer, found.root, canonical(asked))
+        """Ask for what is missing and not asked for yet.
 
-    def _connect(self, peer: str, root: bool, asked: Set) -> int:
+        The best parent known for one of the expressions is asked for all of them that it has, then the best
+        for another of the rest, as far as requests go.
+        """
         core = self._core
-        number = core.next_number()
-        self._asking = Asking(peer, root, number, asked, core.cycle, core.now)
+        asked_for = tuple(one for asking in self._asking.values() for one in asking.asked)
+        missing = [one for one in missing if not one.startswith(asked_for)]
+        if not missing:
+            return
+        while missing and len(self._asking) < core.settings.requests:
+            wanted = missing[core.cycle % len(missing)]
+            found = self._best(wanted, missing)
+            if found is None:
+                missing.remove(wanted)
+                continue
+            if found.root:
+                asked = [one for one in missing if overlaps(found.dz, (one,))]
+            else:
+                # Of what it does not get yet only that for which there is nobody to wait for.
+                waited = tuple(upward.served(core.parents.values())) if core.settings.fed_known else ()
+                asked = [
+                    one
+                    for one in missing
+                    if one.startswith(found.dz) and (one.startswith(found.fed) or not one.startswith(waited))
+                ]
+            missing = [one for one in missing if one not in asked]
+            key = (found.peer, found.root)
+            parent = core.parents.get(key)
+            if parent is not None:
+                asked += [one for one in parent.asked if one.startswith(core.dz)]
+            number, dz = core.next_number(), canonical(asked)
+            self._asking[key] = Asking(number, dz, core.cycle, core.now)
+            self._connect(*key, number, dz)
+        # What is of no use for what is missing now is old by the time that it might be.
+        self._hints.clear()
+
+    def _connect(self, peer: str, root: bool, number: int, asked: Set) -> None:
+        core = self._core
         core.counts.requests += 1
         core.send(peer, Connect(root, number, core.relay_profile(), asked, core.now))
-        return number
 
-    def _best(self, one: str) -> Profile | None:
-        """findBestParent: for this peer itself.
+    def _best(self, one: str, missing: Sequence[str]) -> Profile | None:
+        """findBestParent: for this peer itself, for one of some expressions that are missing.
 
         Hints come first. Then, by what is known: who gets it and has room; who does not get it yet, unless
         such a parent is there already; publishers with room; and only then those that were full. Among equals
@@ -207,31 +218,44 @@ class Seeking:
         """
         core = self._core
         cycle, limit, fed_known = core.cycle, core.limit(), core.settings.fed_known
-        rests, size = self._rests, 0.5 ** len(one)
+        rests, asking = self._rests, self._asking
+        size, most = 0.5 ** len(one), volume(missing)
         waiting = any(not parent.root and one.startswith(parent.asked) for parent in core.parents.values())
-        while self._hints:
-            hint = self._hints.pop(0)
+        for hint in self._hints:
             likely = not fed_known or one.startswith(hint.fed) or (hint.hope and not waiting)
             fits = hint.bound <= limit and one.startswith(hint.dz)
             if likely and fits and self._rested((hint.peer, hint.root)):
+                self._hints.remove(hint)
                 return hint
+
+        def room(profile: Profile) -> bool:
+            """Whether it is likely to take all that it would be asked for, which is worth more than one."""
+            floor = profile.floor
+            if size > floor:
+                return True
+            if most <= floor:
+                return False
+            theirs = profile.dz
+            return volume([other for other in missing if other.startswith(theirs)]) > floor
+
         best: Profile | None = None
         best_rank: tuple[int, float, float, str] | None = None
         for profile in core.view.profiles.values():
             if profile.bound > limit or not one.startswith(profile.dz):
                 continue
             peer = profile.peer
-            if (peer, False) in rests and rests[peer, False][0] > cycle:
+            key = (peer, False)
+            if key in asking or (key in rests and rests[key][0] > cycle):
                 continue
             if not fed_known:
                 tier = 0
             elif one.startswith(profile.fed):
-                tier = 0 if size > profile.floor else 3
+                tier = 0 if room(profile) else 3
             elif waiting or not profile.hope:
                 continue
             else:
-                tier = 1 if size > profile.floor else 5
-            parent = core.parents.get((peer, False))
+                tier = 1 if room(profile) else 5
+            parent = core.parents.get(key)
             if parent is not None and one.startswith(parent.asked):
                 continue
             rank = (tier, -profile.bound, profile.delay, peer)
@@ -246,14 +270,15 @@ class Seeking:
             parent = core.parents.get(key)
             if parent is not None and one.startswith(parent.asked):
                 continue
-            tier = 2 if not fed_known or size > profile.floor else 4
+            tier = 2 if not fed_known or room(profile) else 4
             rank = (tier, 0.0, 0.0, profile.peer)
             if best_rank is None or rank < best_rank:
                 best, best_rank = profile, rank
         return best
 
     def _rested(self, key: tuple[str, bool]) -> bool:
-        return key not in self._rests or self._rests[key][0] <= self._core.cycle
+        """Whether somebody may be asked now."""
+        return key not in self._asking and self._rests.get(key, (0, 0))[0] <= self._core.cycle
 
     def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
         """Somebody has said no, or is too far away: ask others for a while."""
@@ -272,9 +297,7 @@ class Seeking:
             return
         key = (sender, message.root)
         known = core.parents.get(key)
-        asking = self._asking
-        if asking is not None and (asking.peer, asking.root) != key:
-            asking = None
+        asking = self._asking.get(key)
         if asking is None or asking.number != message.number:
             if known is not None and known.number == message.number:
                 known.heard = core.cycle
@@ -283,7 +306,7 @@ class Seeking:
                 # It comes too late; the place is not needed.
                 core.send(sender, Leave(message.root, message.number))
             return
-        self._asking = None
+        del self._asking[key]
         self._rests.pop(key, None)
         link = self._measured(asking.sent, message.sent)
         parent = Parent(message.number, profile, asking.asked, link, core.cycle)
@@ -364,19 +387,20 @@ class Seeking:
         if not asked:
             self.leave(parent)
             return
-        asking = self._asking
         parent.asked = asked
         parent.confirmed = False
-        parent.number = self._connect(parent.peer, parent.root, asked)
-        self._asking = asking
+        parent.number = self._core.next_number()
+        # It replaces one that asked for more.
+        self._asking.pop(parent.key, None)
+        self._connect(parent.peer, parent.root, parent.number, asked)
 
     def on_refuse(self, sender: str, message: Refuse) -> None:
         core = self._core
         key = (sender, message.root)
-        asking = self._asking
+        asking = self._asking.get(key)
         known = core.parents.get(key)
-        if asking is not None and asking.number == message.number and asking.peer == sender:
-            self._asking = None
+        if asking is not None and asking.number == message.number:
+            del self._asking[key]
         elif known is not None and known.number == message.number:
             self.drop(known)
         else:
@@ -388,13 +412,13 @@ class Seeking:
     def on_evict(self, sender: str, message: Evict) -> None:
         core = self._core
         key = (sender, message.root)
-        asking = self._asking
+        asking = self._asking.get(key)
         known = core.parents.get(key)
         if known is not None and known.number == message.number:
             self.drop(known)
-        elif asking is not None and asking.number == message.number and asking.peer == sender:
+        elif asking is not None and asking.number == message.number:
             # It was taken and sent away at once, and this came first.
-            self._asking = None
+            del self._asking[key]
         else:
             return
         if message.why is not Why.STRANGER:

@@ -42,6 +42,9 @@ class PeerSettings:
     answer_within: int = 2
     """A request that has no answer by then is given up, and the peer forgotten until it is heard of anew."""
 
+    requests: int = 8
+    """Requests that may be without an answer at a time, each for another part of the subscription."""
+
     retry_after: int = 2
     """How long a parent that said no is left in peace; doubles each time."""
 
