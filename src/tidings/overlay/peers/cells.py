@@ -7,10 +7,6 @@ that sets of peers have there is nothing quicker.
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from tidings.space.expressions import are_halves
-
 
 def is_set(some: object, most: int, depth: int) -> bool:
     """Whether something is a canonical set of at most so many expressions.
@@ -20,11 +16,15 @@ def is_set(some: object, most: int, depth: int) -> bool:
     """
     if type(some) is not tuple or len(some) > most:
         return False
+    before: str | None = None
     for one in some:
         if type(one) is not str or len(one) > depth or one.strip("01"):
             return False
-    # Between an expression and a later one that it covers, or its other half, there is nothing in the order of
-    # texts that it does not cover: to look at neighbours is enough.
-    return len(some) < 2 or not any(
-        one >= other or other.startswith(one) or are_halves(one, other) for one, other in pairwise(some)
-    )
+        # Between an expression and what it covers, or its other half, there is nothing in the order of texts
+        # that it does not cover: to look at neighbours is enough.
+        if before is not None and (
+            one <= before or one.startswith(before) or one == before.removesuffix("0") + "1"
+        ):
+            return False
+        before = one
+    return True
