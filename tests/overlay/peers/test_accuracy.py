@@ -152,6 +152,33 @@ def test_too_much_for_the_access_link_makes_a_subscription_finer_too() -> None:
     assert alone.peer.dz == ("0110",)
 
 
+def test_all_that_comes_in_counts_against_the_access_link() -> None:
+    alone = Alone("0110", bound=5.0, bandwidth=11 * 6.0, settings=QUICK)
+    fed(alone, 100.0)
+    for turn in range(3):
+        events(alone, *["01100"] * 4, start=100 * turn)
+        events(alone, *["01100"] * 4, start=100 * turn)
+        events(alone, *["11111"] * 4, start=100 * turn + 50)
+        alone.cycle()
+    status = alone.peer.status()
+    assert (status.bandwidth, status.bandwidth_allowed) == (12.0, 6.0)
+    assert status.violation is not None
+    assert status.violation.cause is Cause.BANDWIDTH
+    assert status.waste == pytest.approx(0.04), "what lies outside was not wanted; what came again was"
+
+
+def test_what_comes_again_is_not_told_as_a_rate() -> None:
+    alone = Alone("0110", bound=5.0, settings=QUICK)
+    fed(alone, 100.0)
+    for turn in range(3):
+        events(alone, *["01100"] * 4, start=100 * turn)
+        events(alone, *["01100"] * 4, start=100 * turn)
+        alone.cycle()
+    request = alone.request("c", "0110", bound=9.0)
+    (answer,) = [message for _, message in alone.hears("c", request) if isinstance(message, Accept)]
+    assert answer.profile.rates == (4.0,)
+
+
 def test_within_the_budget_nothing_changes() -> None:
     alone = Alone("0110", bound=5.0, allowed=0.1, settings=QUICK)
     for _ in range(4):

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pytest
+
 from tests.overlay.peers.alone import Alone, sends
 from tests.overlay.peers.bench import Overlay, profile
 from tidings.overlay.peers.events import Advertised, Deliver
-from tidings.overlay.peers.messages import Accept, Event, Feed, Leave
+from tidings.overlay.peers.messages import Accept, Connect, Event, Feed, Leave
 from tidings.overlay.peers.settings import DEFAULT
 
 
@@ -170,7 +172,8 @@ def test_what_a_parent_gets_is_heard_only_from_itself() -> None:
     assert heard == [(), ("0",)]
 
 
-def test_of_two_parents_that_get_only_some_and_send_the_same_one_is_left() -> None:
+def two_hungry_parents() -> tuple[Alone, Connect, Connect]:
+    """A peer that waits for two parents, neither of which gets all of what it should send."""
     alone = Alone("0011", bound=9.0, allowed=0.5)
     hungry = profile("b", "0011", bound=2.0, fed=False)
     alone.knows(hungry)
@@ -184,6 +187,26 @@ def test_of_two_parents_that_get_only_some_and_send_the_same_one_is_left() -> No
     assert second.asked == ("001",)
     alone.tell("c", Accept(False, second.number, other, second.sent))
     assert alone.cycle() == []
+    return alone, first, second
+
+
+def test_of_two_parents_that_get_only_some_and_send_the_same_one_is_left() -> None:
+    alone, first, _ = two_hungry_parents()
     for parent in ("b", "c"):
         alone.tell(parent, Event("q", 1, "00110", 1.0))
     assert alone.cycle() == [("b", Leave(False, first.number))]
+
+
+@pytest.mark.parametrize(
+    ("senders", "publisher"),
+    [(("b", "x"), "q"), (("x", "x"), "q"), (("b", "b"), "q"), (("b", "c"), "a"), (("x",), "a")],
+    ids=["stranger", "strangers", "itself", "own", "own of a stranger"],
+)
+def test_only_two_parents_that_send_the_same_are_one_too_many(
+    senders: tuple[str, ...], publisher: str
+) -> None:
+    alone, _, _ = two_hungry_parents()
+    for sender in senders:
+        alone.tell(sender, Event(publisher, 1, "00110", 1.0))
+    assert alone.cycle() == []
+    assert sorted(alone.peer.parents) == [("b", False), ("c", False)]

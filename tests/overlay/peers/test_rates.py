@@ -50,9 +50,10 @@ def test_what_is_known_of_parts_is_completed_by_the_density_around() -> None:
 def test_a_window_counts_and_begins_anew() -> None:
     counted = Rates(8)
     counted.begin(10.0)
-    counted.received, counted.wasted = 20, 5
+    counted.received, counted.taken, counted.wasted = 20, 10, 5
     counted.close(14.0)
-    assert (counted.received_rate, counted.wasted_rate, counted.received) == (5.0, 1.25, 0)
+    assert (counted.received_rate, counted.taken_rate, counted.wasted_rate) == (5.0, 2.5, 1.25)
+    assert counted.received == 0
     counted.close(14.0)
     assert counted.received_rate == 5.0
     counted.forget(15.0)

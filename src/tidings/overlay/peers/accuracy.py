@@ -112,7 +112,8 @@ class Accuracy:
         core = self._core
         counted = core.counted
         assert counted.received_rate is not None, "a window is over"
-        rate, limit, total = counted.received_rate, core.received_max(), core.total()
+        assert counted.taken_rate is not None, "a window is over"
+        limit, total = core.received_max(), core.total()
         dz = core.dz
         wanted = counted.part(core.interest)
         while True:
@@ -131,8 +132,8 @@ class Accuracy:
             core.counts.refined += 1
             dz = finer(dz, worst, core.interest)
             left = counted.part(dz)
-            within_bandwidth = limit is None or rate * left <= limit
-            if within_bandwidth and rate * (left - wanted) <= core.allowed * total:
+            within_bandwidth = limit is None or counted.received_rate * left <= limit
+            if within_bandwidth and counted.taken_rate * (left - wanted) <= core.allowed * total:
                 break
         if dz == core.dz:
             return False

@@ -15,7 +15,8 @@ class Carrying:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._seen: dict[tuple[str, int], None] = {}
+        self._seen: dict[tuple[str, int], str] = {}
+        """By event: who brought it first."""
 
     def on_published(self, event: Published) -> None:
         core = self._core
@@ -26,6 +27,7 @@ class Carrying:
             )
         point, number = event.point, event.number
         core.published.received += 1
+        core.published.taken += 1
         core.published.points.append(point)
         if point.startswith(core.interest):
             core.counts.delivered += 1
@@ -39,11 +41,6 @@ class Carrying:
     def on_event(self, sender: str, message: Event) -> None:
         core = self._core
         publisher, point, counts = message.publisher, message.point, core.counts
-        key = (publisher, message.number)
-        if key in self._seen or publisher == core.name:
-            counts.repeated += 1
-            core.doubled = True
-            return
         parent = core.parents.get((sender, False)) or core.parents.get((sender, True))
         if parent is not None:
             delay = message.delay + parent.link
@@ -65,16 +62,28 @@ class Carrying:
         ):
             counts.malformed += 1
             return
+        # From here on it has used the access link, whatever it is good for.
+        measured = core.counted
+        measured.received += 1
+        seen, key = self._seen, (publisher, message.number)
+        if publisher == core.name:
+            counts.repeated += 1
+            return
+        if key in seen:
+            counts.repeated += 1
+            # Two parents send the same. One that repeats itself, or was left, says nothing of the other.
+            if parent is not None and seen[key] != sender and core.is_parent(seen[key]):
+                core.doubled = True
+            return
         if not point.startswith(core.dz):
             counts.outside += 1
+            measured.wasted += 1
             return
-        seen = self._seen
-        seen[key] = None
+        seen[key] = sender
         if len(seen) > core.settings.seen:
             del seen[next(iter(seen))]
         counts.received += 1
-        measured = core.counted
-        measured.received += 1
+        measured.taken += 1
         measured.points.append(point)
         out = core.out
         if point.startswith(core.interest):

@@ -120,6 +120,10 @@ class Core:
             return None
         return self.counted.wasted_rate / total
 
+    def is_parent(self, peer: str) -> bool:
+        """Whether a peer is a parent, in one of its standings."""
+        return (peer, False) in self.parents or (peer, True) in self.parents
+
     def settle(self) -> None:
         """Find out what really comes now, and tell the children if that is something else."""
         parents = self.parents

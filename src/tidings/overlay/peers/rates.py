@@ -22,12 +22,16 @@ class Rates:
 
     def __init__(self, points: int) -> None:
         self.received = 0
-        """In this window."""
+        """All that came in this window, also again or from outside the subscription: R(s) of the paper."""
+        self.taken = 0
+        """Of these, what was new and lies in the peer-level subscription."""
         self.wasted = 0
+        """Of these, what was new and not wanted."""
         self.points: deque[str] = deque(maxlen=points)
         """Where the latest events lay."""
         self.received_rate: float | None = None
         """Events a second in the last whole window; none before."""
+        self.taken_rate: float | None = None
         self.wasted_rate: float | None = None
         self.seconds = 0.0
         """The length of that window."""
@@ -35,14 +39,14 @@ class Rates:
 
     def begin(self, now: float) -> None:
         """Start a window anew: what was counted belongs to another subscription."""
-        self.received = self.wasted = 0
+        self.received = self.taken = self.wasted = 0
         self.since = now
 
     def forget(self, now: float) -> None:
         """Nothing that was measured counts any more."""
         self.begin(now)
         self.points.clear()
-        self.received_rate = self.wasted_rate = None
+        self.received_rate = self.taken_rate = self.wasted_rate = None
 
     def close(self, now: float) -> None:
         """A window is over, and the next one begins."""
@@ -50,19 +54,20 @@ class Rates:
             return
         self.seconds = now - self.since
         self.received_rate = self.received / self.seconds
+        self.taken_rate = self.taken / self.seconds
         self.wasted_rate = self.wasted / self.seconds
         self.begin(now)
 
     def by_member(self, dz: Set) -> tuple[float, ...]:
-        """The rate in each expression of a set that covers all that is received."""
-        if self.received_rate is None:
+        """The rate in each expression of a set that covers all that is taken."""
+        if self.taken_rate is None:
             return ()
         if len(dz) == 1:
-            return (self.received_rate,)
-        return tuple(self.received_rate * self.part((one,)) for one in dz)
+            return (self.taken_rate,)
+        return tuple(self.taken_rate * self.part((one,)) for one in dz)
 
     def part(self, dz: Set) -> float:
-        """The share of what was received lately that lies in a set."""
+        """The share of what was taken lately that lies in a set."""
         if not self.points:
             return 0.0
         return sum(point.startswith(dz) for point in self.points) / len(self.points)

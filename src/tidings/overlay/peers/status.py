@@ -36,7 +36,7 @@ class Counts(msgspec.Struct):
     """Events given to the user."""
 
     wasted: int = 0
-    """Events that came and lie outside the user's subscription."""
+    """Events that came, were new and lie outside the user's subscription, but within the peer-level one."""
 
     late: int = 0
     """Events given to the user beyond the bound."""
@@ -129,7 +129,7 @@ class PeerStatus(msgspec.Struct, frozen=True):
     """Events a second that may come: B / (m + 1)."""
 
     bandwidth: float | None
-    """Events a second that came in the last whole window."""
+    """Events a second that came in the last whole window, those that came again among them: R(s)."""
 
     violation: Violation | None
     """What is not kept, and why."""
