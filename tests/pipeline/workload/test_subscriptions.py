@@ -152,6 +152,20 @@ def test_spark_makes_the_rows_of_the_twin(spark: SparkSession, dimensions: int) 
 
 
 @pytest.mark.spark
+def test_what_is_never_null_has_no_place_for_nulls_though_files_do(spark: SparkSession) -> None:
+    model = full()
+    stage = subscriptions.STAGE
+    table = interests.table(model)
+    # As Spark reads it from files.
+    read = table.cast(pa.schema([field.with_nullable(True) for field in table.schema]))
+    frames = {tables.INTERESTS: read, **stage.lookups(model)}
+    rows = stage.make({name: spark.createDataFrame(frame) for name, frame in frames.items()}, model)
+    boxes = ["subject_lo", "subject_hi", "language_lo", "language_hi"]
+    certain = {field.name for field in rows.schema if not field.nullable}
+    assert certain >= {"subscription", "client", "topic", *boxes}
+
+
+@pytest.mark.spark
 def test_chunks_are_exploded_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 7)
     monkeypatch.setattr(chunks, "ROWS_PER_TASK", 50)

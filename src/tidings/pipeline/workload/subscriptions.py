@@ -83,7 +83,15 @@ def by_topic(model: Model) -> pa.Table:
             "topic": pa.array([model.topics[node] for node in nodes], pa.string()),
             "topic_lo": pa.array(begins[nodes]),
             "topic_hi": pa.array(ends[nodes]),
-        }
+        },
+        # Rectangles are cut off here, and are never null then.
+        pa.schema(
+            [
+                pa.field("topic", pa.string(), nullable=False),
+                pa.field("topic_lo", pa.int64(), nullable=False),
+                pa.field("topic_hi", pa.int64(), nullable=False),
+            ]
+        ),
     )
 
 
@@ -100,9 +108,16 @@ def numbered(frames: Frames, model: Model) -> DataFrame:
     """A row for each subscription: its number, with what its interest, its region and its topic have."""
     from pyspark.sql import functions as F  # noqa: N812
 
+    # None of these is ever null, which Spark does not know of what it reads from files. Parquet would have a
+    # place for nulls in every row, and a least and a greatest value in every piece.
+    certain = {"topic": F.coalesce("topic", F.lit(""))}
+    for one in model.dimensions:
+        for name in (tables.low(one.name), tables.high(one.name)):
+            certain[name] = F.coalesce(name, F.lit(0).cast("bigint"))
     dealt = (
         frames[tables.INTERESTS]
         .where("subscriptions > 0")
+        .withColumns(certain)
         .join(F.broadcast(frames[REGIONS]), "region")
         .join(F.broadcast(frames[TERRITORIES]), "topic")
         .withColumn("chunk", F.expr(f"explode(sequence(0, (subscriptions - 1) div {chunks.CHUNK}))"))
