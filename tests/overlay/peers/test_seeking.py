@@ -181,6 +181,39 @@ def test_a_slow_link_is_left_when_milliseconds_count() -> None:
     assert quick.peer.delay == pytest.approx(6.0)
 
 
+@pytest.mark.parametrize("echo", [0.0, 1e9, -1.0])
+def test_a_wrong_echo_makes_no_link_look_quicker(echo: float) -> None:
+    alone = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+    parent = profile("b", "0", bound=30.0)
+    alone.knows(parent)
+    request = alone.asks()
+    alone.now += 0.020
+    alone.tell("b", Accept(False, request.number, parent, request.sent + echo))
+    link = alone.peer.parents["b", False]
+    assert link.link == pytest.approx(10.0)
+    alone.silent = True
+    alone.cycle()
+    alone.now += 0.001
+    alone.tell("b", Feed(False, request.number, ("0",), 1.0, sent=alone.now))
+    assert link.link == pytest.approx(10.0), "nothing was sent at that time"
+    assert alone.peer.counts.malformed == 1
+
+
+def test_an_echo_measures_a_link_once() -> None:
+    alone = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+    parent = profile("b", "0", bound=30.0)
+    alone.knows(parent)
+    request = alone.asks()
+    alone.now += 0.020
+    accepted(alone, parent, request)
+    alone.cycle()
+    sent = alone.now
+    alone.now += 0.004
+    for _ in range(2):
+        alone.tell("b", Feed(False, request.number, ("0",), 1.0, sent=sent))
+        assert alone.peer.parents["b", False].link == pytest.approx(0.75 * 10.0 + 0.25 * 2.0)
+
+
 def test_covered_means_one_subscriber_or_all_relevant_publishers() -> None:
     alone = Alone("011", bound=5.0)
     other = profile("q", "01", bound=0.0)

@@ -103,7 +103,7 @@ class Accept(Message, frozen=True, tag=2):
     """Of the parent."""
 
     sent: float = 0.0
-    """As it was in what is answered."""
+    """As it was in what is answered. Who asked goes by what it remembers of the request of this number."""
 
 
 class Refuse(Message, frozen=True, tag=3):

@@ -162,8 +162,11 @@ class Seeking:
         told: tuple[object, ...] = (profile.dz, profile.fed, profile.floor)
         news = profile if told != self._told else None
         self._told = told
+        timed = core.settings.metric == "ms"
         for parent in core.parents.values():
             asked = None if parent.confirmed else parent.asked
+            if timed:
+                parent.sent.append(core.now)
             core.send(parent.peer, Alive(parent.root, parent.number, core.now, news, asked))
 
     def _ask(self, missing: list[str]) -> None:
@@ -308,7 +311,7 @@ class Seeking:
             return
         del self._asking[key]
         self._rests.pop(key, None)
-        link = self._measured(asking.sent, message.sent)
+        link = self._measured(asking.sent)
         parent = Parent(message.number, profile, asking.asked, link, core.cycle)
         covered = message.root or not core.settings.cover_checked or covers(profile.dz, asking.asked)
         if not covered or not self._bears(parent):
@@ -326,14 +329,10 @@ class Seeking:
         self._once()
         core.settle()
 
-    def _measured(self, sent: float, echoed: float) -> float:
-        """How long a link takes, from a message that was answered."""
+    def _measured(self, sent: float) -> float:
+        """How long a link takes, from when something was sent that is answered now."""
         core = self._core
-        if core.settings.metric == "hops":
-            return 1.0
-        # What an answer brings back is believed only if it is what was sent.
-        since = sent if echoed == sent else core.now
-        return max(0.0, core.now - since) * 1000.0 / 2.0
+        return 1.0 if core.settings.metric == "hops" else (core.now - sent) * 1000.0 / 2.0
 
     def _bears(self, parent: Parent) -> bool:
         """Whether events come through a parent within the bound, if they come to it within its own."""
@@ -457,11 +456,16 @@ class Seeking:
         ):
             core.counts.malformed += 1
             return
+        echoed = message.sent if limit.metric == "ms" else None
+        if echoed is not None and echoed not in parent.sent:
+            # By what it did not get from here it would choose how near it is.
+            core.counts.malformed += 1
+            return
         parent.heard = core.cycle
         parent.confirmed = True
-        if limit.metric == "ms" and message.sent is not None and 0.0 <= message.sent <= core.now:
-            measured = (core.now - message.sent) * 1000.0 / 2.0
-            parent.link += LINK_WEIGHT * (measured - parent.link)
+        if echoed is not None:
+            parent.sent.remove(echoed)
+            parent.link += LINK_WEIGHT * (self._measured(echoed) - parent.link)
             if not self._bears(parent):
                 self._rest(parent.key, far=True)
                 self.leave(parent)

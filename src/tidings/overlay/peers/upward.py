@@ -7,11 +7,17 @@ well-founded: whoever is fed is so by a chain of parents that ends at the publis
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from tidings.overlay.peers.messages import Profile
 from tidings.overlay.peers.views import View
 from tidings.space.expressions import Set, canonical, intersection
+
+
+ECHOES_MAX = 16
+"""Signs of life of which is remembered when they were sent: one a cycle, so links of up to eight seconds are
+measured with cycles of one."""
 
 
 class Parent:
@@ -29,6 +35,7 @@ class Parent:
         "peer",
         "profile",
         "root",
+        "sent",
     )
 
     def __init__(self, number: int, profile: Profile, asked: Set, link: float, cycle: int) -> None:
@@ -51,6 +58,8 @@ class Parent:
         """Whether it gets what was asked for, or is likely to."""
         self.confirmed = True
         """Whether it is known to know what was asked for."""
+        self.sent: deque[float] = deque(maxlen=ECHOES_MAX)
+        """When signs of life went to it that it has not answered, if milliseconds count."""
 
     @property
     def key(self) -> tuple[str, bool]:
