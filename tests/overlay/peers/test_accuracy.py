@@ -1,4 +1,4 @@
-"""How much a peer subscribes to: Algorithm 2, budgets, and what is told about them."""
+"""How much a peer subscribes to: Algorithm 2 and budgets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ import pytest
 from tests.overlay.peers.alone import Alone
 from tests.overlay.peers.bench import Overlay, profile
 from tidings.errors import InputError
-from tidings.overlay.peers.events import Advertised, Published, Subscribed
+from tidings.overlay.peers.events import (
+    Advertised,
+    Published,
+    Subscribed,
+)
 from tidings.overlay.peers.messages import Accept, Connect, Event, Evict, Why
 from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.settings import DEFAULT
@@ -202,53 +206,6 @@ def test_what_is_too_much_by_itself_is_reported() -> None:
     assert violation is not None
     assert violation.cause is Cause.BANDWIDTH
     assert violation.text == "20 events a second come, 2 may with 10 children"
-
-
-def test_an_uncovered_peer_says_why_and_what_would_help() -> None:
-    alone = Alone("0110", bound=3.0)
-    alone.knows(profile("p", "", bound=0.0, floor=1 / 16))
-    violation = alone.peer.violation()
-    assert violation is not None
-    assert violation.cause is Cause.ROOM
-    assert violation.waste == pytest.approx(1 / 16)
-    assert violation.text == (
-        "no parent within 3 hops covers 0110: the one known that could is full; accepting 6.2% waste would"
-    )
-
-
-def test_a_violation_that_lasts_is_reported_once_and_so_is_its_end() -> None:
-    overlay = Overlay()
-    overlay.subscriber("a", "0110", bound=3.0)
-    overlay.cycles(12)
-    (first,) = overlay.reported["a"]
-    assert first.violation is not None
-    assert first.violation.cause is Cause.PUBLISHER
-    overlay.publisher("p")
-    overlay.cycles(6)
-    assert [one.violation for one in overlay.reported["a"][1:]] == [None]
-
-
-def test_a_newcomer_is_told_at_once_whether_its_bound_can_be_met() -> None:
-    overlay = Overlay(replace(DEFAULT, out_degree=1))
-    overlay.publisher("p")
-    overlay.subscriber("a", "011", bound=1.0)
-    overlay.cycles(6)
-    overlay.subscriber("b", "0110", bound=2.0)
-    overlay.settle()
-    ((met),) = [one.outlook for one in overlay.admitted["b"]]
-    assert (met.met, met.waste, met.parent, met.text) == (True, 0.0, "a", "")
-    overlay.subscriber("c", "1110", bound=2.0, allowed=0.1)
-    overlay.settle()
-    (not_met,) = [one.outlook for one in overlay.admitted["c"]]
-    assert not_met.met is False
-    assert not_met.waste == pytest.approx(3 / 16)
-    assert not_met.text == (
-        "no parent within 2 hops covers 1110: the one known that could is full; accepting 18.8% waste would"
-    )
-    overlay.subscriber("d", "1110", bound=2.0, allowed=0.25)
-    overlay.settle()
-    (wasteful,) = [one.outlook for one in overlay.admitted["d"]]
-    assert wasteful.met
 
 
 @pytest.mark.parametrize(

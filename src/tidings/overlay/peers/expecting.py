@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 
-from tidings.overlay.peers import outlooks
+from tidings.overlay.peers import outlooks, upward
 from tidings.overlay.peers.accuracy import Accuracy
 from tidings.overlay.peers.cells import is_set
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.events import Admit, Report
-from tidings.overlay.peers.messages import Enquire, Foresee
+from tidings.overlay.peers.messages import Enquire, Foresee, Profile
 from tidings.overlay.peers.outlooks import Cause, Outlook, Violation
-from tidings.space.expressions import canonical
+from tidings.space.expressions import Set, canonical
+
+ENQUIRIES_MAX = 6
+"""How often a newcomer asks what it may expect; then it goes by what it knows itself."""
 
 
 class Expecting:
@@ -22,6 +25,12 @@ class Expecting:
         self._accuracy = accuracy
         self._enquiry = -1
         """The number of the enquiry that is not answered yet."""
+        self._contacts: tuple[str, ...] = ()
+        """Who may be asked."""
+        self._enquired: list[str] = []
+        """Who was asked so far, the last one at the end."""
+        self._again_at = 0
+        """The cycle in which another one is asked."""
         self._hungry = 0
         """Cycles in which something was not kept."""
         self._reported: Cause | None = None
@@ -31,12 +40,37 @@ class Expecting:
         self._hungry = 0
         self._reported = None
 
-    def enquire(self, contact: str | None) -> None:
+    def enquire(self, contacts: tuple[str, ...]) -> None:
+        """Ask one of some others what may be expected; the next one if that does not know, or is silent."""
         core = self._core
-        if contact is None or not core.interest:
+        self._enquiry = -1
+        if not core.interest:
             return
         self._enquiry = core.next_number()
+        self._contacts = contacts
+        self._enquired = []
+        self._ask()
+
+    def _ask(self) -> None:
+        core = self._core
+        count = len(self._enquired)
+        if not self._contacts or count >= ENQUIRIES_MAX:
+            self._enquiry = -1
+            if core.satisfied:
+                outlook = Outlook(True, 0.0, "")
+            else:
+                outlook, _ = self._foresee(core.name, core.interest, core.bound, core.allowed)
+            core.out.append(Admit(outlook))
+            return
+        contact = self._contacts[count % len(self._contacts)]
+        self._enquired.append(contact)
+        self._again_at = core.cycle + core.settings.answer_within
         core.send(contact, Enquire(self._enquiry, core.interest, core.bound, core.allowed))
+
+    def wait(self) -> None:
+        """Ask another one, if that is due."""
+        if self._enquiry >= 0 and self._core.cycle >= self._again_at:
+            self._ask()
 
     def on_enquire(self, sender: str, message: Enquire) -> None:
         core = self._core
@@ -48,44 +82,58 @@ class Expecting:
         ):
             core.counts.malformed += 1
             return
-        profiles = [one for one in core.view.profiles.values() if one.peer != sender]
-        roots = dict(core.view.roots)
-        if core.dz:
-            profiles.append(core.relay_profile())
-        if core.advertised:
-            roots[core.name] = core.root_profile()
-        outlook = outlooks.foresee(
-            message.dz,
-            message.bound - 1.0 if limit.metric == "hops" else math.nextafter(message.bound, 0.0),
-            self._bound_text(message.bound),
-            message.allowed,
-            profiles,
-            roots,
-            lambda dz: self._accuracy.waste_of(dz, message.dz),
-        )
+        outlook, parent = self._foresee(sender, message.dz, message.bound, message.allowed)
         core.send(
             sender,
             Foresee(
                 message.number,
                 outlook.met,
                 1.0 if outlook.waste is None else outlook.waste,
-                next(
-                    (one for one in (*profiles, *roots.values()) if one.peer == outlook.parent),
-                    None,
-                ),
+                parent,
                 outlook.text,
+                bool(core.view.roots or core.advertised),
             ),
         )
 
-    def on_foresee(self, sender: str, message: Foresee) -> None:  # noqa: ARG002
+    def _foresee(self, peer: str, dz: Set, bound: float, allowed: float) -> tuple[Outlook, Profile | None]:
+        """What somebody may expect by what is known here, and who would feed it."""
+        core = self._core
+        profiles = [one for one in core.view.profiles.values() if one.peer != peer]
+        roots = dict(core.view.roots)
+        if core.name != peer:
+            if core.dz:
+                profiles.append(core.relay_profile())
+            if core.advertised:
+                roots[core.name] = core.root_profile()
+        outlook = outlooks.foresee(
+            dz,
+            bound - 1.0 if core.settings.metric == "hops" else math.nextafter(bound, 0.0),
+            self._bound_text(bound),
+            allowed,
+            profiles,
+            roots,
+            lambda coarse: self._accuracy.waste_of(coarse, dz),
+        )
+        parents = (one for one in (*profiles, *roots.values()) if one.peer == outlook.parent)
+        return outlook, next(parents, None)
+
+    def on_foresee(self, sender: str, message: Foresee) -> None:
         core = self._core
         parent = message.parent
+        if sender in self._enquired and message.number != self._enquiry:
+            # Another one was quicker.
+            return
         if (
             message.number != self._enquiry
+            or sender not in self._enquired
             or not 0.0 <= message.waste <= 1.0
             or (parent is not None and not core.view.sound(parent))
         ):
             core.counts.malformed += 1
+            return
+        if not message.knows:
+            # It has come only just now, perhaps: somebody else may know, or the same one later.
+            self._again_at = core.cycle + 1
             return
         self._enquiry = -1
         waste = message.waste if parent is not None else None
@@ -105,50 +153,69 @@ class Expecting:
     def violation(self) -> Violation | None:
         """What is asked for and not kept, and why."""
         core = self._core
-        cause = self._cause()
-        if cause is None:
+        fed = core.fed
+        unfed = tuple(one for one in core.interest if not one.startswith(fed))
+        if not unfed:
+            return self._exceeded()
+        if not core.view.roots and not core.advertised:
+            return Violation(Cause.PUBLISHER, unfed, outlooks.UNKNOWN)
+        served = tuple(upward.served(core.parents.values()))
+        unserved = tuple(one for one in unfed if not one.startswith(served))
+        if unserved:
+            return self._unserved(unserved)
+        names = sorted(
+            parent.peer
+            for parent in core.parents.values()
+            if not parent.root and unfed[0].startswith(parent.asked)
+        )
+        gets = "do not get it themselves" if len(names) > 1 else "does not get it itself"
+        text = f"{', '.join(names[:3])}, which should feed {unfed[0] or 'the whole space'}, {gets}"
+        return Violation(Cause.WAITING, unfed, text)
+
+    def _exceeded(self) -> Violation | None:
+        """Which limit is not kept where all comes."""
+        core = self._core
+        if core.delay > core.bound:
+            late, bound = self._bound_text(core.delay), self._bound_text(core.bound)
+            return Violation(Cause.LATE, core.interest, f"events come after {late}, the bound is {bound}")
+        over = self._accuracy.over
+        if over is None:
             return None
-        fed, dz = core.fed, core.interest
-        unfed = tuple(one for one in dz if not one.startswith(fed))
-        bound = self._bound_text(core.bound)
-        waste: float | None = None
-        if cause is Cause.PUBLISHER:
-            text = "no publisher is known"
-        elif cause is Cause.LATE:
-            text = f"events come after {self._bound_text(core.delay)}, the bound is {bound}"
-        elif cause is Cause.WASTE:
+        if over is Cause.WASTE:
             share = outlooks.percent(core.waste or 0.0)
             text = f"{share} of all events come unwanted, {outlooks.percent(core.allowed)} are allowed"
-        elif cause is Cause.BANDWIDTH:
+        else:
             text = (
                 f"{core.counted.received_rate or 0.0:g} events a second come, "
                 f"{core.received_max() or 0.0:g} may with {core.settings.out_degree} children"
             )
-        elif cause is Cause.WAITING:
-            names = ", ".join(sorted({one.peer for one in core.parents.values() if not one.feeds})[:3])
-            text = f"{names}, which should feed {unfed[0] or 'the whole space'}, gets nothing itself"
-        else:
-            found = outlooks.best(unfed[0], core.limit(), core.view.profiles.values(), core.view.roots)
-            if found.coarser is not None and found.coarser != unfed[0]:
-                waste = self._accuracy.waste_of(canonical((*dz, found.coarser)))
-            text = outlooks.sentence(unfed[0], bound, found, waste)
-        return Violation(cause, unfed or dz, text, waste)
+        return Violation(over, core.interest, text)
 
-    def _cause(self) -> Cause | None:
+    def _unserved(self, unfed: Set) -> Violation:
+        """Why some parts have no parent: by the one that is worst off."""
         core = self._core
-        fed = core.fed
-        if all(one.startswith(fed) for one in core.interest):
-            return Cause.LATE if core.delay > core.bound else self._accuracy.over
-        if not core.view.roots and not core.advertised:
-            return Cause.PUBLISHER
-        unfed = next(one for one in core.interest if not one.startswith(fed))
-        if any(unfed.startswith(one.asked) for one in core.parents.values() if not one.root):
-            return Cause.WAITING
         limit = core.limit()
-        could = any(
-            one.bound <= limit and unfed.startswith(one.fed) for one in core.view.profiles.values()
-        ) or (limit >= 0.0 and next(core.view.relevant(unfed), None) is not None)
-        return Cause.ROOM if could else Cause.PARENT
+        # Publishers that are parents already have room, whoever else they would take.
+        roots = {
+            peer: root for peer, root in core.view.roots.items() if (peer, True) not in core.parents
+        } or core.view.roots
+        found = [outlooks.best(one, limit, core.view.profiles.values(), roots) for one in unfed]
+        coarse = [one.coarser for one in found if one.coarser is not None]
+        waste: float | None = None
+        if len(coarse) < len(unfed):
+            # No waste would cover all that is missing.
+            at = next(at for at, one in enumerate(found) if one.coarser is None)
+        else:
+            at = next((at for at, one in enumerate(found) if one.coarser != unfed[at]), 0)
+            if found[at].coarser != unfed[at]:
+                waste = self._accuracy.waste_of(canonical((*core.interest, *coarse)))
+        if found[at].coarser == unfed[at]:
+            cause = Cause.ASKING
+        else:
+            cause = Cause.ROOM if found[at].could else Cause.PARENT
+        bound = self._bound_text(core.bound)
+        text = outlooks.sentence(unfed[at], bound, found[at], waste, len(unfed) - 1)
+        return Violation(cause, unfed, text, waste)
 
     def complain(self) -> None:
         """Report what is not kept once that has lasted, and when it is kept again."""
@@ -168,10 +235,10 @@ class Expecting:
         patience = core.settings.coarsen_after
         if self._hungry < patience or self._hungry % patience:
             return
-        cause = self._cause()
-        if cause is not None and cause is not self._reported:
-            self._reported = cause
-            core.out.append(Report(self.violation()))
+        violation = self.violation()
+        if violation is not None and violation.cause is not self._reported:
+            self._reported = violation.cause
+            core.out.append(Report(violation))
 
     def _bound_text(self, bound: float) -> str:
         if self._core.settings.metric == "ms":

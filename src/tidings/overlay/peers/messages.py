@@ -204,6 +204,9 @@ class Foresee(Message, frozen=True, tag=10):
     text: str
     """In words, if it is not met without waste."""
 
+    knows: bool = True
+    """Whether the sender knows any publisher; one that does not cannot tell."""
+
 
 class Event(Message, frozen=True, tag=20):
     """Something published, on its way down."""

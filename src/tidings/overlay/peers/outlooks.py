@@ -26,6 +26,9 @@ class Cause(Enum):
     PARENT = "parent"
     """Nobody is known who is tight enough and gets what is wanted."""
 
+    ASKING = "asking"
+    """Somebody is known who is tight enough, gets it and has room; it has not said yes so far."""
+
     ROOM = "room"
     """Those who are have no room."""
 
@@ -40,6 +43,10 @@ class Cause(Enum):
 
     BANDWIDTH = "bandwidth"
     """What was asked for is by itself more than the access link takes."""
+
+
+UNKNOWN = "no publisher is known"
+"""Where nothing else can be said."""
 
 
 class Violation(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +140,8 @@ def foresee(
 
     `waste` says which share of all events a set brings beyond the subscription.
     """
+    if not roots:
+        return Outlook(False, None, "", UNKNOWN)
     known = list(profiles)
     coarse: list[str] = []
     parents: list[Profile] = []
@@ -152,21 +161,22 @@ def foresee(
     return Outlook(needed <= allowed, needed, parent, text)
 
 
-def sentence(one: str, bound_text: str, found: Found, waste: float | None) -> str:
-    """Why an expression is not covered, and what would help."""
+def sentence(one: str, bound_text: str, found: Found, waste: float | None, more: int = 0) -> str:
+    """Why an expression is not covered, with so many others, and what would help."""
     name = one or "the whole space"
-    if found.could:
-        many = (
-            f"the {found.could} known that could are full"
-            if found.could > 1
-            else "the one known that could is full"
-        )
-        why = f"no parent within {bound_text} covers {name}: {many}"
+    if more:
+        name += f" and {more} other parts" if more > 1 else " and another part"
+    why = f"no parent within {bound_text} covers {name}"
+    if found.coarser == one:
+        assert found.parent is not None, "who takes it is known"
+        return f"{why} yet: {found.parent.peer} has room"
+    if found.could > 1:
+        why += f": the {found.could} known that could are full"
+    elif found.could:
+        why += ": the one known that could is full"
     else:
-        why = f"no parent within {bound_text} covers {name}: none is known that is tight enough and gets it"
-    if waste is None:
-        return why
-    return f"{why}; accepting {percent(waste)} waste would"
+        why += ": none is known that is tight enough and gets it"
+    return why if waste is None else f"{why}; accepting {percent(waste)} waste would"
 
 
 def percent(share: float) -> str:

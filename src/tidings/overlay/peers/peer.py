@@ -285,7 +285,9 @@ class Peer:
         self._expecting.begin()
         core.settle()
         if self._due is not None:
-            self._expecting.enquire(core.view.partner())
+            partner = core.view.partner()
+            others = self._contacts if partner is None else (partner, *self._contacts)
+            self._expecting.enquire(tuple(dict.fromkeys(others)))
 
     def _check(self, what: str, dz: Set) -> None:
         limit = self._core.settings
@@ -313,7 +315,7 @@ class Peer:
         core.published.begin(core.now)
         if self._contacts:
             self._gossip(self._contacts[0])
-            self._expecting.enquire(self._contacts[0])
+        self._expecting.enquire(self._contacts)
 
     def _on_left(self, event: Left) -> None:  # noqa: ARG002
         self._feeding.part(lambda _: True)
@@ -343,6 +345,7 @@ class Peer:
         self._feeding.wait()
         core.view.age(core.cycle)
         core.settle()
+        self._expecting.wait()
         if core.dz:
             self._seeking.seek()
             self._expecting.complain()

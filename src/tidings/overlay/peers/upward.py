@@ -14,7 +14,6 @@ from tidings.overlay.peers.messages import Profile
 from tidings.overlay.peers.views import View
 from tidings.space.expressions import Set, canonical, intersection
 
-
 ECHOES_MAX = 16
 """Signs of life of which is remembered when they were sent: one a cycle, so links of up to eight seconds are
 measured with cycles of one."""
