@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -87,6 +88,26 @@ def test_coarsening_takes_the_cheapest_step_first(members: set[str], most: int) 
     assert len(found) <= most
     assert held(found) >= held(members)
     assert found == stepwise(wildcards.form(members), most)
+
+
+@given(some, st.integers(1, 4))
+def test_many_expressions_are_coarsened_level_by_level(members: set[str], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wildcards, "STEPS_MAX", 0)
+        found = wildcards.coarsened(members, most)
+    assert len(found) <= most
+    assert held(found) >= held(members)
+    assert found == wildcards.form(found)
+    if len(wildcards.form(members)) <= most:
+        assert found == wildcards.form(members)
+
+
+def test_of_holes_of_one_size_the_first_are_filled_until_few_enough_are_left() -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(wildcards, "STEPS_MAX", 0)
+        assert wildcards.coarsened(["000", "0101", "1001", "111"], 3) == ("0*0", "1001", "111")
+        # 0000, then 001 and 010, until 1 is left as it is.
+        assert wildcards.coarsened(["0001", "011", "10"], 2) == ("0", "10")
 
 
 def test_the_example_of_the_paper() -> None:

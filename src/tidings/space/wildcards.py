@@ -26,6 +26,11 @@ STAR = "*"
 
 NO_HOLE = -1 << 30
 
+STEPS_MAX = 4_096
+"""Members of a tree up to which it is coarsened one hole at a time, some tenths of a second of work. Of more,
+the smallest holes are filled together. It is not quite the same: a hole may become larger as others are
+filled, and would then be left for later."""
+
 
 class Tree:
     """A part of the space, halved; made by a `Grove` alone."""
@@ -90,9 +95,47 @@ class Grove:
     def coarsened(self, tree: Tree, most: int) -> Tree:
         """A tree that at most so many expressions say, around another."""
         assert most >= 1, f"{most} expressions cover nothing"
+        while tree.members > max(most, STEPS_MAX):
+            known: dict[Tree, Tree] = {}
+            level = self._level_filled(tree, known)
+            tree = level if level.members > most else self._first_filled(tree, most, known)
         while tree.members > most:
             tree = self.filled(tree)
         return tree
+
+    def _level_filled(self, tree: Tree, known: dict[Tree, Tree]) -> Tree:
+        """A tree with all its smallest holes filled at once."""
+        if tree.lower is None or tree.upper is None:
+            return ALL
+        found = known.get(tree)
+        if found is None:
+            if tree.lower is tree.upper:
+                below = self._level_filled(tree.lower, known)
+                found = self.joined(below, below)
+            else:
+                lower, upper = tree.lower, tree.upper
+                if lower.hole == tree.hole - 1:
+                    lower = self._level_filled(lower, known)
+                if upper.hole == tree.hole - 1:
+                    upper = self._level_filled(upper, known)
+                found = self.joined(lower, upper)
+            known[tree] = found
+        return found
+
+    def _first_filled(self, tree: Tree, most: int, known: dict[Tree, Tree]) -> Tree:
+        """A tree with so many of its smallest holes filled, from the first on, as leave so many members."""
+        lower, upper = tree.lower, tree.upper
+        if lower is None or upper is None:
+            return ALL
+        if lower is upper:
+            below = self._first_filled(lower, most, known)
+            return self.joined(below, below)
+        if lower.hole == tree.hole - 1:
+            level = self._level_filled(lower, known)
+            if upper.hole < lower.hole or level.members + upper.members <= most:
+                return self.joined(self._first_filled(lower, most - upper.members, known), upper)
+            lower = level
+        return self.joined(lower, self._first_filled(upper, most - lower.members, known))
 
 
 def written(tree: Tree) -> Form:
