@@ -70,7 +70,7 @@ def test_attributes_are_the_fields_with_a_domain_in_the_order_declared(sea: str)
     assert answer("TRUE", "--topic", sea)["attributes"] == ["x", "wind", "state", "storm"]
     assert answer("since IS NOT NULL", "--topic", sea, "--depth", "3") == {
         "dz": [""],
-        "exact": False,
+        "exact": True,
         "volume": 1.0,
         "attributes": ["x", "wind", "state", "storm"],
     }
@@ -126,7 +126,8 @@ def test_an_event_lies_in_one_cell(plane: str, sea: str) -> None:
 def test_an_event_with_a_missing_field_may_be_anywhere_for_one_who_assumes(plane: str) -> None:
     asked = ("--point", '{"y": 2}', "--topic", plane, "--depth", "6")
     assert answer(*asked)["dz"] == ["000100"]
-    assert answer(*asked)["exact"] is False
+    assert answer(*asked)["exact"] is True
+    assert answer(*asked[:-1], "5")["exact"] is False
     found = answer(*asked, "--unknown", "assume")
     assert found["dz"] == [f"{a}0{b}1{c}0" for a in "01" for b in "01" for c in "01"]
     assert found["exact"]
@@ -199,6 +200,64 @@ def test_a_mistake_is_said_as_json_too(plane: str) -> None:
 
 def test_a_topic_without_domains_has_a_space_of_one_cell(tmp_path: Path) -> None:
     topic = written(tmp_path / "plain.toml", 'name = "p"\nkind = "plain"\n')
-    assert answer("a = 1", "--topic", topic) == {"dz": [""], "exact": False, "volume": 1.0, "attributes": []}
+    assert answer("a = 1", "--topic", topic) == {"dz": [""], "exact": True, "volume": 1.0, "attributes": []}
     assert "no attributes" in run("a = 1", "--topic", topic).stdout
-    assert run("--point", '{"a": 1}', "--topic", topic).stdout == "the whole space\n"
+    assert run("--point", '{"a": 1}', "--topic", topic).stdout == "\n"
+
+
+def test_a_script_reads_an_empty_line_for_an_expression_of_no_bits(plane: str) -> None:
+    assert run("--point", '{"x": 5}', "--topic", plane, "--depth", "0").stdout == "\n"
+    assert answer("--point", '{"x": 5}', "--topic", plane, "--depth", "0")["dz"] == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "dz", "exact"),
+    [
+        ("x > 100", ["101", "11"], True),
+        ("x = 6", ["101", "11"], True),
+        ("x = 5", ["101", "11"], True),
+        ("x IS NULL", ["000"], True),
+        ("n = 1", [""], True),
+        ("n = 1 AND x < 4", ["0"], True),
+        ("x = 2.5", [], True),
+    ],
+)
+def test_what_is_clamped_missing_or_left_out_is_exact_all_the_same(
+    tmp_path: Path, text: str, dz: list[str], exact: bool
+) -> None:
+    fields = '[fields]\nx = { type = "int", domain = [0, 5] }\nn = { type = "int" }\n'
+    topic = written(tmp_path / "line.toml", f'name = "line"\nkind = "plain"\n{fields}')
+    found = answer(text, "--topic", topic)
+    assert (found["dz"], found["exact"]) == (dz, exact)
+
+
+def test_cells_of_floats_are_half_open_so_an_end_that_is_included_is_not_exact(tmp_path: Path) -> None:
+    fields = '[fields]\nx = { type = "float", domain = [0, 1] }\n'
+    topic = written(tmp_path / "line.toml", f'name = "line"\nkind = "plain"\n{fields}')
+    for depth in ((), ("--depth", "4")):
+        below = answer("x < 0.5", "--topic", topic, *depth)
+        assert (below["dz"], below["exact"]) == (["0"], True)
+        assert answer("x <= 0.5", "--topic", topic, *depth)["exact"] is False
+    assert answer("x <= 0.5", "--topic", topic, "--depth", "4")["dz"] == ["0", "1000"]
+    assert answer("x <= 1", "--topic", topic)["exact"] is True
+
+
+def test_by_default_all_counted_attributes_are_used_up_beside_floats(tmp_path: Path) -> None:
+    fields = (
+        '[fields]\nf = { type = "float", domain = [0, 1] }\nx = { type = "int", domain = [0, 5000000000] }\n'
+    )
+    topic = written(tmp_path / "two.toml", f'name = "two"\nkind = "plain"\n{fields}')
+    found = answer("x = 5 AND f < 0.5", "--topic", topic, "--wildcards")
+    assert (len(found["dz"][0]), found["exact"]) == (66, True)
+
+
+def test_people_are_told_that_wild_cards_help_where_there_would_be_too_many(tmp_path: Path) -> None:
+    fields = "".join(f'a{at} = {{ type = "int", domain = [1, 128] }}\n' for at in range(10))
+    topic = written(tmp_path / "ten.toml", f'name = "ten"\nkind = "plain"\n[fields]\n{fields}')
+    shown = " ".join(run("a0 = 77", "--topic", topic).stdout.split())
+    assert "not exact" in shown
+    assert "16,384 are the most; --wildcards may say it exactly, in fewer" in shown
+    shown = run("a0 = 77", "--topic", topic, "--wildcards").stdout
+    assert "16,384" not in shown
+    assert "; exact" in shown
+    assert "16,384" not in run("a0 = 77", "--topic", topic, "--most", "4").stdout

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from tidings.errors import InputError
 from tidings.language.cuts import Cuts
 from tidings.language.fields import Field, Path, Type
 from tidings.space import Space, arrays
@@ -39,6 +40,27 @@ def test_points_are_those_of_one_at_a_time(depth: int) -> None:
     wanted = [space.point(one, depth) for one in events]
     bits = len(space.turns(depth))
     assert [format(code, f"0{bits}b") if bits else "" for code in found.tolist()] == wanted
+
+
+def test_a_missing_float_lies_in_the_lowest_cell() -> None:
+    space = Space.of({("f",): Field(("f",), Type.FLOAT, (2.0, 2.0))})
+    assert arrays.points(space, [np.array([2.0, space.attributes[0].place(None)])], 4).tolist() == [15, 0]
+
+
+def test_cells_of_more_bits_than_a_number_holds_are_refused() -> None:
+    space = Space.of({("f",): Field(("f",), Type.FLOAT, (0.0, 1.0))})
+    assert arrays.points(space, [np.array([1.0])], 62).tolist() == [2**62 - 1]
+    with pytest.raises(InputError, match="cells of 63 bits were asked for, and one number holds 62"):
+        arrays.points(space, [np.array([1.0])], 63)
+    many = Space.of({(name,): Field((name,), Type.INT, (0, 2**40 - 1)) for name in "xy"})
+    ends = np.zeros((1, 2), dtype=np.int64)
+    with pytest.raises(InputError, match="cells of 80 bits were asked for"):
+        arrays.rectangles(many, ends, ends, 99)
+
+
+def test_a_depth_that_the_space_does_not_have_is_not_refused() -> None:
+    space = Space.of(COUNTED)
+    assert arrays.points(space, [np.array([7]), np.array([15]), np.array([7])], 99).tolist() == [2**10 - 1]
 
 
 @pytest.mark.parametrize("depth", [0, 1, 5, 10])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 DEPTH_MAX = 512
 """Ten attributes of fifty bits, which is a decade in microseconds."""
 
-DEPTH_OF_FLOATS = 64
-"""How deep a space goes by default that has floats, which can be halved without end."""
+HALVINGS_OF_FLOATS = 32
+"""How often floats, which can be halved without end, are halved by default; oftener if it takes more to use
+up the other attributes."""
 
 ROWS_MAX = 40
 """Expressions that are shown to people."""
@@ -54,7 +56,7 @@ def dz(
         int | None,
         typer.Option(
             "--depth",
-            help=f"Bits of an expression at most; all by default, {DEPTH_OF_FLOATS} if there are floats.",
+            help=f"Bits of an expression at most; all by default, {HALVINGS_OF_FLOATS} or more for a float.",
         ),
     ] = None,
     most: Annotated[
@@ -73,7 +75,8 @@ def dz(
 
     The space has an attribute for each declared field with a domain. It is halved, one attribute after the
     other; an expression says which half was taken each time. The expressions never leave out an event that
-    the filter takes; "exact" says whether they hold no other, of the events with values of the domains.
+    the filter takes; "exact" says that they are not larger than what it asks of the attributes: nothing was
+    enclosed at the depth or made coarser for the number.
 
     An event with a missing field lies in the lowest cell of that attribute; with --unknown assume it is shown
     as all that it may become.
@@ -101,7 +104,8 @@ def dz(
         event = _event(point, declared, as_json)
         found = _of_event(space, event, bits, most, with_wildcards, unknown)
         if not as_json and unknown is Unknown.WAIT:
-            typer.echo(found.dz[0] or "the whole space")
+            # A script reads an empty line for the expression of no bits.
+            typer.echo(found.dz[0] or ("the whole space" if sys.stdout.isatty() else ""))
             return
     else:
         asked = parsed(text or "", declared.fields or None, as_json)
@@ -120,14 +124,16 @@ def dz(
             )
         )
         return
-    _show(space, found, bits)
+    _show(space, found, bits, with_wildcards)
 
 
 def _depth(space: Space, asked: int | None) -> int:
     if asked is not None:
         return asked
-    bits = [attribute.bits for attribute in space.attributes]
-    return DEPTH_OF_FLOATS if None in bits else min(sum(count or 0 for count in bits), DEPTH_MAX)
+    known = [attribute.bits for attribute in space.attributes]
+    # Each is halved in turn, so the others are used up once a float is halved as often as the longest.
+    of_floats = max([HALVINGS_OF_FLOATS, *(bits for bits in known if bits is not None)])
+    return min(sum(of_floats if bits is None else bits for bits in known), DEPTH_MAX)
 
 
 # An event.
@@ -152,10 +158,11 @@ def _of_event(
     with_wildcards: bool,
     unknown: Unknown,
 ) -> Decomposed:
-    """Where an event lies, or all that it may become; exact if no other event does."""
+    """Where an event lies, or all that it may become; exact if every known attribute is used up."""
     if unknown is Unknown.WAIT:
-        return Decomposed((space.point(event, depth),), _alone(space, event, depth, missing=False))
-    alone = _alone(space, event, depth, missing=True)
+        return Decomposed((space.point(event, depth),), _used_up(space, depth, space.attributes))
+    known = [attribute for attribute in space.attributes if find(event, attribute.path) is not None]
+    alone = _used_up(space, depth, known)
     if with_wildcards:
         # A single expression, which is within any number.
         return Decomposed(space.wild_reach(event, depth), alone)
@@ -163,23 +170,17 @@ def _of_event(
     return Decomposed(found, alone and wildcards.form(found) == space.wild_reach(event, depth))
 
 
-def _alone(space: Space, event: Mapping[str, object], depth: int, *, missing: bool) -> bool:
-    """Whether all attributes are used up, by values of their domains; a missing value may be one."""
+def _used_up(space: Space, depth: int, some: Sequence[Attribute]) -> bool:
+    """Whether some attributes have all their bits at a depth, which floats never have."""
     turns = space.turns(depth)
-    for at, attribute in enumerate(space.attributes):
-        value = find(event, attribute.path)
-        if value is None:
-            if not missing:
-                return False
-        elif isinstance(attribute, Real) or turns.count(at) < attribute.bits or not attribute.has(value):
-            return False
-    return True
+    at = {attribute.path: at for at, attribute in enumerate(space.attributes)}
+    return all(attribute.bits == turns.count(at[attribute.path]) for attribute in some)
 
 
 # For people.
 
 
-def _show(space: Space, found: Decomposed, depth: int) -> None:
+def _show(space: Space, found: Decomposed, depth: int, with_wildcards: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -189,9 +190,12 @@ def _show(space: Space, found: Decomposed, depth: int) -> None:
     left = len(found.dz) - ROWS_MAX
     if left > 0:
         console.print(f"… and {left:,} more; --json lists all", style="dim")
-    exact = "exact" if found.exact else "not exact: some events in it are not asked for"
+    exact = "exact" if found.exact else "not exact: more than was asked for"
     count = "1 expression" if len(found.dz) == 1 else f"{len(found.dz):,} expressions"
     console.print(f"{count}, {found.volume:.6g} of the space; {exact}")
+    if found.bounded:
+        rest = "" if with_wildcards else "; --wildcards may say it exactly, in fewer"
+        console.print(f"all of it would take too many, {CELLS_MAX:,} are the most{rest}", style="dim")
     if len(space.attributes) == 2 and len(space.turns(min(depth, PICTURE_DEPTH))) > 1:
         console.print()
         for line in _picture(space, found, depth):

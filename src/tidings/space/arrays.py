@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tidings.errors import InputError
 from tidings.space.attributes import Attribute, Whole
 from tidings.space.spaces import Space
 
@@ -43,8 +44,11 @@ MEMBERS_MAX = 1 << 21
 def points(
     space: Space, places: Sequence[npt.NDArray[np.int64] | npt.NDArray[np.float64]], depth: int
 ) -> Codes:
-    """The cells of events whose places on each axis are given: counted from 0, or floats in the domain."""
-    turns = space.turns(min(depth, DEPTH_MAX))
+    """The cells of events whose places on each axis are given: counted from 0, or floats in the domain.
+
+    A missing float is minus infinity. Cells have as many bits as the space has to that depth, 62 at most.
+    """
+    turns = _turns(space, depth)
     found = np.zeros(len(places[0]) if places else 0, dtype=np.int64)
     taken = [0] * len(space.attributes)
     lows: dict[int, npt.NDArray[np.float64]] = {}
@@ -90,7 +94,7 @@ def rectangles(
     for attribute in space.attributes:
         assert isinstance(attribute, Whole), f"{attribute.path} is not counted"
         sizes.append(1 << attribute.bits)
-    for at in space.turns(min(depth, DEPTH_MAX)):
+    for at in _turns(space, depth):
         sizes[at] //= 2
         middle = begins[:, at] + sizes[at]
         lower = np.flatnonzero(low[row, at] < middle)
@@ -111,6 +115,17 @@ def widened(space: Space, high: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         assert isinstance(attribute, Whole), f"{attribute.path} is not counted"
         found[found[:, at] == attribute.count - 1, at] = (1 << attribute.bits) - 1
     return found
+
+
+def _turns(space: Space, depth: int) -> list[int]:
+    """Which attribute each bit of a cell halves; refused if there are more than a number holds."""
+    turns = space.turns(depth)
+    if len(turns) > DEPTH_MAX:
+        raise InputError(
+            f"cells of {len(turns)} bits were asked for, and one number holds {DEPTH_MAX}; give a depth of "
+            f"{DEPTH_MAX} at most, or use packed and decomposed, which have no such limit"
+        )
+    return turns
 
 
 def _middle(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -6,7 +6,7 @@ are never used up. What lies outside the domain lies in the cell at its edge, an
 in the last one; a missing value lies in the lowest. An event space refuses nothing.
 
 A region of values becomes cuts on the axis: never less than the region, and more only where a value outside
-the domain, or a missing one, must be met. `sure` are those cuts without what is met for that reason alone.
+the domain, or a missing one, must be met.
 """
 
 from __future__ import annotations
@@ -18,40 +18,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from tidings.language.cuts import EVERYTHING, NOTHING, STRINGS, Cuts
+from tidings.language.cuts import NOTHING, STRINGS, Cuts
 from tidings.language.fields import Field, Path, Type
 from tidings.language.regions import TYPES, Region
 from tidings.language.timestamps import micros
 
 
 class Cell(NamedTuple):
-    """A part of an axis: `[low, end)`."""
+    """A part of an axis: `[begin, end)`."""
 
     low: Any
     high: Any
     """What is halved: the middle is that of `low` and `high`."""
 
+    begin: Any
+    """The first place: `low`, or before it where the axis begins."""
+
     end: Any
-    """Behind the last value: `high`, or behind it where the axis ends."""
+    """Behind the last place: `high`, or behind it where the axis ends."""
+
+    @property
+    def cuts(self) -> Cuts:
+        return Cuts(False, (self.begin, self.end))
 
     def within(self, cuts: Cuts) -> bool | None:
         """Whether all of the cell lies in a set: yes, no, or (None) only a part of it."""
-        if self.low >= self.end:
+        if self.begin >= self.end:
             return False
-        at = bisect_right(cuts.points, self.low)
+        at = bisect_right(cuts.points, self.begin)
         if at < len(cuts.points) and cuts.points[at] < self.end:
             return None
         return cuts.inside ^ (at & 1 == 1)
-
-
-class Met(NamedTuple):
-    """Where the values of a region lie."""
-
-    cuts: Cuts
-    """All of them, wherever they lie."""
-
-    sure: Cuts
-    """Where the values of the domain that lie there belong to the region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +70,11 @@ class Whole:
 
     @property
     def root(self) -> Cell:
-        return Cell(0, 1 << self.bits, 1 << self.bits)
+        return Cell(0, 1 << self.bits, 0, 1 << self.bits)
 
     def halves(self, cell: Cell) -> tuple[Cell, Cell]:
         middle = (cell.low + cell.high) // 2
-        return Cell(cell.low, middle, middle), Cell(middle, cell.high, cell.high)
+        return Cell(cell.low, middle, cell.low, middle), Cell(middle, cell.high, middle, cell.high)
 
     def place(self, value: object) -> int:
         """Where a value lies; a missing one, and one of another kind, in the lowest place."""
@@ -87,13 +84,6 @@ class Whole:
             return self.listed.index(value) if value in self.listed else self.count - 1
         at = self._counted(value)
         return 0 if at is None else min(max(at, 0), self.count - 1)
-
-    def has(self, value: object) -> bool:
-        """Whether a value is of the domain."""
-        if self.listed:
-            return value in self.listed
-        at = self._counted(value)
-        return at is not None and 0 <= at < self.count
 
     def _counted(self, value: object) -> int | None:
         """How far behind the lowest value one is; None for one of another kind."""
@@ -105,32 +95,26 @@ class Whole:
             return math.floor(value) - self.low
         return None
 
-    def met(self, region: Region) -> Met:
+    def met(self, region: Region) -> Cuts:
+        """Where the values of a region lie."""
         values = region.of(TYPES[self.type])
         if self.listed:
-            inside = [at for at, text in enumerate(self.listed) if text in values]
-            there = _some(inside)
-            # Strings that are not listed lie in the last place.
+            cuts = _some([at for at, text in enumerate(self.listed) if text in values])
             others = values.cuts & ~STRINGS.some(self.listed)
-            cuts = there if others.empty else there | Cuts(False, (self.count - 1, self.count))
+            if not others.empty:
+                # Strings that are not listed lie in the last place.
+                cuts |= Cuts(False, (self.count - 1, self.count))
         else:
-            cuts, there = NOTHING, NOTHING
+            cuts = NOTHING
             for low, high in values.cuts.intervals():
                 begin = -math.inf if low is None else math.ceil(low) - self.low
                 end = math.inf if high is None else math.ceil(high) - self.low
-                if begin >= end:
-                    continue
-                met = min(max(begin, 0), self.count - 1), min(max(end, 1), self.count)
-                cuts |= Cuts(False, met)
-                if begin < self.count and end > 0:
-                    there |= Cuts(False, met)
+                if begin < end:
+                    cuts |= Cuts(False, (min(max(begin, 0), self.count - 1), min(max(end, 1), self.count)))
         if cuts.empty and region.null:
-            return Met(self.lowest, NOTHING)
-        return Met(self._widened(cuts), self._widened(there))
-
-    def _widened(self, cuts: Cuts) -> Cuts:
-        """What reaches the end of the domain reaches the widened end."""
+            return self.lowest
         if cuts.points and cuts.points[-1] == self.count:
+            # What reaches the end of the domain reaches the widened end.
             return Cuts(cuts.inside, (*cuts.points[:-1], 1 << self.bits))
         return cuts
 
@@ -158,7 +142,11 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """Floats between two ends, which belong to the domain."""
+    """Floats between two ends, which belong to the domain.
+
+    A missing value has a place of its own before the lowest: so it lies in the lowest cell even where no
+    value does. A domain of one value is such: that lies in the upper half.
+    """
 
     path: Path
     low: float
@@ -167,49 +155,32 @@ class Real:
 
     @property
     def root(self) -> Cell:
-        return Cell(self.low, self.high, math.inf)
+        return Cell(self.low, self.high, -math.inf, math.inf)
 
     def halves(self, cell: Cell) -> tuple[Cell, Cell]:
         middle = middle_of(cell.low, cell.high)
-        return Cell(cell.low, middle, middle), Cell(middle, cell.high, cell.end)
+        return Cell(cell.low, middle, cell.begin, middle), Cell(middle, cell.high, middle, cell.end)
 
     def place(self, value: object) -> float:
         """Where a value lies; a missing one, and one of another kind, in the lowest place."""
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            return self.low
+            return -math.inf
         return min(max(value, self.low), self.high)
 
-    def has(self, value: object) -> bool:
-        """Whether a value is of the domain."""
-        return (
-            not isinstance(value, bool) and isinstance(value, (int, float)) and self.low <= value <= self.high
-        )
-
-    def met(self, region: Region) -> Met:
-        values = region.of(TYPES[Type.FLOAT])
-        if values.cuts.full:
-            return Met(EVERYTHING, EVERYTHING)
-        cuts, sure = NOTHING, NOTHING
-        for low, high in values.cuts.intervals():
-            begin = self.low if low is None else min(max(low, self.low), self.high)
-            end = math.inf if high is None or high > self.high else high
-            if end <= self.low:
-                # All of it lies before the domain: in the lowest place.
-                cuts |= self.lowest
-                continue
-            cuts |= Cuts(False, (begin, end))
-            if low is None or low <= self.high:
-                sure |= Cuts(False, (begin, end))
-        if cuts.empty and region.null:
-            return Met(self.lowest, NOTHING)
-        return Met(cuts, sure)
+    def met(self, region: Region) -> Cuts:
+        """Where the values of a region lie."""
+        cuts = NOTHING
+        for low, high in region.of(TYPES[Type.FLOAT]).cuts.intervals():
+            begin = -math.inf if low is None or low <= self.low else min(low, self.high)
+            # What lies before the domain lies in its lowest value.
+            end = math.inf if high is None else max(high, math.nextafter(self.low, math.inf))
+            cuts |= Cuts(False, (begin, math.inf if end > self.high else end))
+        return self.lowest if cuts.empty and region.null else cuts
 
     @property
     def lowest(self) -> Cuts:
         """Where a missing value lies."""
-        if self.low == self.high:
-            return Cuts(False, (self.low, math.inf))
-        return Cuts(False, (self.low, math.nextafter(self.low, math.inf)))
+        return Cuts(False, (-math.inf, self.low))
 
     @property
     def domain(self) -> Cuts:
@@ -219,10 +190,7 @@ class Real:
     def rounded(self, cuts: Cuts, halvings: int) -> Cuts:
         """The cells, after so many halvings, that a set meets."""
         return joined(
-            (
-                (self._begin(self.low if low is None else low, halvings), self._end(high, halvings))
-                for low, high in cuts.intervals()
-            )
+            ((self._begin(low, halvings), self._end(high, halvings)) for low, high in cuts.intervals())
         )
 
     def _begin(self, low: float, halvings: int) -> float:
@@ -230,15 +198,15 @@ class Real:
         cell = self.root
         for _ in range(halvings):
             lower, upper = self.halves(cell)
-            cell = upper if low >= upper.low else lower
-        return float(cell.low)
+            cell = upper if low >= upper.begin else lower
+        return float(cell.begin)
 
-    def _end(self, high: float | None, halvings: int) -> float:
+    def _end(self, high: float, halvings: int) -> float:
         """Where the cell ends that has the values right before an end."""
         cell = self.root
         for _ in range(halvings):
             lower, upper = self.halves(cell)
-            cell = upper if high is None or high > upper.low else lower
+            cell = upper if high > upper.begin else lower
         return float(cell.end)
 
 

@@ -13,15 +13,16 @@ that of the greatest depth which has no more, and in part that of the next: no d
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tidings.language.cuts import EVERYTHING, NOTHING, Cuts
-from tidings.language.fields import Field, Path, Type, find
+from tidings.language.cuts import EVERYTHING, Cuts
+from tidings.language.fields import Field, Path, find
 from tidings.language.filters import Filter
-from tidings.language.regions import ALL, TYPES, Box, Kind, Region, Unknown
+from tidings.language.regions import Box, Unknown
 from tidings.space import wildcards
 from tidings.space.attributes import Attribute, Cell, attribute_of, joined
 from tidings.space.expressions import Set, canonical, greatest
@@ -31,11 +32,11 @@ CELLS_MAX = 16_384
 millions: they are enclosed at the greatest depth that has no more than this number."""
 
 VISITS_MAX = 20_000
-"""Cells that are looked at for a form with wild cards, some tenths of a second of work. Boxes that need more
-are enclosed at the greatest depth that does not."""
+"""Different cells that are looked at for a form with wild cards, some tenths of a second of work. Boxes that
+need more are enclosed at the greatest depth that needs no more than a quarter of it."""
 
 PIECES_MAX = 256
-"""Pieces of a cell that are looked at to see whether several boxes cover it together."""
+"""Sets of boxes that are looked at to see whether several boxes cover a cell together."""
 
 INTERVALS_MAX = 4_096
 """Intervals of one attribute that an expression with wild cards may stand for; one of more is taken for all
@@ -53,7 +54,10 @@ class Decomposed:
     """Canonical; or in the one form with wild cards."""
 
     exact: bool
-    """Whether an event with values of the domains lies in it just if the filter takes it."""
+    """Whether it holds what its boxes do: none enclosed at the depth, nothing made coarser for a number."""
+
+    bounded: bool = field(default=False, repr=False)
+    """Whether it is coarser than was asked for, because CELLS_MAX or VISITS_MAX do not allow more."""
 
     @property
     def volume(self) -> float:
@@ -112,7 +116,7 @@ class Space:
         bits = []
         for at in self.turns(depth):
             lower, upper = self.attributes[at].halves(cells[at])
-            above = places[at] >= upper.low
+            above = places[at] >= upper.begin
             cells[at] = upper if above else lower
             bits.append("1" if above else "0")
         return "".join(bits)
@@ -126,7 +130,7 @@ class Space:
 
     def wild_reach(self, event: Mapping[str, object], depth: int) -> wildcards.Form:
         """The same with wild cards, where it is one expression: a star for each bit that is not known."""
-        return self._grown([self._reached(event, depth)], depth, None)[0]
+        return self.decompose_wild([self._reached(event, depth)], depth).dz
 
     def _reached(self, event: Mapping[str, object], depth: int) -> Product:
         box: list[Cuts] = []
@@ -139,10 +143,10 @@ class Space:
             place = attribute.place(value)
             for _ in range(depth):
                 lower, upper = attribute.halves(cell)
-                if attribute.bits is not None and lower.low >= lower.end:
+                if attribute.bits is not None and lower.begin >= lower.end:
                     break
-                cell = upper if place >= upper.low else lower
-            box.append(Cuts(False, (cell.low, cell.end)))
+                cell = upper if place >= upper.begin else lower
+            box.append(cell.cuts)
         return tuple(box)
 
     # Filters.
@@ -151,17 +155,13 @@ class Space:
         self, asked: Filter, unknown: Unknown = Unknown.WAIT, *, depth: int, most: int | None = None
     ) -> Decomposed:
         """The expressions of the events that a filter takes; it was parsed with the topic's fields."""
-        boxes = asked.boxes(unknown)
-        found, held = self._decomposed(self.boxes(boxes), depth, most)
-        return Decomposed(found, self._says_no_more(held, boxes, asked.types))
+        return self.decompose(self.boxes(asked.boxes(unknown)), depth, most)
 
     def wild(
         self, asked: Filter, unknown: Unknown = Unknown.WAIT, *, depth: int, most: int | None = None
     ) -> Decomposed:
         """The same with wild cards, which are counted as they are written: so the same number says more."""
-        boxes = asked.boxes(unknown)
-        found, held = self._grown(self.boxes(boxes), depth, most)
-        return Decomposed(found, self._says_no_more(held, boxes, asked.types))
+        return self.decompose_wild(self.boxes(asked.boxes(unknown)), depth, most)
 
     def boxes(self, boxes: Iterable[Box], *, missing: bool = False) -> list[Product]:
         """Boxes of the language as boxes of this space, around them.
@@ -176,93 +176,49 @@ class Space:
                 at = self._at.get(path)
                 if at is not None:
                     attribute = self.attributes[at]
-                    product[at] = attribute.met(region).cuts
+                    product[at] = attribute.met(region)
                     if missing and region.null:
                         product[at] |= attribute.lowest
             if not any(cuts.empty for cuts in product):
                 found[tuple(product)] = None
         return list(found)
 
-    def _says_no_more(
-        self, held: Sequence[Product], boxes: Sequence[Box], types: Mapping[Path, Type | None]
-    ) -> bool:
-        """Whether each event with values of the domains that lies in boxes of this space is in one of others.
-
-        The fields that the space leaves out have axes here too: such an event is in a box whatever they are,
-        missing or not.
-        """
-        others = sorted({path for box in boxes for path, _ in box if path not in self._at})
-        axes = {path: len(self.attributes) + at for at, path in enumerate(others)}
-        sure: list[Product] = []
-        for box in boxes:
-            product = [EVERYTHING] * (len(self.attributes) + len(others))
-            for path, region in box:
-                at = self._at.get(path)
-                if at is None:
-                    product[axes[path]] = _laid_out(region)
-                else:
-                    product[at] = self.attributes[at].met(region).sure
-            if not any(cuts.empty for cuts in product):
-                sure.append(tuple(product))
-        domain = [attribute.domain for attribute in self.attributes]
-        anything = [_laid_out(_values(types[path])) for path in others]
-        for one in held:
-            inside = [cuts & values for cuts, values in zip(one, domain, strict=True)]
-            if not any(cuts.empty for cuts in inside) and not _covered((*inside, *anything), sure):
-                return False
-        return True
-
     # Boxes.
 
     def decompose(self, boxes: Sequence[Product], depth: int, most: int | None = None) -> Decomposed:
         """The expressions of some boxes together, and whether they hold just what the boxes do."""
-        found, held = self._decomposed(boxes, depth, most)
-        return Decomposed(found, all(box in boxes or _covered(box, boxes) for box in held))
-
-    def _decomposed(
-        self, boxes: Sequence[Product], depth: int, most: int | None
-    ) -> tuple[Set, Sequence[Product]]:
-        """The expressions of boxes, and boxes that hold just the same."""
         assert most is None or most >= 1, f"{most} expressions cover nothing"
         limit = CELLS_MAX if most is None else min(most, CELLS_MAX)
-        deepest = len(self.turns(depth))
         parts = _Parts(self, boxes, depth)
-
-        @cache
-        def members(depth: int) -> list[str] | None:
-            return parts.members(parts.root(depth), depth, limit)
-
-        found = members(deepest)
-        if found is None:
-            deepest = greatest(deepest, lambda depth: members(depth) is not None)
+        deepest = parts.deepest
+        bounded = parts.count(deepest, limit) is None
+        if bounded:
+            deepest = greatest(deepest, lambda depth: parts.count(depth, limit) is not None)
             if most is not None:
-                coarse = canonical(parts.between(deepest, limit))
-                return coarse, [self.product(one) for one in coarse]
-            found = members(deepest)
-        return canonical(found or ()), parts.rounded(deepest)
+                return Decomposed(canonical(parts.between(deepest, limit)), exact=False)
+        found = parts.members("", parts.root(deepest), limit)
+        assert found is not None, f"there are {limit} at most at depth {deepest}"
+        return Decomposed(canonical(found), parts.exact(deepest), bounded)
 
-    def _grown(
-        self, boxes: Sequence[Product], depth: int, most: int | None
-    ) -> tuple[wildcards.Form, Sequence[Product]]:
-        """The form of boxes with wild cards, and boxes that hold just the same."""
+    def decompose_wild(self, boxes: Sequence[Product], depth: int, most: int | None = None) -> Decomposed:
+        """The same with wild cards."""
         assert most is None or most >= 1, f"{most} expressions cover nothing"
         limit = CELLS_MAX if most is None else min(most, CELLS_MAX)
-        deepest = len(self.turns(depth))
         parts, grove = _Parts(self, boxes, depth), wildcards.Grove()
 
-        @cache
-        def grown(depth: int) -> wildcards.Tree | None:
-            return parts.grown(parts.root(depth), grove)
-
-        tree = grown(deepest)
+        deepest = parts.deepest
+        tree = parts.grown(deepest, grove, VISITS_MAX)
+        bounded = tree is None
         if tree is None:
+            # Several depths are tried, so each with less.
+            grown = cache(lambda depth: parts.grown(depth, grove, VISITS_MAX // 4))
             deepest = greatest(deepest, lambda depth: grown(depth) is not None)
             tree = grown(deepest)
         assert tree is not None, "the whole space is one cell"
-        if tree.members <= limit:
-            return wildcards.written(tree), parts.rounded(deepest)
-        found = wildcards.written(grove.coarsened(tree, limit))
-        return found, [self.product(one) for one in found]
+        if tree.members > limit:
+            coarse = wildcards.written(grove.coarsened(tree, limit))
+            return Decomposed(coarse, exact=False, bounded=bounded or most is None)
+        return Decomposed(wildcards.written(tree), parts.exact(deepest), bounded)
 
     def product(self, expression: str) -> Product:
         """What an expression stands for, as a box; with wild cards, an attribute may have many intervals."""
@@ -275,16 +231,77 @@ class Space:
         )
 
 
+# Boxes are bits of a number here: so what some boxes do to a cell is a few operations, however many they are.
+
+
+class _Axis:
+    """Where boxes lie on the axis of one attribute."""
+
+    def __init__(self, every: Sequence[Cuts]) -> None:
+        self.every = every
+        """Of each box."""
+        flips: dict[Any, int] = {}
+        now = 0
+        for at, cuts in enumerate(every):
+            now |= cuts.inside << at
+            for point in cuts.points:
+                flips[point] = flips.get(point, 0) | 1 << at
+        self._points = sorted(flips)
+        self._masks = [now]
+        for point in self._points:
+            now ^= flips[point]
+            self._masks.append(now)
+
+    def masks(self, begin: Any, end: Any) -> list[int]:
+        """The boxes that hold each part of `[begin, end)` between which none begins or ends."""
+        if begin >= end:
+            return []
+        return self._masks[bisect_right(self._points, begin) : bisect_left(self._points, end) + 1]
+
+
+class _Place:
+    """A cell of one attribute, and which boxes hold it."""
+
+    __slots__ = ("_attribute", "_axis", "_cell", "_halves", "every", "masks", "some")
+
+    def __init__(self, attribute: Attribute, axis: _Axis, cell: Cell) -> None:
+        self._attribute = attribute
+        self._axis = axis
+        self._cell = cell
+        self._halves: tuple[_Place, _Place] | None = None
+        self.masks = _least(axis.masks(cell.begin, cell.end))
+        self.some = 0
+        """The boxes that hold some values of it."""
+        self.every = -1
+        """The boxes that hold every value of it."""
+        for mask in axis.masks(cell.begin, cell.end):
+            self.some |= mask
+            self.every &= mask
+
+    def halves(self) -> tuple[_Place, _Place]:
+        if self._halves is None:
+            lower, upper = self._attribute.halves(self._cell)
+            self._halves = (
+                _Place(self._attribute, self._axis, lower),
+                _Place(self._attribute, self._axis, upper),
+            )
+        return self._halves
+
+
 class _Part(NamedTuple):
-    """A cell, and the boxes that hold some of it."""
+    """A cell of the space. Equal ones of a depth hold the same."""
 
-    expression: str
-    cells: tuple[Cell, ...]
-    """Halved only as long as a box holds some values of it and not all."""
+    places: tuple[_Place | None, ...]
+    """Of each attribute; None if each box that holds some of the cell holds all of the attribute's values."""
 
-    held: tuple[tuple[Product, int], ...] | None
-    """Boxes, each with the attributes, as bits, of which it holds only some values of the cell; None if all
-    of the cell is held."""
+    boxes: int
+    """Those that hold some of the cell."""
+
+
+HELD = _Part((), -1)
+"""A cell that the boxes hold together."""
+
+EMPTY = _Part((), 0)
 
 
 class _Parts:
@@ -294,70 +311,106 @@ class _Parts:
         self._attributes = space.attributes
         self._turns = space.turns(depth)
         self._boxes = boxes
-        self._rounded: dict[int, list[Product]] = {}
+        self._axes: dict[tuple[int, int | None], _Axis] = {}
 
-    def rounded(self, depth: int) -> list[Product]:
-        """The boxes as the cells of a depth that they meet."""
-        if depth not in self._rounded:
-            turns = self._turns[:depth]
-            halvings = [turns.count(at) for at in range(len(self._attributes))]
-            self._rounded[depth] = list(
-                dict.fromkeys(
-                    tuple(
-                        cuts if cuts.full else attribute.rounded(cuts, times)
-                        for attribute, cuts, times in zip(self._attributes, box, halvings, strict=True)
-                    )
-                    for box in self._boxes
-                )
-            )
-        return self._rounded[depth]
+    @property
+    def deepest(self) -> int:
+        return len(self._turns)
+
+    def _axis(self, at: int, halvings: int | None) -> _Axis:
+        """An attribute with the boxes as they are, or as the cells that they meet after so many halvings."""
+        key = at, halvings
+        if key not in self._axes:
+            every = [box[at] for box in self._boxes]
+            if halvings is not None:
+                rounded = self._attributes[at].rounded
+                every = [cuts if cuts.full else rounded(cuts, halvings) for cuts in every]
+            self._axes[key] = _Axis(every)
+        return self._axes[key]
+
+    def _rounded(self, depth: int) -> list[_Axis]:
+        turns = self._turns[:depth]
+        return [self._axis(at, turns.count(at)) for at in range(len(self._attributes))]
+
+    def exact(self, depth: int) -> bool:
+        """Whether the cells of a depth that the boxes meet are the boxes."""
+        rounded = self._rounded(depth)
+        known = set(self._boxes)
+        for one in range(len(self._boxes)):
+            box = tuple(axis.every[one] for axis in rounded)
+            if box in known:
+                continue
+            choices = []
+            for at, cuts in enumerate(box):
+                some = cuts & self._attributes[at].root.cuts
+                axis = self._axis(at, None)
+                choices.append({mask for ends in some.intervals() for mask in axis.masks(*ends)})
+            if not _covered(-1, [_least(masks) for masks in choices]):
+                return False
+        return True
 
     def root(self, depth: int) -> _Part:
         """The whole space, and the boxes rounded to a depth."""
-        cells = tuple(attribute.root for attribute in self._attributes)
-        held = []
-        for box in self.rounded(depth):
-            verdicts = [cell.within(cuts) for cell, cuts in zip(cells, box, strict=True)]
-            if False not in verdicts:
-                held.append((box, sum(1 << at for at, verdict in enumerate(verdicts) if verdict is None)))
-        return _part("", cells, held)
+        places = [
+            _Place(attribute, axis, attribute.root)
+            for attribute, axis in zip(self._attributes, self._rounded(depth), strict=True)
+        ]
+        some = (1 << len(self._boxes)) - 1
+        for place in places:
+            some &= place.some
+        return _part(places, some)
 
-    def halves(self, part: _Part) -> tuple[_Part, _Part]:
-        expression, cells, held = part
-        at = self._turns[len(expression)]
-        if held is None or not any(some >> at & 1 for _, some in held):
-            # All of the attribute is held, however it is halved.
-            return _Part(expression + "0", cells, held), _Part(expression + "1", cells, held)
-        lower, upper = self._attributes[at].halves(cells[at])
-        return self._half(part, at, "0", lower), self._half(part, at, "1", upper)
+    def halves(self, part: _Part, level: int) -> tuple[_Part, _Part]:
+        """The halves of a part of so many bits."""
+        if part is HELD:
+            return HELD, HELD
+        at = self._turns[level]
+        place = part.places[at]
+        if place is None:
+            return part, part
+        before, behind = part.places[:at], part.places[at + 1 :]
+        lower, upper = place.halves()
+        return (
+            _part((*before, lower, *behind), part.boxes & lower.some),
+            _part((*before, upper, *behind), part.boxes & upper.some),
+        )
 
-    def _half(self, part: _Part, at: int, bit: str, half: Cell) -> _Part:
-        cells = (*part.cells[:at], half, *part.cells[at + 1 :])
-        held = []
-        for box, some in part.held or ():
-            if some >> at & 1:
-                verdict = half.within(box[at])
-                if verdict is None:
-                    held.append((box, some))
-                elif verdict:
-                    held.append((box, some & ~(1 << at)))
-            else:
-                held.append((box, some))
-        return _part(part.expression + bit, cells, held)
+    def count(self, depth: int, most: int) -> int | None:
+        """How many expressions the boxes have, rounded to a depth; None if more than so many."""
+        known: dict[tuple[_Part, int], int] = {}
+        total = 0
 
-    def members(self, part: _Part, depth: int, most: int) -> list[str] | None:
-        """The expressions within a part whose boxes are rounded to a depth; None if there are too many."""
+        def counted(part: _Part, level: int) -> int:
+            nonlocal total
+            if part is EMPTY or total > most:
+                return 0
+            if part is HELD:
+                total += 1
+                return 1
+            found = known.get((part, level))
+            if found is not None:
+                total += found
+                return found
+            lower, upper = self.halves(part, level)
+            found = known[part, level] = counted(lower, level + 1) + counted(upper, level + 1)
+            return found
+
+        counted(self.root(depth), 0)
+        return None if total > most else total
+
+    def members(self, expression: str, part: _Part, most: int) -> list[str] | None:
+        """The expressions within a part; None if there are more than so many."""
         found: list[str] = []
-        left = [part]
+        left = [(expression, part)]
         while left:
-            now = left.pop()
-            if now.held is None:
-                found.append(now.expression)
+            now, part = left.pop()
+            if part is HELD:
+                found.append(now)
                 if len(found) > most:
                     return None
-            elif now.held:
-                assert len(now.expression) < depth, f"{now.expression} is held in part at depth {depth}"
-                left += reversed(self.halves(now))
+            elif part is not EMPTY:
+                lower, upper = self.halves(part, len(now))
+                left += ((now + "1", upper), (now + "0", lower))
         return found
 
     def between(self, depth: int, most: int) -> list[str]:
@@ -365,76 +418,93 @@ class _Parts:
 
         The holes of the next depth that come first are filled, so many as must be.
         """
-        coarse, fine = self.root(depth), self.root(depth + 1)
+        now, coarse, fine = "", self.root(depth), self.root(depth + 1)
         before: list[str] = []
         after: list[str] = []
         while True:
             # Here the next depth has more than `most` expressions, and this one has not.
-            (low, high), (fine_low, fine_high) = self.halves(coarse), self.halves(fine)
-            lower, upper = self.members(low, depth, most), self.members(fine_high, depth + 1, most)
+            low, high = self.halves(coarse, len(now))
+            fine_low, fine_high = self.halves(fine, len(now))
+            lower = self.members(now + "0", low, most)
+            upper = self.members(now + "1", fine_high, most)
             if lower is not None and upper is not None and len(lower) + len(upper) <= most:
                 after = upper + after
                 most -= len(upper)
-                coarse, fine = low, fine_low
+                now, coarse, fine = now + "0", low, fine_low
                 continue
-            rest = self.members(high, depth, most)
+            rest = self.members(now + "1", high, most)
             if lower is None or rest is None or len(lower) + len(rest) > most:
                 # Both halves are held as a whole.
-                return [*before, coarse.expression, *after]
+                return [*before, now, *after]
             before += lower
             most -= len(lower)
-            coarse, fine = high, fine_high
+            now, coarse, fine = now + "1", high, fine_high
 
-    def grown(self, part: _Part, grove: wildcards.Grove) -> wildcards.Tree | None:
-        """The tree of a part; None if too many cells would be looked at."""
-        visits = 0
+    def grown(self, depth: int, grove: wildcards.Grove, most: int) -> wildcards.Tree | None:
+        """The tree of the boxes, rounded to a depth; None if it takes more than so many different cells."""
+        known: dict[tuple[_Part, int], wildcards.Tree] = {}
 
-        def grow(now: _Part) -> wildcards.Tree:
-            nonlocal visits
-            visits += 1
-            if now.held is None:
+        def grow(part: _Part, level: int) -> wildcards.Tree:
+            if part is HELD:
                 return wildcards.ALL
-            if not now.held or visits > VISITS_MAX:
+            if part is EMPTY or len(known) > most:
                 return wildcards.NOTHING
-            lower, upper = self.halves(now)
-            below = grow(lower)
-            # Halves that hold the same are said once.
-            return grove.joined(below, below if lower.held is now.held else grow(upper))
+            tree = known.get((part, level))
+            if tree is None:
+                lower, upper = self.halves(part, level)
+                below = grow(lower, level + 1)
+                tree = grove.joined(below, below if lower is upper else grow(upper, level + 1))
+                known[part, level] = tree
+            return tree
 
-        tree = grow(part)
-        return None if visits > VISITS_MAX else tree
-
-
-def _part(expression: str, cells: tuple[Cell, ...], held: Sequence[tuple[Product, int]]) -> _Part:
-    if any(some == 0 for _, some in held) or (
-        len(held) > 1
-        and _covered(tuple(Cuts(False, (cell.low, cell.end)) for cell in cells), [box for box, _ in held])
-    ):
-        return _Part(expression, cells, None)
-    return _Part(expression, cells, tuple(held))
+        tree = grow(self.root(depth), 0)
+        return None if len(known) > most else tree
 
 
-def _covered(part: Product, boxes: Sequence[Product]) -> bool:
-    """Whether boxes hold all of a part together; may say no where too many pieces would be looked at."""
-    # What is left of the part once the boxes so far are taken away, as boxes that do not meet.
-    left = [part]
-    for box in boxes:
-        remaining: list[Product] = []
-        for piece in left:
-            rest = list(piece)
-            for at, cuts in enumerate(box):
-                outside = rest[at] & ~cuts
-                if not outside.empty:
-                    remaining.append((*rest[:at], outside, *rest[at + 1 :]))
-                rest[at] = rest[at] & cuts
-                if rest[at].empty:
-                    break
-        if not remaining:
-            return True
-        if len(remaining) > PIECES_MAX:
+def _part(places: Sequence[_Place | None], boxes: int) -> _Part:
+    """A cell with its places, and the boxes that hold some of each."""
+    if not boxes:
+        return EMPTY
+    every = fewest = boxes
+    kept: list[_Place | None] = []
+    for place in places:
+        if place is None or not boxes & ~place.every:
+            kept.append(None)
+        else:
+            kept.append(place)
+            every &= place.every
+            fewest &= place.masks[0]
+    # Where the parts that fewest boxes hold meet, there is mostly none left, and nothing more to be asked.
+    if every or (fewest and _covered(boxes, [place.masks for place in kept if place])):
+        return HELD
+    return _Part(tuple(kept), boxes)
+
+
+def _covered(boxes: int, choices: Sequence[Sequence[int]]) -> bool:
+    """Whether boxes hold all of a cell together: some box is left whatever part is chosen of each attribute.
+
+    Of each attribute the boxes are given that hold each part. May say no where too much would be looked at.
+    """
+    fewest = boxes
+    for masks in choices:
+        fewest = min((fewest & mask for mask in masks), key=int.bit_count)
+        if not fewest:
             return False
-        left = remaining
-    return False
+    left = {boxes}
+    for masks in choices:
+        left = set(_least({some & mask for some in left for mask in masks}))
+        if 0 in left or len(left) > PIECES_MAX:
+            return False
+    return True
+
+
+def _least(masks: Iterable[int]) -> tuple[int, ...]:
+    """Those of some sets of boxes that hold no other."""
+    found: list[int] = []
+    for mask in sorted(set(masks), key=lambda mask: (mask.bit_count(), mask)):
+        if not any(one & mask == one for one in found):
+            found.append(mask)
+    return tuple(found)
 
 
 def _cuts(attribute: Attribute, bits: str) -> Cuts:
@@ -449,32 +519,4 @@ def _cuts(attribute: Attribute, bits: str) -> Cuts:
             for side, half in zip("01", attribute.halves(cell), strict=True)
             if bit in (side, wildcards.STAR)
         ]
-    return joined((cell.low, cell.end) for cell in cells)
-
-
-def _laid_out(region: Region) -> Cuts:
-    """A region of a field that the space leaves out, on an axis of its own: missing, by kind, others.
-
-    Nothing of it where it asks for a pattern, which no interval can say.
-    """
-    intervals: list[tuple[object, object]] = [((0,), (1,))] if region.null else []
-    for kind in Kind:
-        values = region.of(kind)
-        if values.likes:
-            return NOTHING
-        for low, high in values.cuts.intervals():
-            intervals.append(
-                (
-                    (kind + 1,) if low is None else (kind + 1, low),
-                    (kind + 2,) if high is None else (kind + 1, high),
-                )
-            )
-    last = (len(Kind) + 1,)
-    if region.other:
-        intervals.append((last, (len(Kind) + 2,)))
-    return joined(intervals)
-
-
-def _values(declared: Type | None) -> Region:
-    """All that a field can be."""
-    return Region(True, True) if declared is None else Region(True, False, ((TYPES[declared], ALL),))
+    return joined((cell.begin, cell.end) for cell in cells)

@@ -31,6 +31,14 @@ def test_the_cell_of_an_event_is_that_of_its_point(depth: int) -> None:
     assert [format(cell, f"0{depth}b") if depth else "" for cell in found.tolist()] == wanted
 
 
+def test_a_float_that_no_event_has_lies_in_the_lowest_cell_wherever_its_domain_is() -> None:
+    space = Space.of({("f",): Field(("f",), Type.FLOAT, (-9.0, -1.0)), ("b",): Field(("b",), Type.BOOL)})
+    fields = pa.array([{"b": True}, {"b": False}])
+    assert meeting.cells_of_events(space, fields, 3).tolist() == [0b010, 0b000]
+    known = pa.array([{"b": True, "f": None}, {"b": True, "f": -1.0}])
+    assert meeting.cells_of_events(space, known, 3).tolist() == [0b010, 0b111]
+
+
 @pytest.mark.parametrize("depth", [0, 3, 9])
 def test_a_subscription_meets_every_event_that_it_gets(depth: int) -> None:
     rng = random.Random(depth)

@@ -96,7 +96,8 @@ def cells_of_events(space: Space, fields: pa.StructArray, depth: int) -> Array:
     places = []
     for at, attribute in enumerate(space.attributes):
         column = columns.get(attribute.path)
-        places.append(np.zeros(len(fields), dtype=np.int64) if column is None else _places(space, at, column))
+        missing = np.full(len(fields), attribute.place(None))
+        places.append(missing if column is None else _places(space, at, column))
     return arrays.points(space, places, depth)
 
 
@@ -105,9 +106,9 @@ def _places(space: Space, at: int, column: Column) -> Array:
     attribute = space.attributes[at]
     if isinstance(attribute, Real):
         if column.kind is not Kind.NUMBER:
-            return np.full(len(column.values), attribute.low)
+            return np.full(len(column.values), attribute.place(None))
         clamped: Array = np.clip(column.floats, attribute.low, attribute.high)
-        return np.where(column.there == 1, clamped, attribute.low)
+        return np.where(column.there == 1, clamped, attribute.place(None))
     if column.kind is not TYPES[attribute.type]:
         return np.zeros(len(column.values), dtype=np.int64)
     if attribute.listed:
@@ -165,7 +166,7 @@ def _rectangles(space: Space, known: Subscriptions) -> tuple[Array, Array]:
 def _met(space: Space, known: Subscriptions, row: int, depth: int) -> Array:
     asked = asking.filter_of(known, row)
     boxes = space.boxes(asked.boxes(Unknown.ASSUME if known.assume[row] else Unknown.WAIT), missing=True)
-    bits = len(space.turns(min(depth, arrays.DEPTH_MAX)))
+    bits = len(space.turns(depth))
     found = [_below(one, bits) for one in space.decompose(boxes, bits).dz]
     return np.concatenate([np.zeros(0, dtype=np.int64), *found])
 
