@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tidings.overlay.peers.downward import Child
-from tidings.overlay.peers.events import AnyHappened, Deliver, Effect, PeerLost, Send, Subscribed
+from tidings.overlay.peers.events import AnyHappened, Deliver, Effect, PeerLost, Report, Send, Subscribed
 from tidings.overlay.peers.messages import Event
 from tidings.overlay.peers.peer import Peer
 from tidings.overlay.peers.settings import PeerSettings
 from tidings.overlay.peers.upward import Parents
 from tidings.sim import peers_runs
 from tidings.sim.peers_runs import Course
-from tidings.sim.peers_workload import Workload
+from tidings.sim.peers_workload import TIGHT, Workload
 from tidings.sim.peers_world import Maker
 from tidings.space.expressions import Set
 
@@ -123,6 +123,22 @@ class WantsMore(Tampered):
         return self.peer.handle(event, now)
 
 
+class IgnoresBandwidth(Tampered):
+    """It does not know how much its access link takes."""
+
+    def handle(self, event: AnyHappened, now: float) -> list[Effect]:
+        if isinstance(event, Subscribed):
+            event = Subscribed(event.dz, event.bound, event.allowed)
+        return self.peer.handle(event, now)
+
+
+class Silent(Tampered):
+    """It does not tell its user that something is not kept."""
+
+    def handle(self, event: AnyHappened, now: float) -> list[Effect]:
+        return [one for one in self.peer.handle(event, now) if not isinstance(one, Report)]
+
+
 class Restless(Tampered):
     """It changes its parent again and again."""
 
@@ -189,6 +205,62 @@ def test_a_broken_machine_is_found_out(broken: Any, promise: str) -> None:
     course = replace(COURSE, churn=0.05, quiet=16, allowed=0.0625)
     outcome = peers_runs.run(course, 1, machine=broken)
     assert promise in {breach.promise for breach in outcome.breaches}
+
+
+def promises(course: Course, broken: Any = None) -> set[str]:
+    return {breach.promise for breach in peers_runs.run(course, 1, machine=broken).breaches}
+
+
+def test_who_ignores_its_bandwidth_is_found_out() -> None:
+    # Twice as many events come from the thirteenth cycle on: what fitted before has to become finer.
+    course = replace(COURSE, cycles=24, events=64, surge=2.0, allowed=1.0, bandwidth=150.0)
+    assert promises(course, IgnoresBandwidth) == {"bandwidth"}
+    assert promises(course) == set()
+
+
+def test_who_tells_nobody_that_it_gets_nothing_is_found_out() -> None:
+    course = replace(COURSE, workload=replace(SMALL, delays=TIGHT), allowed=0.0, quiet=20)
+    assert promises(course, Silent) == {"told"}
+    assert promises(course) == set()
+
+
+def test_who_counts_hops_where_milliseconds_were_promised_is_found_out() -> None:
+    course = replace(COURSE, metric="ms", link_s=0.002, far_s=0.02)
+    assert promises(course, machine(metric="hops")) == {"in time"}
+    assert promises(course) == set()
+
+
+# What is counted.
+
+
+def test_what_newcomers_were_told_is_held_against_what_came() -> None:
+    outcome = peers_runs.run(replace(COURSE, churn=0.1, cycles=30), 1)
+    kinds = {"yes, fed", "yes, not fed", "no, fed", "no, not fed", "nothing"}
+    assert set(outcome.forecasts) <= kinds
+    assert set(outcome.forecasts_first) <= kinds
+    assert sum(outcome.forecasts_first.values()) <= COURSE.peers
+    assert outcome.forecasts["yes, fed"] > 0
+
+
+def test_every_peer_that_is_not_fed_has_a_cause() -> None:
+    tight = replace(COURSE, workload=replace(SMALL, delays=TIGHT), allowed=0.0, cycles=20)
+    outcome = peers_runs.run(tight, 1)
+    assert 0 < sum(outcome.causes.values()) < COURSE.peers
+    assert "nothing reported" not in outcome.causes
+
+
+def test_parents_are_averaged_over_all_and_over_the_converged() -> None:
+    outcome = peers_runs.run(replace(COURSE, allowed=0.0), 1)
+    assert outcome.in_degree <= outcome.in_degree_converged
+    assert outcome.in_degree_converged >= 1.0
+
+
+def test_quiet_cycles_are_counted_apart() -> None:
+    outcome = peers_runs.run(replace(COURSE, quiet=10), 1)
+    assert [one.cycle for one in outcome.cycles] == list(range(1, 13))
+    assert [one.cycle for one in outcome.rested] == list(range(13, 23))
+    assert outcome.last.cycle == 12
+    assert outcome.judged["photographs in quiet"] == 8
 
 
 # The same seed.

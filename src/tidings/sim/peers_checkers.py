@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 
 from tidings.sim.checkers import BREACHES_MAX, Breach
 from tidings.sim.peers_ledger import Missed, Photo, Seen, Stray, Tally
@@ -39,14 +40,19 @@ def cycles(photo: Photo) -> list[Breach]:
     return []
 
 
-def bounds(photo: Photo) -> list[Breach]:
-    """Every link goes from a tighter bound to a looser one, whichever end one asks."""
+def bounds(photo: Photo, anew: float = inf) -> list[Breach]:
+    """Every link goes from a tighter bound to a looser one, whichever end one asks.
+
+    A link is excused that only one end knows of if the other has subscribed to something else after `anew`:
+    it is a link of the subscription before, and word of its end takes time.
+    """
     return [
         Breach(
             "bounds ordered", f"{above} ({photo[above].bound:g}) is above {below} ({photo[below].bound:g})"
         )
         for above, below in _links(photo)
         if not photo[above].bound < photo[below].bound
+        and not (_one_sided(photo, above, below) and max(photo[above].since, photo[below].since) > anew)
     ][:BREACHES_MAX]
 
 
@@ -59,9 +65,9 @@ def degrees(photo: Photo) -> list[Breach]:
     ][:BREACHES_MAX]
 
 
-def links(photo: Photo) -> list[Breach]:
+def links(photo: Photo, anew: float = inf) -> list[Breach]:
     """All that must hold of links at any time."""
-    return [*cycles(photo), *bounds(photo), *degrees(photo)]
+    return [*cycles(photo), *bounds(photo, anew), *degrees(photo)]
 
 
 def agreement(photos: Sequence[Photo]) -> list[Breach]:
@@ -85,13 +91,13 @@ def arrivals(missed: Iterable[Missed], before: Photo, after: Photo, *, quiet: bo
     found = []
     for one in missed:
         was, then = before.get(one.peer), after.get(one.peer)
-        if was is None or then is None or not (was.fed and then.fed):
+        if was is None or then is None or not (was.fed and then.fed) or was.since != then.since:
             continue
         if not quiet:
             way = ways(before, one.peer)
             if way is None or way != ways(after, one.peer):
                 continue
-        came = "never came" if one.hops is None else f"came after {one.hops} hops"
+        came = "never came" if one.delay is None else f"came late ({one.delay:g})"
         found.append(
             Breach(
                 "in time",
@@ -99,6 +105,17 @@ def arrivals(missed: Iterable[Missed], before: Photo, after: Photo, *, quiet: bo
             )
         )
     return found[:BREACHES_MAX]
+
+
+def told(missed: Iterable[Missed], lately: Sequence[Photo]) -> list[Breach]:
+    """In quiet, whoever does not get its events has told its user so, and why."""
+    found: dict[str, Breach] = {}
+    for one in missed:
+        seen = [photo[one.peer] for photo in lately if one.peer in photo]
+        if len(seen) == len(lately) and not any(peer.fed or peer.reported for peer in seen):
+            text = f"{one.peer} did not get event {one.event} ({one.dz}) and has reported nothing"
+            found.setdefault(one.peer, Breach("told", text))
+    return list(found.values())[:BREACHES_MAX]
 
 
 def once(twice: Iterable[tuple[int, str]]) -> list[Breach]:
@@ -156,8 +173,32 @@ def budgets(
     return found[:BREACHES_MAX]
 
 
+def bandwidths(
+    windows: Sequence[tuple[float, Mapping[str, Tally]]], limit: float, slack: float, lately: Sequence[Photo]
+) -> list[Breach]:
+    """Whoever gets more than its access link allows, all told, has put that right by the next window.
+
+    `windows` are seconds, and what came in them; `limit` is events a second, and `slack` the events in a
+    second by which a measurement may be wrong. Who asks for no more than its user wants can do nothing.
+    """
+    found = []
+    first, *others = (set(tallies) for _, tallies in windows)
+    for name in sorted(first.intersection(*others)):
+        if any(name not in photo or photo[name].held == photo[name].wanted for photo in lately):
+            continue
+        got = [tallies[name].came / seconds for seconds, tallies in windows]
+        if min(got) > limit + slack:
+            rates = ", then ".join(f"{one:g}" for one in got)
+            found.append(Breach("bandwidth", f"{name} may get {limit:g} events a second and got {rates}"))
+    return found[:BREACHES_MAX]
+
+
 def stillness(photos: Sequence[Photo]) -> list[Breach]:
-    """After quiet the overlay stops changing: links and what is held are the same in all photographs."""
+    """After quiet the overlay stops changing: parents and what is held are the same in all photographs.
+
+    A child that does not know of the link is none: it has asked to find out how long a link takes, and does
+    not want it. How long that may last is judged by `agreement`.
+    """
     first = photos[0]
     for later, photo in enumerate(photos[1:], 1):
         found = [
@@ -174,11 +215,7 @@ def _changed(was: Seen | None, now: Seen | None) -> str:
     """What is other than it was."""
     if was is None or now is None:
         return "is new," if was is None else "is no longer there,"
-    same = {
-        "boxes": was.held == now.held,
-        "parents": was.parents == now.parents,
-        "children": was.children == now.children,
-    }
+    same = {"boxes": was.held == now.held, "parents": was.parents == now.parents}
     changed = [what for what, kept in same.items() if not kept]
     return f"has other {' and '.join(changed)}" if changed else ""
 

@@ -1,7 +1,7 @@
 """What was seen of an overlay of peers: photographs of its links, events, and who got them.
 
-The transport writes it, not the peers: an event's hops are counted here, from the peer that sent it on. What
-of it was promised is the business of `peers_checkers`.
+The transport writes it, not the peers: an event's delay is counted here, in links from the peer that sent it
+on or in milliseconds since it was published. What of it was promised is the business of `peers_checkers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Seen:
     """A peer in a photograph, as a subscriber or as a publisher: one that is both is there twice."""
 
     bound: float
-    """Hops that it tolerates; 0 of a publisher."""
+    """Hops or milliseconds that it tolerates; 0 of a publisher."""
 
     held: Set
     """What it subscribes to among peers, or advertises."""
@@ -34,6 +34,15 @@ class Seen:
     fed: bool = True
     """Whether it says that it gets all of its events, in time."""
 
+    since: float = 0.0
+    """When it subscribed: another time is another subscription, or another life."""
+
+    wanted: Set = ()
+    """What its user subscribed to."""
+
+    reported: str = ""
+    """What it has told its user that is not kept, and has not taken back."""
+
     @property
     def publishes(self) -> bool:
         """Whether events begin here."""
@@ -45,6 +54,9 @@ Photo = Mapping[str, Seen]
 
 PUBLISHER = "*"
 
+ROUNDED = 6
+"""Decimals of a millisecond: times are sums, and two ways to add them up differ in the last bits."""
+
 
 @dataclass(slots=True)
 class Told:
@@ -54,8 +66,8 @@ class Told:
     dz: str
     publisher: str
     at: float
-    hops: dict[str, int] = field(default_factory=dict)
-    """Of those who have it: links that it came over."""
+    delays: dict[str, float] = field(default_factory=dict)
+    """Of those who have it: links that it came over, or milliseconds that it took."""
 
 
 @dataclass(slots=True)
@@ -80,6 +92,11 @@ class Tally:
         """Events that came without being asked for by the user."""
         return self.received - self.in_time - self.late
 
+    @property
+    def came(self) -> int:
+        """All that came over the access link."""
+        return self.received + self.repeats
+
 
 @dataclass(frozen=True, slots=True)
 class Missed:
@@ -89,8 +106,8 @@ class Missed:
     dz: str
     at: float
     peer: str
-    hops: int | None
-    """None if it did not come at all."""
+    delay: float | None
+    """In hops or milliseconds; None if it did not come at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +126,9 @@ class Stray:
 class Ledger:
     """Who is there, which events are on their way, and what came of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, timed: bool = False) -> None:
+        """`timed`: delays are milliseconds, and not hops."""
+        self._timed = timed
         self.joined: dict[str, float] = {}
         """Since when a peer is there."""
         self.bounds: dict[str, float] = {}
@@ -142,7 +161,7 @@ class Ledger:
         """An event begins; its number."""
         number = self.published
         self.published += 1
-        self._told[number] = Told(number, dz, publisher, now, {publisher: 0})
+        self._told[number] = Told(number, dz, publisher, now, {publisher: 0.0})
         return number
 
     def arrive(self, number: int, sender: str, peer: str, held: Set, now: float) -> None:
@@ -151,15 +170,17 @@ class Ledger:
         if told is None:
             # It was settled: so late an event is lost.
             return
-        before = told.hops.get(sender)
+        before = told.delays.get(sender)
         if before is None or not told.dz.startswith(held):
             self.strays.append(Stray(number, told.dz, now, sender, peer, before is not None))
             if before is None:
                 return
-        if peer in told.hops:
+        if peer in told.delays:
             self._repeats[peer] = self._repeats.get(peer, 0) + 1
+        elif self._timed:
+            told.delays[peer] = round((now - told.at) * 1000.0, ROUNDED)
         else:
-            told.hops[peer] = before + 1
+            told.delays[peer] = before + 1.0
 
     def deliver(self, number: int, peer: str) -> None:
         """A peer gives an event to its user."""
@@ -174,8 +195,8 @@ class Ledger:
         self._repeats.clear()
         for told in done:
             del self._told[told.number]
-            hops = told.hops
-            for name in hops:
+            delays = told.delays
+            for name in delays:
                 tally = tallies.get(name)
                 if tally is not None and name != told.publisher:
                     tally.received += 1
@@ -185,7 +206,7 @@ class Ledger:
                         continue
                     tally = tallies[name]
                     tally.due += 1
-                    came = hops.get(name)
+                    came = delays.get(name)
                     if came is not None and came <= self.bounds[name]:
                         tally.in_time += 1
                         continue

@@ -1,8 +1,9 @@
 """Peers in one process and in virtual time: the driver brings them messages and carries out their effects.
 
 The peers are the machines that run live. A message takes a link's time, or is lost; a peer that crashed gets
-nothing and says nothing. What goes over links is written into a ledger, by the transport. What peers want,
-and when, is not decided here.
+nothing and says nothing. Links may take the same time all, or longer the farther two peers are from each
+other. What goes over links is written into a ledger, by the transport. What peers want, and when, is not
+decided here.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import hypot, inf
 from random import Random
 from typing import Protocol
 
 from tidings.overlay.peers.downward import Child
 from tidings.overlay.peers.events import (
+    Admit,
     Advertised,
     AnyHappened,
     Deliver,
@@ -24,11 +26,13 @@ from tidings.overlay.peers.events import (
     Left,
     Published,
     Received,
+    Report,
     Send,
     Subscribed,
     TimerFired,
 )
 from tidings.overlay.peers.messages import Connect, Event
+from tidings.overlay.peers.outlooks import Outlook
 from tidings.overlay.peers.settings import PeerSettings
 from tidings.sim.clock import Agenda
 from tidings.sim.peers_ledger import PUBLISHER, Ledger, Photo, Seen
@@ -87,6 +91,18 @@ class Host:
     requests: int = 0
     """Connection requests that it has sent."""
 
+    since: float = 0.0
+    """When it subscribed to what it wants."""
+
+    outlook: Outlook | None = None
+    """What it was last told to expect."""
+
+    reported: str = ""
+    """The cause of what it has told its user that is not kept; empty if all is."""
+
+    place: tuple[float, float] = (0.0, 0.0)
+    """In a square of side 1."""
+
 
 class World:
     """Peers that come and go, and the time."""
@@ -97,16 +113,22 @@ class World:
         *,
         machine: Maker | None = None,
         link_s: float = LINK_S,
+        far_s: float = 0.0,
+        timed: bool = False,
         loss: float = 0.0,
         watch: Watch | None = None,
     ) -> None:
-        """`loss` is the share of messages that do not arrive; it may be changed at any time."""
+        """`loss` is the share of messages that do not arrive; it may be changed at any time.
+
+        A link takes `link_s`, and `far_s` more for each side of a square in which peers have places. `timed`:
+        events are judged by the time they take, and not by hops.
+        """
         if machine is None:
             from tidings.overlay.peers.peer import Peer
 
             machine = Peer
         self.hosts: dict[str, Host] = {}
-        self.ledger = Ledger()
+        self.ledger = Ledger(timed=timed)
         self.loss = loss
         self.messages = 0
         """Sent so far but for events."""
@@ -114,9 +136,12 @@ class World:
         """Events sent so far, each link counted."""
         self._machine = machine
         self._link_s = link_s
+        self._far_s = far_s
         self._watch = watch
         self._seed = seed
         self._chance = Random(f"peers/world/{seed}")
+        self._lives: dict[str, int] = {}
+        """How often a peer of a name has begun."""
         self._agenda = Agenda()
 
     @property
@@ -145,9 +170,14 @@ class World:
     ) -> None:
         """A peer begins, with what it wants and what it publishes, and some others that it has heard of."""
         assert name not in self.hosts, f"{name} is there already"
-        chance = Random(f"peers/{self._seed}/{name}")
-        peer = self._machine(name, life=1, random=chance, settings=settings)
-        host = self.hosts[name] = Host(name, peer, settings, wish)
+        life = self._lives[name] = self._lives.get(name, 0) + 1
+        chance = Random(f"peers/{self._seed}/{name}/{life}")
+        peer = self._machine(name, life=life, random=chance, settings=settings)
+        host = self.hosts[name] = Host(name, peer, settings, wish, since=self.now)
+        if self._far_s:
+            # Where it is depends on the name alone: it begins anew where it was.
+            place = Random(f"peers/{self._seed}/{name}/place")
+            host.place = place.random(), place.random()
         if wish is not None:
             self.ledger.join(name, wish.dz, wish.bound, self.now)
             self._tell(host, wish)
@@ -163,6 +193,15 @@ class World:
         if host.wish is not None:
             self.ledger.leave(name)
 
+    def resubscribe(self, name: str, wish: Subscribed) -> None:
+        """A peer wants something else."""
+        host = self.hosts[name]
+        assert host.wish is not None, f"{name} only publishes"
+        self.ledger.leave(name)
+        self.ledger.join(name, wish.dz, wish.bound, self.now)
+        host.wish, host.since, host.outlook, host.reported = wish, self.now, None, ""
+        self._tell(host, wish)
+
     def publish(self, name: str, point: str) -> None:
         """A peer publishes an event."""
         number = self.ledger.publish(point, name, self.now)
@@ -171,25 +210,33 @@ class World:
     def photograph(self) -> Photo:
         """All peers and their links, as each of them says."""
         found: dict[str, Seen] = {}
-        for name, host in self.hosts.items():
-            peer, degree_max = host.peer, host.settings.out_degree
-            children = [child for child in peer.children.values() if not child.ghost]
-            if peer.advertised:
-                mine = frozenset(child.peer for child in children if child.root)
-                found[name + PUBLISHER] = Seen(
-                    0.0, peer.advertised, frozenset(), mine, len(children), degree_max
-                )
-            if host.wish is not None:
-                found[name] = Seen(
-                    host.wish.bound,
-                    peer.dz,
-                    frozenset(other + PUBLISHER if root else other for other, root in peer.parents),
-                    frozenset(child.peer for child in children if not child.root),
-                    len(children),
-                    degree_max,
-                    peer.covered,
-                    peer.satisfied,
-                )
+        for name in self.hosts:
+            found |= self.portray(name)
+        return found
+
+    def portray(self, name: str) -> Photo:
+        """One of them."""
+        host = self.hosts[name]
+        found: dict[str, Seen] = {}
+        peer, degree_max = host.peer, host.settings.out_degree
+        children = [child for child in peer.children.values() if not child.ghost]
+        if peer.advertised:
+            mine = frozenset(child.peer for child in children if child.root)
+            found[name + PUBLISHER] = Seen(0.0, peer.advertised, frozenset(), mine, len(children), degree_max)
+        if host.wish is not None:
+            found[name] = Seen(
+                host.wish.bound,
+                peer.dz,
+                frozenset(other + PUBLISHER if root else other for other, root in peer.parents),
+                frozenset(child.peer for child in children if not child.root),
+                len(children),
+                degree_max,
+                peer.covered,
+                peer.satisfied,
+                host.since,
+                host.wish.dz,
+                host.reported,
+            )
         return found
 
     # What happens.
@@ -199,7 +246,7 @@ class World:
         effects = host.peer.handle(happened, now)
         if self._watch is not None:
             self._watch(host.name, happened, effects)
-        arrival = now + self._link_s
+        near, far = now + self._link_s, self._far_s
         for effect in effects:
             if type(effect) is Send:
                 message = effect.message
@@ -211,13 +258,26 @@ class World:
                         host.requests += 1
                 if self.loss and self._chance.random() < self.loss:
                     continue
+                arrival = near if not far else near + far * self._apart(host, effect.to)
                 self._agenda.add(arrival, self._arrive, host.name, effect)
             elif type(effect) is Deliver:
                 self.ledger.deliver(effect.number, host.name)
+            elif type(effect) is Admit:
+                host.outlook = effect.outlook
+            elif type(effect) is Report:
+                host.reported = "" if effect.violation is None else effect.violation.cause.value
         deadline = host.peer.next_deadline()
         if deadline is not None and deadline < host.alarm:
             host.alarm = max(deadline, now)
             self._agenda.add(host.alarm, self._wake, host)
+
+    def _apart(self, host: Host, to: str) -> float:
+        """How far a peer is away; no matter how far if it is gone."""
+        other = self.hosts.get(to)
+        if other is None:
+            return 0.0
+        (x, y), (there_x, there_y) = host.place, other.place
+        return hypot(x - there_x, y - there_y)
 
     def _arrive(self, sender: str, send: Send) -> None:
         host = self.hosts.get(send.to)
