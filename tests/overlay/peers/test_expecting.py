@@ -1,4 +1,5 @@
 """What a user is told: what may be expected, and what is not kept and why."""
+
 from __future__ import annotations
 
 import random

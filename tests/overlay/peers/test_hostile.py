@@ -29,6 +29,7 @@ from tidings.overlay.peers.messages import (
 )
 
 names = st.sampled_from(["a", "b", "p", "x", "", "\0p", "ein langer Name"])
+strangers = st.sampled_from(["x", "y", "\0p", "A", "ein langer Name", "x" * 300])
 floats = st.one_of(
     st.sampled_from([0.0, 1.0, 2.0, 5.0, -1.0, math.inf, -math.inf, math.nan]), st.floats(0.0, 10.0)
 )
@@ -70,6 +71,38 @@ messages: st.SearchStrategy[Any] = st.one_of(
 )
 
 
+# What could well be true, but for who says it. Publishers that were made up are not among it: they are
+# believed until they are asked (docs/design/0034-peers.md).
+cells = st.sampled_from([("",), ("0",), ("01",), ("00", "011"), ("1",), ("0110",), ()])
+likely = st.builds(
+    Profile,
+    peer=st.sampled_from(["a", "b", "p", "x", "y"]),
+    version=st.one_of(st.integers(0, 9), st.integers(2**32, 2**32 + 99), st.just(2**62)),
+    root=st.just(False),
+    bound=st.sampled_from([0.5, 1.0, 2.0, 9.0]),
+    dz=cells,
+    fed=cells,
+    delay=st.sampled_from([0.0, 1.0, 7.0]),
+    floor=st.sampled_from([0.0, 0.1, 1.0]),
+    hope=st.booleans(),
+)
+numbered = st.integers(2**32, 2**32 + 12)
+plausible: st.SearchStrategy[Any] = st.one_of(
+    st.builds(Connect, root=st.booleans(), number=numbered, profile=likely, asked=cells),
+    st.builds(Accept, root=st.booleans(), number=numbered, profile=likely),
+    st.builds(Refuse, root=st.booleans(), number=numbered, why=st.sampled_from(Why), hint=likely),
+    st.builds(Evict, root=st.booleans(), number=numbered, why=st.sampled_from(Why), hint=likely),
+    st.builds(Leave, root=st.booleans(), number=numbered),
+    st.builds(Alive, root=st.booleans(), number=numbered, profile=likely, asked=cells),
+    st.builds(Feed, root=st.booleans(), number=numbered, fed=cells, delay=st.just(1.0), hope=st.booleans()),
+    st.builds(Shuffle, profiles=st.tuples(likely), ages=st.just((0,)), answer=st.booleans()),
+    st.builds(
+        Foresee, number=numbered, met=st.booleans(), waste=st.just(0.5), parent=likely, text=st.just("")
+    ),
+    st.builds(Event, publisher=names, number=st.integers(0, 3), point=st.just("0110"), delay=st.just(1.0)),
+)
+
+
 def settled() -> Overlay:
     """A publisher, a child of it, and a grandchild."""
     overlay = Overlay()
@@ -91,6 +124,33 @@ def test_nothing_that_is_said_stops_a_peer(said: list[tuple[str, str, AnyMessage
             overlay.tell(to, TimerFired())
             overlay.peers[to].status()
     overlay.cycles(2)
+
+
+def links(overlay: Overlay) -> dict[str, tuple[list[object], list[object]]]:
+    """Of the three: who feeds whom with what, by both ends."""
+    return {
+        name: (
+            [(key, link.asked) for key, link in overlay.peers[name].parents.items()],
+            [(key, link.asked) for key, link in overlay.peers[name].children.items() if key[0] in "abp"],
+        )
+        for name in "abp"
+    }
+
+
+@settings(max_examples=60, deadline=None)
+@given(said=st.lists(st.tuples(st.sampled_from("abp"), strangers, messages | plausible), max_size=25))
+def test_nothing_that_strangers_say_ends_a_link(said: list[tuple[str, str, AnyMessage]]) -> None:
+    overlay = settled()
+    before = links(overlay)
+    assert before["b"][0], "there are links to keep"
+    for to, sender, message in said:
+        overlay.now += 0.1
+        overlay.tell(to, Received(sender, message))
+        overlay.settle()
+        overlay.tell(to, TimerFired())
+        overlay.settle()
+    overlay.cycles(8)
+    assert links(overlay) == before
 
 
 def test_what_cannot_be_is_counted_and_nothing_comes_of_it() -> None:

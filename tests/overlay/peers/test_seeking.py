@@ -58,6 +58,21 @@ def test_who_said_no_rests_and_the_hint_is_asked_next() -> None:
     assert [to for to, _ in alone.cycle()] == ["h"]
 
 
+def test_who_says_that_it_does_not_publish_is_not_needed_any_more() -> None:
+    alone = Alone("011", bound=5.0)
+    fed_by(alone, ROOT)
+    alone.knows(profile("b", "", bound=0.0, version=9))
+    request = alone.asks()
+    before = alone.peer.satisfied
+    alone.tell("b", Refuse(True, request.number, Why.ROLE))
+    after = alone.peer.satisfied
+    alone.knows(profile("b", "", bound=0.0, version=9))
+    alone.cycle()
+    assert (before, after, alone.peer.satisfied) == (False, True, True), (
+        "what it denies is not believed again"
+    )
+
+
 def test_hints_that_cannot_serve_are_not_followed() -> None:
     alone = Alone("011", bound=5.0)
     alone.knows(profile("b", "0", bound=4.0))

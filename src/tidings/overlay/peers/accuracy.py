@@ -12,9 +12,6 @@ from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.rates import Estimates
 from tidings.space.expressions import Set, coarser, finer, intersection, volume
 
-RESTS_MAX = 1024
-"""Expressions of which is remembered that they were too coarse."""
-
 
 class Accuracy:
     """The budgets of one peer."""
@@ -127,7 +124,7 @@ class Accuracy:
             times = self._coarse_rests.pop(worst, (0, 0))[1]
             pause = core.settings.window << min(times + 1, 8)
             self._coarse_rests[worst] = (core.cycle + pause, times + 1)
-            if len(self._coarse_rests) > RESTS_MAX:
+            if len(self._coarse_rests) > core.settings.remembered:
                 del self._coarse_rests[next(iter(self._coarse_rests))]
             core.counts.refined += 1
             dz = finer(dz, worst, core.interest)

@@ -52,6 +52,7 @@ class Carrying:
         if (
             point.strip("01")
             or len(point) > core.settings.dz_depth_max
+            or len(publisher) > core.settings.name_max
             or not 0.0 <= delay < math.inf
             or (
                 parent is not None

@@ -26,9 +26,6 @@ from tidings.overlay.peers.messages import (
 )
 from tidings.space.expressions import covers, overlaps, volume
 
-REQUESTS_MAX = 1024
-"""Peers of which the number of the last request is remembered."""
-
 
 class Feeding:
     """The links down of one peer."""
@@ -88,12 +85,13 @@ class Feeding:
         ):
             core.counts.malformed += 1
             return
-        if message.number <= self._requests.get(sender, -1):
+        known = core.children.get((sender, root))
+        if message.number <= max(self._requests.get(sender, -1), -1 if known is None else known.number):
             core.counts.overtaken += 1
             return
         self._requests.pop(sender, None)
         self._requests[sender] = message.number
-        if len(self._requests) > REQUESTS_MAX:
+        if len(self._requests) > settings.remembered:
             del self._requests[next(iter(self._requests))]
         mine = core.advertised if root else core.dz
         if not mine:
@@ -313,7 +311,9 @@ class Feeding:
         limit = core.settings
         if not asked or not is_set(asked, limit.dz_max, limit.dz_depth_max) or not covers(child.asked, asked):
             return False
-        child.number = self._requests[child.peer] = message.number
+        child.number = message.number
+        if child.peer in self._requests:
+            self._requests[child.peer] = message.number
         child.asked = asked
         child.volume = volume(asked)
         core.children_changed()

@@ -82,6 +82,7 @@ class Peer:
         settings: PeerSettings = DEFAULT,
     ) -> None:
         """`life` counts the starts of this peer; a larger one is later."""
+        _check_name(name, settings)
         core = self._core = Core(name, life, random, settings)
         self._accuracy = Accuracy(core)
         self._seeking = Seeking(core, self._accuracy)
@@ -122,7 +123,7 @@ class Peer:
             core.now = now
         if type(event) is Received:
             if self._due is not None:
-                if event.sender == core.name:
+                if event.sender == core.name or not 0 < len(event.sender) <= core.settings.name_max:
                     core.counts.malformed += 1
                 else:
                     self._on_message[type(event.message)](event.sender, event.message)
@@ -308,6 +309,8 @@ class Peer:
 
     def _on_joined(self, event: Joined) -> None:
         core = self._core
+        for contact in event.contacts:
+            _check_name(contact, core.settings)
         self._contacts = tuple(one for one in event.contacts if one != core.name)[:CONTACTS_MAX]
         # The first cycle comes at a time of its own, so that those who start together do not act together.
         self._due = core.now + core.random.random() * core.settings.cycle_s
@@ -387,3 +390,11 @@ class Peer:
         core.view.learn(profiles, message.ages, core.cycle)
         if not message.answer:
             self._gossip(sender, answer=True)
+
+
+def _check_name(name: str, settings: PeerSettings) -> None:
+    if not 0 < len(name) <= settings.name_max:
+        raise InputError(
+            f"peer {name[:40]!r} has a name of {len(name)} characters; "
+            f"give it one of 1 to {settings.name_max}"
+        )

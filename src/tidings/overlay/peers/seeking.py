@@ -29,9 +29,6 @@ from tidings.overlay.peers.messages import (
 from tidings.overlay.peers.upward import Parent
 from tidings.space.expressions import Set, canonical, covers, intersection, overlaps, volume
 
-RESTS_MAX = 1024
-"""Peers of which is remembered that they said no, or were left."""
-
 FAR = 64
 """Cycles for which a peer is not asked again whose link is too slow. Each time it may send somebody away for
 nothing, and links seldom get faster."""
@@ -289,7 +286,7 @@ class Seeking:
         times = self._rests.pop(key, (0, 0))[1]
         pause = FAR if far else min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
         self._rests[key] = (core.cycle + pause, times + 1)
-        if len(self._rests) > RESTS_MAX:
+        if len(self._rests) > core.settings.remembered:
             del self._rests[next(iter(self._rests))]
 
     def on_accept(self, sender: str, message: Accept) -> None:
@@ -429,7 +426,10 @@ class Seeking:
         """A no says why, and perhaps who would say yes."""
         core = self._core
         view = core.view
-        if message.why is Why.FULL and 0.0 <= message.floor <= 1.0:
+        if message.why is Why.ROLE:
+            # It was said to publish, or to subscribe, and knows nothing of it.
+            view.forget(sender, message.root)
+        elif message.why is Why.FULL and 0.0 <= message.floor <= 1.0:
             known = view.roots if message.root else view.profiles
             if sender in known:
                 known[sender] = msgspec.structs.replace(known[sender], floor=message.floor)
@@ -482,7 +482,7 @@ class Seeking:
         core = self._core
         core.send(parent.peer, Leave(parent.root, parent.number))
         core.left[parent.peer] = core.cycle
-        if len(core.left) > RESTS_MAX:
+        if len(core.left) > core.settings.remembered:
             del core.left[next(iter(core.left))]
         self.drop(parent)
 

@@ -77,6 +77,13 @@ class PeerSettings:
     seen: int = 8192
     """Latest events of which the identity is remembered, so that each is delivered once."""
 
+    remembered: int = 1024
+    """Peers of which is remembered what they asked for last, that they said no, did not answer or were left,
+    each by itself, and expressions that were too coarse: the latest."""
+
+    name_max: int = 255
+    """Characters of a peer's name."""
+
     dz_max: int = 512
     """Expressions in one set that are accepted from others."""
 

@@ -20,8 +20,9 @@ from tidings.overlay.peers.messages import Profile
 from tidings.overlay.peers.settings import PeerSettings
 from tidings.space.expressions import Set
 
-GONE_MAX = 256
-"""Peers of which is remembered that they did not answer."""
+RATE_MAX = 1e9
+"""Events a second in one expression that are believed: more than any overlay carries. Without a limit one
+publisher could make all others look like nothing."""
 
 
 class View:
@@ -42,8 +43,8 @@ class View:
         self._born: dict[str, int] = {}
         """The cycle of this peer in which a relay said what is known of it."""
         self._roots_born: dict[str, int] = {}
-        self._gone: dict[str, int] = {}
-        """By peer: the last version that is not believed any more."""
+        self._gone: dict[tuple[str, bool], int] = {}
+        """By standing: the last version that is not believed any more."""
         self._dz: Set = ()
         self._bound = 0.0
         self._checked = 0
@@ -72,7 +73,7 @@ class View:
             if known is not None:
                 if profile.version <= known.version:
                     continue
-            elif peer == self._me or profile.version <= self._gone.get(peer, -1):
+            elif peer == self._me or profile.version <= self._gone.get((peer, False), -1):
                 continue
             if not 0 <= age < stale_after:
                 continue
@@ -89,7 +90,7 @@ class View:
         limit = self._settings
         dz, fed, rates = profile.dz, profile.fed, profile.rates
         return (
-            bool(profile.peer)
+            0 < len(profile.peer) <= limit.name_max
             and profile.version >= 0
             and 0.0 <= profile.bound < math.inf
             and (profile.bound > 0.0) is not profile.root
@@ -97,14 +98,14 @@ class View:
             and 0.0 <= profile.floor <= 1.0
             and is_set(dz, limit.dz_max, limit.dz_depth_max)
             and (fed is dz or is_set(fed, 2 * limit.dz_max, limit.dz_depth_max))
-            and (not rates or (len(rates) == len(dz) and all(0.0 <= rate < math.inf for rate in rates)))
+            and (not rates or (len(rates) == len(dz) and all(0.0 <= rate <= RATE_MAX for rate in rates)))
         )
 
     def _learn_root(self, profile: Profile, age: int, cycle: int) -> None:
         peer = profile.peer
         known = self.roots.get(peer)
         if known is None:
-            if peer == self._me or profile.version <= self._gone.get("\0" + peer, -1) or not profile.dz:
+            if peer == self._me or profile.version <= self._gone.get((peer, True), -1) or not profile.dz:
                 return
             if len(self.roots) >= self._settings.publishers_max:
                 return
@@ -148,10 +149,10 @@ class View:
         known = (self.roots if root else self.profiles).get(peer)
         if known is None:
             return
-        key = "\0" + peer if root else peer
+        key = (peer, root)
         self._gone.pop(key, None)
         self._gone[key] = known.version
-        if len(self._gone) > GONE_MAX:
+        if len(self._gone) > self._settings.remembered:
             del self._gone[next(iter(self._gone))]
         if root:
             del self.roots[peer], self._roots_born[peer]
