@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidings.errors import InputError
 from tidings.language.fields import Field, Path, Type
 from tidings.language.filters import parse
-from tidings.sim.peers_workload import HOT, TIGHT, Draws, Workload, satisfiable
+from tidings.sim.peers_workload import ANYWHERE, HOT, LATE, TIGHT, Draws, Workload, satisfiable
 from tidings.space import Space
 from tidings.space.expressions import canonical, volume
 
@@ -33,18 +33,31 @@ def test_a_subscription_is_a_cell_of_a_depth_between_the_two() -> None:
     assert {min(wish.bound for wish in wishes) >= 1, max(wish.bound for wish in wishes) <= 1000} == {True}
 
 
-def test_several_expressions_are_one_box_of_the_same_volume() -> None:
+@pytest.mark.parametrize("free", [ANYWHERE, LATE])
+def test_several_expressions_are_one_box_of_the_same_volume(free: str) -> None:
     fields: dict[Path, Field] = {(f"a{at}",): Field((f"a{at}",), Type.INT, (1, 128)) for at in range(10)}
-    draws = Draws(Workload(depth_least=4, depth_most=4, expressions=8), 0)
+    draws = Draws(Workload(depth_least=4, depth_most=4, expressions=8, free=free), 0)
+    narrowed = set()
     for _ in range(20):
         found = draws.wish().subscription
         assert found == canonical(found)
         assert len(found) == 8
         assert volume(found) == 2**-4
-        bits = found[0]
-        sides = [f"a{at} {'>' if bits[at] == '1' else '<='} 64" for at in (0, 1, 2, 6)]
+        same = [at for at, bits in enumerate(zip(*found, strict=True)) if len(set(bits)) == 1]
+        sides = [f"a{at} {'>' if found[0][at] == '1' else '<='} 64" for at in same]
         box = Space.of(fields).dz(parse(" AND ".join(sides), fields), depth=10)
         assert box.dz == found
+        narrowed.add(tuple(same))
+    assert ((0, 1, 2, 6) in narrowed and len(narrowed) == 1) is (free == LATE)
+
+
+def test_a_box_that_is_narrowed_twice_in_an_attribute_is_one_range_of_it() -> None:
+    draws = Draws(Workload(depth_least=10, depth_most=10, expressions=128), 0)
+    for _ in range(20):
+        found = draws.wish().subscription
+        assert (len(found), volume(found)) == (128, 2**-10)
+        open_ = [at for at, bits in enumerate(zip(*found, strict=True)) if len(set(bits)) == 2]
+        assert all(at + 10 in open_ for at in open_ if at + 10 < 17)
 
 
 def test_every_round_has_an_event_in_each_cell() -> None:

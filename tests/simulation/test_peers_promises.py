@@ -12,7 +12,6 @@ from tidings.sim import peers_runs
 from tidings.sim.peers_runs import FED, OURS, Course
 from tidings.sim.peers_workload import HOT, TIGHT, Workload
 
-
 FAULTS = replace(COURSE, churn=0.05, loss=0.02, cycles=20, quiet=80, events=64)
 ANEW = replace(FAULTS, changing=0.05, restarting=0.05)
 PARTS = replace(FAULTS, publishers=2, halves=True)

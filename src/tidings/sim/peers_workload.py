@@ -25,6 +25,9 @@ UNIFORM, HOT = "uniform", "hot"
 MODERATE, TIGHT = "moderate", "tight"
 """Its scenarios S1 and S2."""
 
+ANYWHERE, LATE = "anywhere", "late"
+"""Where the attributes are that a box leaves free."""
+
 EVENT_BITS = 32
 """Of an event, where the attributes have so many: two more rounds of halving than any subscription here."""
 
@@ -59,8 +62,12 @@ class Workload:
 
     depth_most: int = 10
     expressions: int = 1
-    """Of each subscription; a power of two. With more than one it is a box that is narrowed in an attribute
-    whose turn comes later, and so falls into as many cells."""
+    """Of each subscription; a power of two. With more than one it is a box that leaves some attributes free
+    whose turn to be halved comes before that of the last one it narrows, and so falls into as many cells."""
+
+    free: str = ANYWHERE
+    """Which attributes those are: `anywhere`, by chance, or `late`, those just before the last one: then all
+    cells of a box lie close to each other in the space."""
 
     delays: str = MODERATE
     """`moderate` (S1): bounds uniform. `tight` (S2): some want one hop, the others are uniform."""
@@ -88,6 +95,7 @@ class Workload:
                 self.expressions == 1 << self.box_bits and self.box_bits < self.attributes,
                 "a power of two below 2**attributes",
             ),
+            "free": (self.free in (ANYWHERE, LATE), f"{ANYWHERE} or {LATE}"),
             "delays": (self.delays in (MODERATE, TIGHT), f"{MODERATE} or {TIGHT}"),
             "delay_most": (self.delay_most >= 1, "1 or more"),
             "one_hop": (0 <= self.one_hop <= 1, "a share from 0 to 1"),
@@ -153,11 +161,22 @@ class Draws:
         depth = chance.randint(workload.depth_least, workload.depth_most)
         place = self._point() if workload.subscriptions == UNIFORM else self._around()
         bits = self._space.point(dict(zip(self._names, place, strict=True)), depth + workload.box_bits)
-        cell, narrowed = bits[: depth - 1], bits[-1]
-        between = _texts(workload.box_bits)
-        subscription = tuple(f"{cell}{text}{narrowed}" for text in between)
+        free = self._free(len(bits), depth)
+        subscription = tuple(sorted(_filled(bits, free, text) for text in _texts(len(free))))
         tight = workload.delays == TIGHT and chance.random() < workload.one_hop
         return Wish(subscription, 1 if tight else chance.randint(1, workload.delay_most))
+
+    def _free(self, length: int, depth: int) -> list[int]:
+        """Which bits of a subscription are open; of an attribute only those after which none is narrowed."""
+        count, attributes = self.workload.box_bits, self.workload.attributes
+        late = list(range(depth - 1, length - 1))
+        if self.workload.free == LATE or not late:
+            return late
+        while True:
+            free = sorted(self._wishes.sample(range(length - 1), count))
+            after = {at + attributes for at in free if at + attributes < length}
+            if after <= set(free):
+                return free
 
     def event(self) -> str:
         """The next event: uniform, and in each round one in every cell of the strata, in any order."""
@@ -197,6 +216,14 @@ def satisfiable(bounds: Iterable[int], out_degree: int) -> int:
             places += out_degree**reached
         served = min(served + 1, places)
     return served
+
+
+def _filled(bits: str, free: Iterable[int], values: str) -> str:
+    """Some bits, with other values in some places."""
+    found = list(bits)
+    for at, value in zip(free, values, strict=True):
+        found[at] = value
+    return "".join(found)
 
 
 def _texts(bits: int) -> list[str]:
