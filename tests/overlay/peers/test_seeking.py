@@ -84,14 +84,26 @@ def test_hints_that_cannot_serve_are_not_followed() -> None:
 def test_nobody_is_asked_twice_while_an_answer_is_awaited_and_silence_is_forgotten() -> None:
     alone = Alone("011", bound=5.0)
     alone.knows(profile("b", "0", bound=4.0))
-    alone.asks()
+    request = alone.asks()
     assert alone.cycle() == []
-    assert alone.cycle() == []
+    assert alone.cycle() == [("b", Leave(False, request.number))], "it may have said yes, and that was lost"
     assert "b" not in alone.peer.view.profiles
     alone.knows(profile("b", "0", bound=4.0))
     assert "b" not in alone.peer.view.profiles
     alone.knows(profile("b", "0", bound=4.0, version=2))
     assert "b" in alone.peer.view.profiles
+
+
+def test_a_parent_that_does_not_answer_whether_it_sends_more_is_told_what_it_sends() -> None:
+    alone = Alone("000", "011", bound=9.0)
+    parent = profile("b", "00", bound=2.0)
+    first = fed_by(alone, parent)
+    alone.knows(profile("b", "0", bound=2.0, version=2))
+    more = alone.asks()
+    assert alone.cycle() == []
+    again = alone.asks()
+    assert (again.asked, again.number > more.number > first.number) == (("000",), True)
+    assert alone.peer.parents["b", False].number == again.number
 
 
 def test_all_missing_expressions_that_a_parent_has_are_asked_for_at_once() -> None:
@@ -118,7 +130,7 @@ def test_no_more_requests_than_set_are_without_an_answer() -> None:
     assert len(first) == 3
     assert alone.cycle() == []
     fourth = f"b{next(one for one in cells if f'b{one}' not in first)}"
-    assert [to for to, _ in alone.cycle()] == [fourth]
+    assert [to for to, message in alone.cycle() if isinstance(message, Connect)] == [fourth]
 
 
 def test_a_hint_is_kept_for_the_expression_that_it_covers() -> None:

@@ -92,8 +92,14 @@ class Seeking:
         core = self._core
         answer_before = core.cycle - core.settings.answer_within
         for key in [key for key, asking in self._asking.items() if asking.cycle <= answer_before]:
-            del self._asking[key]
+            number = self._asking.pop(key).number
             core.view.forget(*key)
+            # Perhaps it said yes, and that was lost: a place is not to be kept for nobody, nor a link to end
+            # because its parent goes by a request of which the child heard nothing.
+            if key in core.parents:
+                self._confirm(core.parents[key])
+            else:
+                core.send(key[0], Leave(key[1], number))
         silent_before = core.cycle - core.settings.silent_after
         for parent in [one for one in core.parents.values() if one.heard < silent_before]:
             core.view.forget(parent.peer, parent.root)
@@ -383,12 +389,16 @@ class Seeking:
         if not asked:
             self.leave(parent)
             return
-        parent.asked = asked
-        parent.confirmed = False
-        parent.number = self._core.next_number()
         # It replaces one that asked for more.
         self._asking.pop(parent.key, None)
-        self._connect(parent.peer, parent.root, parent.number, asked)
+        parent.asked = asked
+        self._confirm(parent)
+
+    def _confirm(self, parent: Parent) -> None:
+        """Let a parent know what it has to send."""
+        parent.confirmed = False
+        parent.number = self._core.next_number()
+        self._connect(parent.peer, parent.root, parent.number, parent.asked)
 
     def on_refuse(self, sender: str, message: Refuse) -> None:
         core = self._core
