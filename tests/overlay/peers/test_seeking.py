@@ -8,7 +8,18 @@ import pytest
 
 from tests.overlay.peers.alone import Alone
 from tests.overlay.peers.bench import Overlay, profile
-from tidings.overlay.peers.messages import Accept, Alive, Connect, Evict, Feed, Leave, Profile, Refuse, Why
+from tidings.overlay.peers.messages import (
+    Accept,
+    Alive,
+    Connect,
+    Evict,
+    Feed,
+    Leave,
+    Profile,
+    Refuse,
+    Shuffle,
+    Why,
+)
 from tidings.overlay.peers.settings import DEFAULT
 
 ROOT = profile("p", "", bound=0.0)
@@ -206,6 +217,24 @@ def test_a_slow_link_is_left_when_milliseconds_count() -> None:
     accepted(quick, parent, request)
     assert quick.peer.parents["b", False].link == pytest.approx(5.0)
     assert quick.peer.delay == pytest.approx(6.0)
+
+
+def test_who_would_send_somebody_away_is_asked_only_if_it_is_near_enough() -> None:
+    for link_ms, asked in ((2.0, ["b"]), (30.0, [])):
+        alone = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+        alone.knows(profile("b", "0", bound=40.0, floor=0.01))
+        assert alone.cycle() == []
+        alone.now += 2 * link_ms / 1000.0
+        alone.tell("b", Shuffle((), (), answer=True))
+        assert [to for to, _ in alone.cycle()] == asked, link_ms
+
+
+def test_who_does_not_say_how_far_away_it_is_is_forgotten() -> None:
+    alone = Alone("011", bound=50.0, settings=replace(DEFAULT, metric="ms"))
+    alone.knows(profile("b", "0", bound=40.0, floor=0.01))
+    for _ in range(3):
+        assert alone.cycle() == []
+    assert "b" not in alone.peer.view.profiles
 
 
 @pytest.mark.parametrize("echo", [0.0, 1e9, -1.0])

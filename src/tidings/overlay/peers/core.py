@@ -12,7 +12,7 @@ import random
 from tidings.overlay.peers import downward, rates, upward
 from tidings.overlay.peers.downward import Child
 from tidings.overlay.peers.events import Effect, Send
-from tidings.overlay.peers.messages import AnyMessage, Feed, Profile
+from tidings.overlay.peers.messages import AnyMessage, Feed, Profile, Shuffle
 from tidings.overlay.peers.rates import Rates
 from tidings.overlay.peers.settings import PeerSettings
 from tidings.overlay.peers.status import Counts
@@ -52,6 +52,10 @@ class Core:
         """To whom events go on that come from parents."""
         self.left: dict[str, int] = {}
         """By peer that was a parent: when it was left. What it has sent before is still taken."""
+        self.links: dict[str, float] = {}
+        """By peer: how long a link to it takes, if milliseconds count and that was measured."""
+        self.probes: dict[str, float] = {}
+        """By peer: when gossip went to it that it has not answered, if milliseconds count."""
         self.doubled = False
         """Whether an event has come again in this cycle."""
         self.cycle = 0
@@ -233,6 +237,32 @@ class Core:
     def received_max(self) -> float | None:
         """B / (m + 1): what may come if all of it may have to be sent on m times."""
         return None if self.bandwidth is None else self.bandwidth / (self.settings.out_degree + 1)
+
+    def measured(self, sent: float) -> float:
+        """How long a link takes, from when something was sent that is answered now."""
+        return 1.0 if self.settings.metric == "hops" else (self.now - sent) * 1000.0 / 2.0
+
+    def near(self, peer: str, link: float) -> None:
+        """Remember how long a link takes."""
+        self.links.pop(peer, None)
+        self.links[peer] = link
+        if len(self.links) > self.settings.remembered:
+            del self.links[next(iter(self.links))]
+
+    def gossip(self, partner: str, answer: bool = False) -> None:
+        """Tell somebody of some that are known. The answer also says how far away it is."""
+        mine = []
+        if self.dz:
+            mine.append(self.relay_profile())
+        if self.advertised:
+            mine.append(self.root_profile())
+        if self.settings.metric == "ms" and not answer:
+            self.probes.pop(partner, None)
+            self.probes[partner] = self.now
+            if len(self.probes) > self.settings.remembered:
+                del self.probes[next(iter(self.probes))]
+        profiles, ages = self.view.sample(mine, self.cycle)
+        self.send(partner, Shuffle(profiles, ages, answer))
 
     def send(self, to: str, message: AnyMessage) -> None:
         self.out.append(Send(to, message))

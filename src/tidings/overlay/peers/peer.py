@@ -317,7 +317,7 @@ class Peer:
         core.counted.begin(core.now)
         core.published.begin(core.now)
         if self._contacts:
-            self._gossip(self._contacts[0])
+            core.gossip(self._contacts[0])
         self._expecting.enquire(self._contacts)
 
     def _on_left(self, event: Left) -> None:  # noqa: ARG002
@@ -359,7 +359,7 @@ class Peer:
         core.settle()
         partner = self._partner()
         if partner is not None:
-            self._gossip(partner)
+            core.gossip(partner)
 
     # Gossip.
 
@@ -370,16 +370,6 @@ class Peer:
             return contacts[cycle % len(contacts)]
         return self._core.view.partner() or (contacts[cycle % len(contacts)] if contacts else None)
 
-    def _gossip(self, partner: str, answer: bool = False) -> None:
-        core = self._core
-        mine = []
-        if core.dz:
-            mine.append(core.relay_profile())
-        if core.advertised:
-            mine.append(core.root_profile())
-        profiles, ages = core.view.sample(mine, core.cycle)
-        core.send(partner, Shuffle(profiles, ages, answer))
-
     def _on_shuffle(self, sender: str, message: Shuffle) -> None:
         core = self._core
         profiles = message.profiles
@@ -389,7 +379,9 @@ class Peer:
             return
         core.view.learn(profiles, message.ages, core.cycle)
         if not message.answer:
-            self._gossip(sender, answer=True)
+            core.gossip(sender, answer=True)
+        elif sender in core.probes:
+            core.near(sender, core.measured(core.probes.pop(sender)))
 
 
 def _check_name(name: str, settings: PeerSettings) -> None:

@@ -60,6 +60,8 @@ class Seeking:
         self._accuracy = accuracy
         self._asking: dict[tuple[str, bool], Asking] = {}
         """By standing: the request that it has not answered yet."""
+        self._probing: dict[tuple[str, bool], int] = {}
+        """By standing that would have to send somebody away: since which cycle its distance is waited for."""
         self._hints: list[Profile] = []
         self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
         """By standing: until when it is not asked again, and how often it has said no."""
@@ -71,6 +73,7 @@ class Seeking:
     def begin(self) -> None:
         """Another subscription: what was learnt for the last one is of no use."""
         self._hints.clear()
+        self._probing.clear()
         self._rests.clear()
         self._lacking = self._core.seeking = 0
 
@@ -100,6 +103,12 @@ class Seeking:
                 self._confirm(core.parents[key])
             else:
                 core.send(key[0], Leave(key[1], number))
+        for key, since in list(self._probing.items()):
+            if key[0] in core.links:
+                del self._probing[key]
+            elif since <= answer_before:
+                del self._probing[key]
+                core.view.forget(*key)
         silent_before = core.cycle - core.settings.silent_after
         for parent in [one for one in core.parents.values() if one.heard < silent_before]:
             core.view.forget(parent.peer, parent.root)
@@ -183,10 +192,18 @@ class Seeking:
         missing = [one for one in missing if not one.startswith(asked_for)]
         if not missing:
             return
-        while missing and len(self._asking) < core.settings.requests:
+        later = []
+        while missing and len(self._asking) + len(self._probing) < core.settings.requests:
             wanted = missing[core.cycle % len(missing)]
             found = self._best(wanted, missing)
             if found is None:
+                missing.remove(wanted)
+                continue
+            if found.floor > 0.0 and core.settings.metric == "ms" and found.peer not in core.links:
+                # It would send somebody away, perhaps for one whom it is too far from.
+                self._probing[found.peer, found.root] = core.cycle
+                core.gossip(found.peer)
+                later.append(found)
                 missing.remove(wanted)
                 continue
             if found.root:
@@ -208,7 +225,7 @@ class Seeking:
             self._asking[key] = Asking(number, dz, core.cycle, core.now)
             self._connect(*key, number, dz)
         # What is of no use for what is missing now is old by the time that it might be.
-        self._hints.clear()
+        self._hints = later[:HINTS_MAX]
 
     def _connect(self, peer: str, root: bool, number: int, asked: Set) -> None:
         core = self._core
@@ -224,12 +241,12 @@ class Seeking:
         """
         core = self._core
         cycle, limit, fed_known = core.cycle, core.limit(), core.settings.fed_known
-        rests, asking = self._rests, self._asking
+        rests, asking, links = self._rests, self._asking, core.links
         size, most = 0.5 ** len(one), volume(missing)
         waiting = any(not parent.root and one.startswith(parent.asked) for parent in core.parents.values())
         for hint in self._hints:
             likely = not fed_known or one.startswith(hint.fed) or (hint.hope and not waiting)
-            fits = hint.bound <= limit and one.startswith(hint.dz)
+            fits = hint.bound + links.get(hint.peer, 0.0) <= limit and one.startswith(hint.dz)
             if likely and fits and self._rested((hint.peer, hint.root)):
                 self._hints.remove(hint)
                 return hint
@@ -251,7 +268,9 @@ class Seeking:
                 continue
             peer = profile.peer
             key = (peer, False)
-            if key in asking or (key in rests and rests[key][0] > cycle):
+            if key in asking or key in self._probing or (key in rests and rests[key][0] > cycle):
+                continue
+            if links and profile.bound + links.get(peer, 0.0) > limit:
                 continue
             if not fed_known:
                 tier = 0
@@ -271,7 +290,7 @@ class Seeking:
             return best
         for profile in core.view.relevant(one):
             key = (profile.peer, True)
-            if limit < 0.0 or not self._rested(key):
+            if limit < links.get(profile.peer, 0.0) or not self._rested(key):
                 continue
             parent = core.parents.get(key)
             if parent is not None and one.startswith(parent.asked):
@@ -284,7 +303,11 @@ class Seeking:
 
     def _rested(self, key: tuple[str, bool]) -> bool:
         """Whether somebody may be asked now."""
-        return key not in self._asking and self._rests.get(key, (0, 0))[0] <= self._core.cycle
+        return (
+            key not in self._asking
+            and key not in self._probing
+            and self._rests.get(key, (0, 0))[0] <= self._core.cycle
+        )
 
     def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
         """Somebody has said no, or is too far away: ask others for a while."""
@@ -314,7 +337,9 @@ class Seeking:
             return
         del self._asking[key]
         self._rests.pop(key, None)
-        link = self._measured(asking.sent)
+        link = core.measured(asking.sent)
+        if core.settings.metric == "ms":
+            core.near(sender, link)
         parent = Parent(message.number, profile, asking.asked, link, core.cycle)
         covered = message.root or not core.settings.cover_checked or covers(profile.dz, asking.asked)
         if not covered or not self._bears(parent):
@@ -331,11 +356,6 @@ class Seeking:
         self._narrow(parent, intersection(parent.asked, core.dz))
         self._once()
         core.settle()
-
-    def _measured(self, sent: float) -> float:
-        """How long a link takes, from when something was sent that is answered now."""
-        core = self._core
-        return 1.0 if core.settings.metric == "hops" else (core.now - sent) * 1000.0 / 2.0
 
     def _bears(self, parent: Parent) -> bool:
         """Whether events come through a parent within the bound, if they come to it within its own."""
@@ -475,7 +495,7 @@ class Seeking:
         parent.confirmed = True
         if echoed is not None:
             parent.sent.remove(echoed)
-            parent.link += LINK_WEIGHT * (self._measured(echoed) - parent.link)
+            parent.link += LINK_WEIGHT * (core.measured(echoed) - parent.link)
             if not self._bears(parent):
                 self._rest(parent.key, far=True)
                 self.leave(parent)
