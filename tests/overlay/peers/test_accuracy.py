@@ -145,14 +145,43 @@ def test_more_waste_than_allowed_makes_a_subscription_finer_and_removes_whom_it_
 
 
 def test_too_much_for_the_access_link_makes_a_subscription_finer_too() -> None:
-    alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=11 * 6.0, settings=QUICK)
-    for _ in range(4):
-        alone.cycle()
-    assert alone.peer.dz == ("011",)
-    fed(alone, 100.0)
+    alone = grown(11 * 6.0)
     for turn in range(3):
         events(alone, *["01110"] * 20, "01100", start=100 * turn)
         alone.cycle()
+    assert alone.peer.dz == ("0110",)
+
+
+def grown(bandwidth: float) -> Alone:
+    """A peer that asked for twice of what it wants when little was published, and is fed."""
+    alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=bandwidth, settings=QUICK)
+    alone.knows(profile("p", "", bound=0.0, rates=(20.0,), floor=1.0))
+    alone.denied(4)
+    assert alone.peer.dz == ("011",)
+    alone.knows(profile("p", "", bound=0.0, rates=(100.0,), version=2))
+    while not (said := alone.cycle()):
+        pass
+    ((_, request),) = said
+    assert isinstance(request, Connect)
+    alone.tell("p", Accept(True, request.number, profile("p", "", bound=0.0), request.sent))
+    return alone
+
+
+def test_an_excess_that_may_be_chance_in_one_window_is_none_in_eight() -> None:
+    alone = grown(11 * 10.0)
+    cycles = 0
+    while alone.peer.dz == ("011",):
+        events(alone, *["01110"] * 6, *["01100"] * 7, start=100 * cycles)
+        alone.cycle()
+        cycles += 1
+        assert cycles < 30, "13 come in a second, and 10 may"
+    assert cycles > 4, "one window of two seconds has 26 where 20 may be, and up to 31 by chance"
+
+
+def test_nothing_grows_towards_a_limit_before_it_is_known_what_is_published() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=11 * 6.0)
+    alone.knows(profile("p", "", bound=0.0, floor=1.0))
+    alone.denied(8)
     assert alone.peer.dz == ("0110",)
 
 

@@ -65,3 +65,15 @@ def test_chance_is_not_a_violation() -> None:
     assert exceeds(6.0, 5.0, 0.1, 100.0)
     assert exceeds(0.01, 0.0, 0.1, 100.0)
     assert not exceeds(0.0, 0.0, 0.1, 100.0)
+
+
+def test_windows_together_show_what_one_hides_and_an_excess_that_is_over_is_none() -> None:
+    counted = Rates(8)
+    found = []
+    for number, received in enumerate([28] * 8 + [18, 22], 1):
+        counted.received = counted.wasted = received
+        counted.close(2.0 * number)
+        found.append((counted.receives_more(10.0, 0.1), counted.wastes_more(10.0, 0.1)))
+    assert found == [(False, False)] * 2 + [(True, True)] * 6 + [(False, False), (True, True)]
+    counted.forget(20.0)
+    assert not counted.receives_more(10.0, 0.1)

@@ -6,7 +6,6 @@ allow. What comes and what would is counted and estimated in `rates`.
 
 from __future__ import annotations
 
-from tidings.overlay.peers import rates
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.rates import Estimates
@@ -38,13 +37,16 @@ class Accuracy:
         core = self._core
         if not core.settings.accuracy or core.allowed <= 0.0:
             return False
-        estimates = self._estimates()
+        estimates, limit = self._estimates(), core.received_max()
+        if limit is not None and estimates.total <= 0.0:
+            # What a step would bring is not known yet.
+            return False
         steps = [
             (self._waste(coarser(core.dz, one), estimates), one)
             for one in lacking
             if one and self._coarse_rests.get(one[:-1], (0, 0))[0] <= core.cycle
         ]
-        dz, limit, taken = core.dz, core.received_max(), 0
+        dz, taken = core.dz, 0
         for _, one in sorted(steps):
             if one not in dz:
                 # A step before it has taken it along.
@@ -91,16 +93,14 @@ class Accuracy:
         return True
 
     def _exceeded(self) -> Cause | None:
-        """The budget that was exceeded in the last window."""
+        """The budget that was exceeded lately."""
         core = self._core
         counted, slack = core.counted, core.settings.slack
-        assert counted.received_rate is not None, "a window is over"
-        assert counted.wasted_rate is not None, "a window is over"
         limit = core.received_max()
-        if limit is not None and rates.exceeds(counted.received_rate, limit, slack, counted.seconds):
+        if limit is not None and counted.receives_more(limit, slack):
             return Cause.BANDWIDTH
         total = core.total()
-        if total > 0.0 and rates.exceeds(counted.wasted_rate, core.allowed * total, slack, counted.seconds):
+        if total > 0.0 and counted.wastes_more(core.allowed * total, slack):
             return Cause.WASTE
         return None
 
