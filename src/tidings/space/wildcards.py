@@ -26,7 +26,7 @@ STAR = "*"
 
 NO_HOLE = -1 << 30
 
-STEPS_MAX = 4_096
+STEPS_MAX = 1_024
 """Members of a tree up to which it is coarsened one hole at a time, some tenths of a second of work. Of more,
 the smallest holes are filled together. It is not quite the same: a hole may become larger as others are
 filled, and would then be left for later."""
