@@ -7,7 +7,7 @@ of waste are compared on the same peers.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
@@ -18,7 +18,7 @@ from typing import Any
 from papers.qos import setting
 from papers.qos.setting import Setting
 from tidings.sim import peers_runs
-from tidings.sim.peers_runs import FED, OURS, PRINTED
+from tidings.sim.peers_runs import FED, OURS, PRINTED, Outcome
 from tidings.sim.peers_workload import HOT, MODERATE, TIGHT, UNIFORM
 
 Task = dict[str, Any]
@@ -43,7 +43,7 @@ SCENARIOS = {"s1": MODERATE, "s2": TIGHT}
 ACCEPTED = (0.0, 3.125, 6.25, 12.5, 25.0, 50.0)
 """Percent, figures 5(g) and 5(h)."""
 
-CHURN = (0.0, 2.5, 5.0, 7.5, 10.0)
+CHURN = (0.0, 2.5, 5.0, 10.0)
 """Percent of the peers in each cycle, figure 5(d)."""
 
 SIZES = (256, 512, 1024, 2048, 5000)
@@ -51,8 +51,17 @@ SIZES = (256, 512, 1024, 2048, 5000)
 
 EXPRESSIONS = (1, 8, 16, 32, 64, 128)
 RUNS, QUICK_RUNS = 3, 1
+LARGE, LARGE_RUNS = 4000, 1
+"""From so many peers on there is one run unless more are asked for: it takes minutes."""
+
+PEERS = {"degree": 512}
+"""Of what would take longest, at most: peers of 128 expressions have a hundred times as much to compare."""
+
 QUICK_PEERS = {"churn": 256, "size": 256, "degree": 256}
-"""Of what would take longest; growth and waste have all peers also where it must be quick."""
+"""The same where it must be quick; growth and waste have all peers also then."""
+
+OFTEN = {"growth": 2, "churn": 2}
+"""Where cycles are looked at one by one, so many times as many events are published in each."""
 
 CONVERGED = 0.99
 """An overlay is constructed when so many have converged: a last straggler says little of a thousand."""
@@ -60,27 +69,61 @@ CONVERGED = 0.99
 CHURN_FROM = 15
 """Under churn cycles are averaged from here on: before, the overlay is still being built."""
 
+QUIET_AFTER_CHURN = 2
+"""Times as many quiet cycles come after churn: much of the overlay has to be built anew."""
+
+STILLNESS = "stillness"
+"""A promise that is counted apart: whether it is kept depends on how long one waits."""
+
+WHOLE = -1
+"""In place of a cycle, in rows about a run as a whole."""
+
+REQUESTS = -2
+"""The same, in rows about connection requests."""
+
 
 def tasks(
     figures: Sequence[str], quick: bool, runs: int | None, seed: int, given: Mapping[str, str]
 ) -> list[Task]:
-    """What is to be run, the dearest first."""
+    """What is to be run, the dearest first. Points that are the same run are one task."""
     chosen = setting.read(seed, given)
+    most = QUICK_PEERS if quick else PEERS
     found: list[Task] = []
     for number in range(runs or (QUICK_RUNS if quick else RUNS)):
+        made: dict[str, Task] = {}
         for kind, changes in _points(figures, _sizes(quick, chosen.peers)):
-            peers = min(chosen.peers, QUICK_PEERS.get(kind, chosen.peers)) if quick else chosen.peers
-            size = float(changes.get("peers", peers)) / 1000
-            found.append(
-                {
-                    "kind": kind,
-                    "run": number,
-                    "setting": asdict(chosen) | {"peers": peers},
-                    "changes": changes,
-                    "cost": size * (30.0 if "events" in changes else 12.0) + 0.1,
-                }
-            )
+            peers = int(changes.get("peers", min(chosen.peers, most.get(kind, chosen.peers))))
+            if peers >= LARGE and number >= (runs or LARGE_RUNS):
+                continue
+            course = _course(chosen, kind, changes, peers)
+            task: Task = {"run": number, "setting": asdict(chosen), "course": course, "points": []}
+            task = made.setdefault(repr(course), task)
+            task["points"].append({"kind": kind, **changes, "peers": peers})
+            task["cost"] = _cost(course, chosen.cycles)
+        found += made.values()
     return sorted(found, key=lambda task: -float(task["cost"]))
+
+
+def _course(chosen: Setting, kind: str, changes: Row, peers: int) -> Row:
+    """What a run is to be: two points with the same are one run."""
+    churn = float(changes.get("churn", 0.0)) / 100
+    return {
+        "subscriptions": WORKLOADS[changes.get("workload", "w1")],
+        "delays": SCENARIOS[changes.get("scenario", "s1")],
+        "expressions": int(changes.get("expressions", 1)),
+        "algorithm": changes["algorithm"],
+        "peers": peers,
+        "allowed": float(changes["accepted"]) / 100 if "accepted" in changes else chosen.allowed,
+        "churn": churn,
+        "events": OFTEN.get(kind, 1) * chosen.events,
+        "quiet": (QUIET_AFTER_CHURN if churn else 1) * chosen.quiet,
+    }
+
+
+def _cost(course: Row, cycles: int) -> float:
+    """About how many seconds a run takes."""
+    each = 4.0 + course["events"] / 64 + 0.6 * (course["expressions"] - 1)
+    return float(course["peers"] * (cycles + course["quiet"]) * each / 40_000 + 0.1)
 
 
 def _points(figures: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, Row]]:
@@ -89,20 +132,20 @@ def _points(figures: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str,
     if asked & {"5a", "5b", "5c"}:
         for name in WORKLOADS if asked & {"5b", "5c"} else ("w1",):
             for algorithm in ALGORITHMS:
-                yield "growth", {"workload": name, "algorithm": algorithm, "events": 0}
+                yield "growth", {"workload": name, "algorithm": algorithm}
     if "5d" in asked:
         for name in WORKLOADS:
-            for algorithm in (FED, OURS):
+            for algorithm in ALGORITHMS:
                 for churn in CHURN:
-                    yield "churn", {"workload": name, "algorithm": algorithm, "churn": churn, "events": 0}
+                    yield "churn", {"workload": name, "algorithm": algorithm, "churn": churn}
     if "5e" in asked:
         for size in sizes:
             for name in WORKLOADS:
-                for algorithm in (FED, OURS):
+                for algorithm in ALGORITHMS:
                     yield "size", {"workload": name, "algorithm": algorithm, "peers": size}
     if "5f" in asked:
         for expressions in EXPRESSIONS:
-            for algorithm in (FED, OURS):
+            for algorithm in ALGORITHMS:
                 yield "degree", {"workload": "w1", "algorithm": algorithm, "expressions": expressions}
     if asked & {"5g", "5h"}:
         for scenario in SCENARIOS:
@@ -117,50 +160,57 @@ def _sizes(quick: bool, peers: int) -> Sequence[int]:
 
 
 def run(task: Task) -> list[Row]:
-    """One overlay, from its first peer to its last cycle."""
-    chosen, changes = Setting(**task["setting"]), dict(task["changes"])
-    workload = chosen.workload(
-        subscriptions=WORKLOADS[changes.get("workload", "w1")],
-        delays=SCENARIOS[changes.get("scenario", "s1")],
-        expressions=changes.get("expressions", 1),
+    """One overlay, from its first peer to its last cycle, and what each of its points needs of it."""
+    chosen, course = Setting(**task["setting"]), dict(task["course"])
+    drawn = {name: course.pop(name) for name in ("subscriptions", "delays", "expressions")}
+    outcome = peers_runs.run(
+        chosen.course(chosen.workload(**drawn), **course), f"{chosen.seed}/{task['run']}"
     )
-    special: dict[str, Any] = {"algorithm": changes["algorithm"]}
-    if "events" in changes:
-        special["events"] = workload.round_length
-    if "accepted" in changes:
-        special["allowed"] = changes["accepted"] / 100
-    if "churn" in changes:
-        special["churn"] = changes["churn"] / 100
-    if "peers" in changes:
-        special["peers"] = changes["peers"]
-    outcome = peers_runs.run(chosen.course(workload, **special), f"{chosen.seed}/{task['run']}")
-    changes.pop("events", None)
-    mine = {"kind": task["kind"], "run": task["run"], "peers": chosen.peers, **changes}
-    whole: Row = {
-        **mine,
-        "cycle": -1,
-        "converged": 100 * outcome.last.converged,
-        "notified": 100 * outcome.last.notified,
-        "waste": 100 * outcome.last.waste,
-        "in_degree": outcome.in_degree,
-        "built_at": outcome.built_at(CONVERGED),
-        "capacity": 100 * outcome.capacity,
-        "breaches": len(outcome.breaches),
-        "messages": outcome.messages,
-        "carried": outcome.carried,
-    }
-    rows = [whole]
-    if task["kind"] in ("growth", "churn"):
-        rows += [
-            {**mine, "cycle": one.cycle, "converged": 100 * one.converged, "notified": 100 * one.notified}
-            for one in outcome.cycles
-        ]
-    if task["kind"] == "growth":
-        rows += [
-            {**mine, "cycle": -2, "requests": requests, "count": count}
-            for requests, count in sorted(outcome.requests.items())
-        ]
+    rows = [{"kind": "run", "run": task["run"], **drawn, **course, **row} for row in _judged(outcome)]
+    for point in task["points"]:
+        mine = {**point, "run": task["run"]}
+        rows.append(
+            {
+                **mine,
+                "cycle": WHOLE,
+                "converged": 100 * outcome.last.converged,
+                "notified": 100 * outcome.last.notified,
+                "waste": 100 * outcome.last.waste,
+                "reached": 100 * outcome.reached,
+                "in_degree": outcome.in_degree,
+                "in_degree_converged": outcome.in_degree_converged,
+                "built_at": outcome.built_at(CONVERGED),
+                "capacity": 100 * outcome.capacity,
+                "messages": outcome.messages,
+                "carried": outcome.carried,
+            }
+        )
+        if point["kind"] in ("growth", "churn"):
+            rows += [
+                {**mine, "cycle": one.cycle, "converged": 100 * one.converged, "notified": 100 * one.notified}
+                for one in outcome.cycles
+            ]
+        if point["kind"] == "growth":
+            rows += [
+                {**mine, "cycle": REQUESTS, "requests": requests, "count": count}
+                for requests, count in sorted(outcome.requests.items())
+            ]
     return rows
+
+
+def _judged(outcome: Outcome) -> Iterator[Row]:
+    """What is counted of each run, whatever it is for."""
+    counts: dict[str, Counter[str]] = {
+        "run": Counter(all=1),
+        "breach": Counter(one.promise for one in outcome.breaches),
+        "judged": outcome.judged,
+        "cause": outcome.causes,
+        "forecast, at the start": outcome.forecasts_first,
+        "forecast, later": outcome.forecasts,
+    }
+    for what, counted in counts.items():
+        for name, count in sorted(counted.items()):
+            yield {"what": what, "name": name, "count": count}
 
 
 # Concluding.
@@ -177,18 +227,51 @@ def conclude(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float
         made, said = _CONCLUDE[kind](own)
         tables |= made
         numbers |= said
-    numbers["breaches"] = sum(row["breaches"] for row in rows if row["cycle"] == -1)
     return tables, numbers
 
 
-def _means(rows: Iterable[Row], by: Sequence[str], of: Sequence[str]) -> list[Row]:
-    """One row for each point: means over its runs."""
+def _runs(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    """What was judged, broken, foreseen and reported, over all runs."""
+    by = ("algorithm", "delays", "allowed", "churn", "what", "name")
+    counts: dict[tuple[Any, ...], int] = defaultdict(int)
+    for row in rows:
+        counts[tuple(row[name] for name in by)] += row["count"]
+    table = [
+        dict(zip(by, key, strict=True)) | {"count": count}
+        for key, count in sorted(counts.items(), key=lambda item: repr(item[0]))
+    ]
+    broken = [row for row in rows if row["what"] == "breach"]
+    every = [row for row in rows if row["what"] == "run"]
+    restless = sum(row["name"] == STILLNESS for row in broken)
+    said = {
+        "breaches": sum(row["count"] for row in broken if row["name"] != STILLNESS),
+        "restless": 100 * restless / len(every),
+        "runs": len(every),
+    }
+    for what, number in (("forecast, at the start", "first"), ("forecast, later", "later")):
+        told = dict.fromkeys(("yes, fed", "yes, not fed", "no, fed", "no, not fed", "nothing"), 0)
+        for row in rows:
+            if row["what"] == what and row["algorithm"] == OURS:
+                told[row["name"]] += row["count"]
+        for answer, true in (("yes", "yes, fed"), ("no", "no, not fed")):
+            total = sum(count for name, count in told.items() if name.startswith(answer))
+            if total:
+                said[f"forecast_{number}_{answer}"] = 100 * told[true] / total
+    return {"runs": table}, said
+
+
+def _means(
+    rows: Iterable[Row], by: Sequence[str], of: Sequence[str], spread: Sequence[str] = ()
+) -> list[Row]:
+    """One row for each point: means over its runs, and of some the least and the most."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[name] for name in by)].append(row)
     return [
         dict(zip(by, key, strict=True))
         | {name: fmean(row[name] for row in own) for name in of}
+        | {f"{name}_least": min(row[name] for row in own) for name in spread}
+        | {f"{name}_most": max(row[name] for row in own) for name in spread}
         | {"runs": len(own)}
         for key, own in groups.items()
     ]
@@ -199,8 +282,9 @@ def _growth(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]
         (row for row in rows if row["cycle"] >= 0),
         ("workload", "algorithm", "cycle"),
         ("converged", "notified"),
+        ("notified",),
     )
-    whole = [row for row in rows if row["cycle"] == -1]
+    whole = _at(rows, cycle=WHOLE)
     tables: dict[str, list[Row]] = {}
     numbers: dict[str, float] = {}
     built = {
@@ -223,7 +307,7 @@ def _growth(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]
             else 0.0,
             f"{figure}_built_at": built[workload],
         }
-        requests = _spread([row for row in rows if row["cycle"] == -2 and row["workload"] == workload])
+        requests = _spread(_at(rows, cycle=REQUESTS, workload=workload))
         tables["figure5c"] = [*tables.get("figure5c", []), *requests]
         numbers[f"5c_{workload}_median"] = next(
             row["requests"] for row in _at(requests, algorithm=FED) if row["within"] >= 50
@@ -290,6 +374,7 @@ def _size(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
         sorted(rows, key=lambda row: (row["workload"], row["algorithm"], row["peers"])),
         ("workload", "algorithm", "peers"),
         ("built_at", "converged", "notified", "messages"),
+        ("built_at",),
     )
     times = {
         workload: [row["built_at"] for row in _at(table, workload=workload, algorithm=FED)]
@@ -305,8 +390,9 @@ def _size(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
 def _degree(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
     table = _means(
         sorted(rows, key=lambda row: (row["algorithm"], row["expressions"])),
-        ("algorithm", "expressions"),
-        ("in_degree", "converged", "notified"),
+        ("algorithm", "expressions", "peers"),
+        ("in_degree", "in_degree_converged", "converged", "notified", "waste"),
+        ("in_degree",),
     )
     degree = {row["expressions"]: row["in_degree"] for row in _at(table, algorithm=FED)}
     return {"figure5f": table}, {
@@ -320,7 +406,8 @@ def _waste(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]
     table = _means(
         sorted(rows, key=lambda row: (row["scenario"], ALGORITHMS.index(row["algorithm"]), row["accepted"])),
         ("scenario", "algorithm", "accepted"),
-        ("notified", "converged", "waste", "capacity"),
+        ("notified", "converged", "reached", "waste", "capacity"),
+        ("notified", "waste"),
     )
     numbers: dict[str, float] = {}
     for row in table:
@@ -334,10 +421,9 @@ def _waste(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]
         "5h_above": max(row["waste"] - row["accepted"] for row in table),
         "5h_s2_more": numbers["5h_s2_fed_50"] - numbers["5h_s2_fed_12.5"],
     }
-    of_g = [{name: value for name, value in row.items() if name != "waste"} for row in table]
-    of_h = [
-        {name: row[name] for name in ("scenario", "algorithm", "accepted", "waste", "runs")} for row in table
-    ]
+    of_g = [{name: value for name, value in row.items() if not name.startswith("waste")} for row in table]
+    shown = ("scenario", "algorithm", "accepted", "waste", "waste_least", "waste_most", "runs")
+    of_h = [{name: row[name] for name in shown} for row in table]
     return {"figure5g": of_g, "figure5h": of_h}, numbers
 
 
@@ -345,7 +431,14 @@ def _at(rows: Iterable[Row], **point: object) -> list[Row]:
     return [row for row in rows if all(row[name] == value for name, value in point.items())]
 
 
-_CONCLUDE = {"growth": _growth, "churn": _churn, "size": _size, "degree": _degree, "waste": _waste}
+_CONCLUDE = {
+    "run": _runs,
+    "growth": _growth,
+    "churn": _churn,
+    "size": _size,
+    "degree": _degree,
+    "waste": _waste,
+}
 
 
 def plot(tables: Mapping[str, list[Row]], folder: Path) -> list[Path]:

@@ -20,7 +20,8 @@ PAPER: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 10, "lin
 def draw(tables: Mapping[str, Sequence[Row]], folder: Path) -> list[Path]:
     """One file for each table that was made."""
     found = []
-    for name, table in tables.items():
+    for name in sorted(PANELS.keys() & tables.keys()):
+        table = tables[name]
         figure = Figure(figsize=(6, 4), layout="constrained")
         ax = figure.subplots()
         PANELS[name](ax, table)
@@ -45,6 +46,11 @@ def _lines(ax: Axes, table: Sequence[Row], by: str, x: str, *measures: str) -> N
             rows = _at(table, algorithm=algorithm, **{by: group})
             for measure in measures if rows else ():
                 faint = len(measures) > 1 and measure == measures[-1]
+                if f"{measure}_least" in rows[0] and len(rows) <= 12:
+                    low, high = ([row[f"{measure}_{end}"] for row in rows] for end in ("least", "most"))
+                    ax.fill_between(
+                        [row[x] for row in rows], low, high, color=colour, alpha=0.12, linewidth=0
+                    )
                 ax.plot(
                     [row[x] for row in rows],
                     [row[measure] for row in rows],

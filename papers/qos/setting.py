@@ -30,6 +30,10 @@ class Setting:
     """Share of the peers that a peer knows (§6)."""
 
     cycles: int = 40
+    quiet: int = 24
+    """Cycles after these that nothing is measured in; in the last of them all promises are judged without
+    excuse. Twice as many after churn."""
+
     coarsen_after: int = 3
     """Cycles without cover after which a peer takes a coarser subscription."""
 
@@ -37,7 +41,7 @@ class Setting:
     """Waste that everybody accepts in figures 5(a) to 5(f), as a share of all events: enough to converge."""
 
     events: int = 256
-    """Published in a cycle; four times as many while who is notified is measured."""
+    """Published in a cycle; twice as many where figures show cycles one by one."""
 
     loss: float = 0.0
     """Share of messages that are lost. None in the paper."""
@@ -80,6 +84,7 @@ class Setting:
                 "out_degree",
                 "view",
                 "cycles",
+                "quiet",
                 "coarsen_after",
                 "allowed",
                 "events",

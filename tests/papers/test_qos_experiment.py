@@ -18,7 +18,14 @@ from tidings.pipeline import sweep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TINY = {"peers": "12", "cycles": "8", "events": "8", "depth_most": "4", "delay_most": "40"}
+TINY = {
+    "peers": "8",
+    "cycles": "4",
+    "quiet": "9",
+    "events": "4",
+    "depth_most": "4",
+    "delay_most": "40",
+}
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +54,25 @@ def test_the_smallest_run_has_every_number_that_a_claim_is_about(
 
 def test_every_figure_has_a_table_and_a_plot(concluded: Any, tmp_path: Path) -> None:
     tables, _ = concluded
-    assert set(tables) == {f"figure{name}" for name in experiment.FIGURES}
+    assert set(tables) == {"runs", *(f"figure{name}" for name in experiment.FIGURES)}
     plots = experiment.plot(tables, tmp_path)
     assert sorted(plot.name for plot in plots) == [f"figure{name}.png" for name in sorted(experiment.FIGURES)]
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
+
+
+def test_every_run_is_judged_in_quiet(rows: list[dict[str, Any]]) -> None:
+    runs = [row for row in rows if row["kind"] == "run" and row["what"] == "run"]
+    quiet = [row for row in rows if row["kind"] == "run" and row["name"] == "photographs in quiet"]
+    assert len(quiet) == len(runs) > 50
+    assert {row["count"] for row in quiet} == {8}
+
+
+def test_points_that_are_the_same_run_are_run_once() -> None:
+    tasks = experiment.tasks(list(experiment.FIGURES), False, 1, 0, {})
+    assert len(tasks) == len({repr((task["run"], task["course"])) for task in tasks})
+    shared = [{point["kind"] for point in task["points"]} for task in tasks if len(task["points"]) > 1]
+    assert {"growth", "churn"} in shared
+    assert {"size", "waste"} in shared
 
 
 def test_rows_are_flat_and_plain(rows: list[dict[str, Any]]) -> None:
