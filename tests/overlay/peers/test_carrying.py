@@ -210,3 +210,35 @@ def test_only_two_parents_that_send_the_same_are_one_too_many(
         alone.tell(sender, Event(publisher, 1, "00110", 1.0))
     assert alone.cycle() == []
     assert sorted(alone.peer.parents) == [("b", False), ("c", False)]
+
+
+def test_a_parent_that_gets_only_some_goes_when_all_publishers_send_the_same() -> None:
+    alone = Alone("0011", bound=9.0)
+    hungry, root = profile("b", "0011", bound=2.0, fed=False), profile("p", "", bound=0.0)
+    alone.knows(hungry)
+    first = alone.asks()
+    alone.tell("b", Accept(False, first.number, hungry, first.sent))
+    alone.tell("b", Feed(False, first.number, (), 0.0, hope=False))
+    alone.knows(root)
+    second = alone.asks()
+    assert alone.hears("p", Accept(True, second.number, root, second.sent)) == [
+        ("b", Leave(False, first.number))
+    ]
+
+
+def test_a_parent_that_gets_only_some_does_not_send_what_comes_from_another() -> None:
+    alone = Alone("0011", bound=9.0, allowed=0.9)
+    fed, hungry = profile("b", "0011", bound=2.0), profile("c", "001", bound=3.0, fed=False)
+    alone.knows(fed, profile("p", "", bound=0.0, floor=1.0))
+    first = alone.asks()
+    alone.tell("b", Accept(False, first.number, fed, first.sent))
+    alone.tell("b", Feed(False, first.number, (), 0.0, hope=False))
+    alone.denied(4)
+    alone.knows(hungry)
+    second = alone.asks()
+    alone.tell("c", Accept(False, second.number, hungry, second.sent))
+    alone.tell("b", Feed(False, first.number, ("0011",), 1.0))
+    for parent in ("b", "c"):
+        alone.tell(parent, Event("q", 1, "00110", 1.0))
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    assert said["c"].asked == ("0010",)

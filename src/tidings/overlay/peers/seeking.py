@@ -27,7 +27,7 @@ from tidings.overlay.peers.messages import (
     Why,
 )
 from tidings.overlay.peers.upward import Parent
-from tidings.space.expressions import Set, canonical, covers, intersection, overlaps, volume
+from tidings.space.expressions import Set, canonical, covers, difference, intersection, overlaps, volume
 
 FAR = 64
 """Cycles for which a peer is not asked again whose link is too slow. Each time it may send somebody away for
@@ -368,9 +368,10 @@ class Seeking:
     def _once(self, doubled: bool = False) -> None:
         """Lines 23-30: nothing is to come twice, so what one parent sends no other has to.
 
-        The coarser part goes before the finer one, a subscriber before publishers. What does not come yet
-        replaces nothing, where that is known. But a parent that does not get all may get some: if events have
-        come twice (`doubled`), of two subscribers that should send the same one has to go even so.
+        What comes goes before what does not come yet, where that is known; then the coarser part before the
+        finer one, a subscriber before publishers. What does not come replaces nothing. But a parent that does
+        not get all may get some: if events have come twice (`doubled`), of two subscribers that should send
+        the same one has to go even so, and one that does not get it is not to send what comes from others.
         """
         core = self._core
         if len(core.parents) < 2:
@@ -383,23 +384,26 @@ class Seeking:
                     comes = one in complete
                 else:
                     comes = not core.settings.fed_known or one.startswith(parent.fed)
-                parts.append((len(one), parent.root, not comes, parent.number, parent.peer, one))
+                parts.append((not comes, len(one), parent.root, parent.number, parent.peer, one))
         subscribers: Set = ()
         publishers: Set = ()
         hungry: Set = ()
         kept: dict[tuple[str, bool], list[str]] = {key: [] for key in core.parents}
-        for _, root, missing, _, peer, one in sorted(parts):
+        for missing, _, root, _, peer, one in sorted(parts):
             if one.startswith(subscribers) or (not root and one.startswith(publishers + hungry)):
+                continue
+            if missing and not root and doubled:
+                left = difference((one,), canonical(subscribers + publishers + hungry))
+                kept[peer, root] += left
+                hungry += left
                 continue
             kept[peer, root].append(one)
             if not missing and root:
                 publishers += (one,)
             elif not missing:
                 subscribers += (one,)
-            elif not root and doubled:
-                hungry += (one,)
-        for key, left in kept.items():
-            self._narrow(core.parents[key], left)
+        for key, asked in kept.items():
+            self._narrow(core.parents[key], asked)
 
     def _narrow(self, parent: Parent, kept: Iterable[str]) -> None:
         """A parent has to send less, or nothing."""
