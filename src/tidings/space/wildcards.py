@@ -15,9 +15,9 @@ not counted, so holes are compared by the bits that lead to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 
-from tidings.space.expressions import Set
+from tidings.space.expressions import Set, greatest
 
 Form = tuple[str, ...]
 """A set of expressions with wild cards in its one form, sorted."""
@@ -28,7 +28,7 @@ NO_HOLE = -1 << 30
 
 STEPS_MAX = 1_024
 """Members of a tree up to which it is coarsened one hole at a time, some tenths of a second of work. Of more,
-the smallest holes are filled together. It is not quite the same: a hole may become larger as others are
+all holes up to a size are filled together. It is not quite the same: a hole may become larger as others are
 filled, and would then be left for later."""
 
 
@@ -48,6 +48,10 @@ class Tree:
 
 ALL = Tree(None, None, 1, NO_HOLE)
 NOTHING = Tree(None, None, 0, 0)
+
+
+Truncated = dict[tuple[Tree, int], Tree]
+"""What is known of trees whose holes are filled that more than so many bits lead to."""
 
 
 class Grove:
@@ -96,33 +100,35 @@ class Grove:
         """A tree that at most so many expressions say, around another."""
         assert most >= 1, f"{most} expressions cover nothing"
         while tree.members > max(most, STEPS_MAX):
-            known: dict[Tree, Tree] = {}
-            level = self._level_filled(tree, known)
-            tree = level if level.members > most else self._first_filled(tree, most, known)
+            known: Truncated = {}
+            few = partial(self._has_few, tree, most, known)
+            tree = self._truncated(tree, greatest(tree.hole, few) + 1, known)
+            if tree.members > STEPS_MAX:
+                tree = self._first_filled(tree, most, known)
         while tree.members > most:
             tree = self.filled(tree)
         return tree
 
-    def _level_filled(self, tree: Tree, known: dict[Tree, Tree]) -> Tree:
-        """A tree with all its smallest holes filled at once."""
+    def _has_few(self, tree: Tree, most: int, known: Truncated, bits: int) -> bool:
+        return self._truncated(tree, bits, known).members <= most
+
+    def _truncated(self, tree: Tree, bits: int, known: Truncated) -> Tree:
+        """A tree with all holes filled, at once, that more than so many bits lead to."""
+        if tree.hole <= bits:
+            return tree
         if tree.lower is None or tree.upper is None:
             return ALL
-        found = known.get(tree)
+        found = known.get((tree, bits))
         if found is None:
             if tree.lower is tree.upper:
-                below = self._level_filled(tree.lower, known)
-                found = self.joined(below, below)
+                lower = upper = self._truncated(tree.lower, bits, known)
             else:
-                lower, upper = tree.lower, tree.upper
-                if lower.hole == tree.hole - 1:
-                    lower = self._level_filled(lower, known)
-                if upper.hole == tree.hole - 1:
-                    upper = self._level_filled(upper, known)
-                found = self.joined(lower, upper)
-            known[tree] = found
+                lower = self._truncated(tree.lower, bits - 1, known)
+                upper = self._truncated(tree.upper, bits - 1, known)
+            found = known[tree, bits] = self.joined(lower, upper)
         return found
 
-    def _first_filled(self, tree: Tree, most: int, known: dict[Tree, Tree]) -> Tree:
+    def _first_filled(self, tree: Tree, most: int, known: Truncated) -> Tree:
         """A tree with so many of its smallest holes filled, from the first on, as leave so many members."""
         lower, upper = tree.lower, tree.upper
         if lower is None or upper is None:
@@ -131,7 +137,7 @@ class Grove:
             below = self._first_filled(lower, most, known)
             return self.joined(below, below)
         if lower.hole == tree.hole - 1:
-            level = self._level_filled(lower, known)
+            level = self._truncated(lower, lower.hole - 1, known)
             if upper.hole < lower.hole or level.members + upper.members <= most:
                 return self.joined(self._first_filled(lower, most - upper.members, known), upper)
             lower = level
