@@ -77,3 +77,11 @@ def test_windows_together_show_what_one_hides_and_an_excess_that_is_over_is_none
     assert found == [(False, False)] * 2 + [(True, True)] * 6 + [(False, False), (True, True)]
     counted.forget(20.0)
     assert not counted.receives_more(10.0, 0.1)
+
+
+def test_what_is_told_of_parts_is_the_mean_of_some_windows() -> None:
+    counted = Rates(8)
+    for number, taken in enumerate((8, 4), 1):
+        counted.taken = taken
+        counted.close(2.0 * number)
+    assert (counted.by_member(("0",), lately=True), counted.by_member(("0",))) == ((3.0,), (2.0,))

@@ -194,7 +194,7 @@ class Core:
     def relay_profile(self) -> Profile:
         if self.profile is None:
             self._version += 1
-            measured = self.counted.by_member(self.dz) if self.fed is self.dz else ()
+            measured = self.counted.by_member(self.dz, lately=True) if self.fed is self.dz else ()
             self.profile = Profile(
                 self.name,
                 self._life + self._version,

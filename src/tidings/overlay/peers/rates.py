@@ -39,8 +39,8 @@ class Rates:
         self.wasted_rate: float | None = None
         self.seconds = 0.0
         """The length of that window."""
-        self._windows: deque[tuple[int, int, float]] = deque(maxlen=WINDOWS)
-        """The last ones: what was received and what was wasted, and their length."""
+        self._windows: deque[tuple[int, int, int, float]] = deque(maxlen=WINDOWS)
+        """The last ones: what was received, wasted and taken, and their length."""
         self.since = 0.0
 
     def begin(self, now: float) -> None:
@@ -63,7 +63,7 @@ class Rates:
         self.received_rate = self.received / self.seconds
         self.taken_rate = self.taken / self.seconds
         self.wasted_rate = self.wasted / self.seconds
-        self._windows.append((self.received, self.wasted, self.seconds))
+        self._windows.append((self.received, self.wasted, self.taken, self.seconds))
         self.begin(now)
 
     def receives_more(self, limit: float, slack: float) -> bool:
@@ -79,19 +79,25 @@ class Rates:
         if not self._windows:
             return False
         *_, last = self._windows
-        rate, seconds = last[which] / last[2], sum(window[2] for window in self._windows)
-        lately = sum(window[which] for window in self._windows) / seconds
+        rate = last[which] / last[3]
+        lately, seconds = self._lately(which)
         return rate > limit and (
-            exceeds(rate, limit, slack, last[2]) or exceeds(lately, limit, slack, seconds)
+            exceeds(rate, limit, slack, last[3]) or exceeds(lately, limit, slack, seconds)
         )
 
-    def by_member(self, dz: Set) -> tuple[float, ...]:
-        """The rate in each expression of a set that covers all that is taken."""
+    def _lately(self, which: int) -> tuple[float, float]:
+        """A rate in the last windows together, and their length."""
+        seconds = sum(window[3] for window in self._windows)
+        return sum(window[which] for window in self._windows) / seconds, seconds
+
+    def by_member(self, dz: Set, *, lately: bool = False) -> tuple[float, ...]:
+        """The rate in each expression of a set that covers all that is taken, in the last window or ones."""
         if self.taken_rate is None:
             return ()
+        rate = self._lately(2)[0] if lately else self.taken_rate
         if len(dz) == 1:
-            return (self.taken_rate,)
-        return tuple(self.taken_rate * self.part((one,)) for one in dz)
+            return (rate,)
+        return tuple(rate * self.part((one,)) for one in dz)
 
     def part(self, dz: Set) -> float:
         """The share of what was taken lately that lies in a set."""
