@@ -97,7 +97,7 @@ class View:
             and 0.0 <= profile.delay < math.inf
             and 0.0 <= profile.floor <= 1.0
             and is_set(dz, limit.dz_max, limit.dz_depth_max)
-            and (fed is dz or is_set(fed, 2 * limit.dz_max, limit.dz_depth_max))
+            and (fed == dz or fed == () or is_set(fed, 2 * limit.dz_max, limit.dz_depth_max))
             and (not rates or (len(rates) == len(dz) and all(0.0 <= rate <= RATE_MAX for rate in rates)))
         )
 
