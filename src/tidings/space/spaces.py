@@ -191,14 +191,15 @@ class Space:
         limit = CELLS_MAX if most is None else min(most, CELLS_MAX)
         parts = _Parts(self, boxes, depth)
         deepest = parts.deepest
-        bounded = parts.count(deepest, limit) is None
+        bounded = parts.count(parts.root(deepest), 0, limit, {}) is None
         if bounded:
-            deepest = greatest(deepest, lambda depth: parts.count(depth, limit) is not None)
+            deepest = greatest(
+                deepest, lambda depth: parts.count(parts.root(depth), 0, limit, {}) is not None
+            )
             if most is not None:
                 return Decomposed(canonical(parts.between(deepest, limit)), exact=False)
-        found = parts.members("", parts.root(deepest), limit)
-        assert found is not None, f"there are {limit} at most at depth {deepest}"
-        return Decomposed(canonical(found), parts.exact(deepest), bounded)
+        found = canonical(parts.members("", parts.root(deepest)))
+        return Decomposed(found, parts.exact(deepest), bounded)
 
     def decompose_wild(self, boxes: Sequence[Product], depth: int, most: int | None = None) -> Decomposed:
         """The same with wild cards."""
@@ -375,9 +376,11 @@ class _Parts:
             _part((*before, upper, *behind), part.boxes & upper.some),
         )
 
-    def count(self, depth: int, most: int) -> int | None:
-        """How many expressions the boxes have, rounded to a depth; None if more than so many."""
-        known: dict[tuple[_Part, int], int] = {}
+    def count(self, part: _Part, level: int, most: int, known: dict[tuple[_Part, int], int]) -> int | None:
+        """How many expressions a part of so many bits has; None if more than so many.
+
+        What is known of the parts of one rounding is added to.
+        """
         total = 0
 
         def counted(part: _Part, level: int) -> int:
@@ -392,22 +395,22 @@ class _Parts:
                 total += found
                 return found
             lower, upper = self.halves(part, level)
-            found = known[part, level] = counted(lower, level + 1) + counted(upper, level + 1)
+            found = counted(lower, level + 1) + counted(upper, level + 1)
+            if total <= most:
+                known[part, level] = found
             return found
 
-        counted(self.root(depth), 0)
+        counted(part, level)
         return None if total > most else total
 
-    def members(self, expression: str, part: _Part, most: int) -> list[str] | None:
-        """The expressions within a part; None if there are more than so many."""
+    def members(self, expression: str, part: _Part) -> list[str]:
+        """The expressions within a part."""
         found: list[str] = []
         left = [(expression, part)]
         while left:
             now, part = left.pop()
             if part is HELD:
                 found.append(now)
-                if len(found) > most:
-                    return None
             elif part is not EMPTY:
                 lower, upper = self.halves(part, len(now))
                 left += ((now + "1", upper), (now + "0", lower))
@@ -419,25 +422,27 @@ class _Parts:
         The holes of the next depth that come first are filled, so many as must be.
         """
         now, coarse, fine = "", self.root(depth), self.root(depth + 1)
-        before: list[str] = []
-        after: list[str] = []
+        known: dict[tuple[_Part, int], int] = {}
+        fine_known: dict[tuple[_Part, int], int] = {}
+        found: list[str] = []
         while True:
             # Here the next depth has more than `most` expressions, and this one has not.
+            level = len(now) + 1
             low, high = self.halves(coarse, len(now))
             fine_low, fine_high = self.halves(fine, len(now))
-            lower = self.members(now + "0", low, most)
-            upper = self.members(now + "1", fine_high, most)
-            if lower is not None and upper is not None and len(lower) + len(upper) <= most:
-                after = upper + after
-                most -= len(upper)
+            lower = self.count(low, level, most, known)
+            upper = self.count(fine_high, level, most, fine_known)
+            if lower is not None and upper is not None and lower + upper <= most:
+                found += self.members(now + "1", fine_high)
+                most -= upper
                 now, coarse, fine = now + "0", low, fine_low
                 continue
-            rest = self.members(now + "1", high, most)
-            if lower is None or rest is None or len(lower) + len(rest) > most:
+            rest = self.count(high, level, most, known)
+            if lower is None or rest is None or lower + rest > most:
                 # Both halves are held as a whole.
-                return [*before, now, *after]
-            before += lower
-            most -= len(lower)
+                return [*found, now]
+            found += self.members(now + "0", low)
+            most -= lower
             now, coarse, fine = now + "1", high, fine_high
 
     def grown(self, depth: int, grove: wildcards.Grove, most: int) -> wildcards.Tree | None:
