@@ -242,3 +242,20 @@ def test_a_parent_that_gets_only_some_does_not_send_what_comes_from_another() ->
         alone.tell(parent, Event("q", 1, "00110", 1.0))
     said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
     assert said["c"].asked == ("0010",)
+
+
+def test_a_parent_that_gets_only_some_does_not_send_what_a_publisher_sends() -> None:
+    alone = Alone("0011", bound=9.0)
+    hungry, root = profile("b", "0011", bound=2.0, fed=False), profile("p", "", bound=0.0)
+    alone.knows(hungry)
+    first = alone.asks()
+    alone.tell("b", Accept(False, first.number, hungry, first.sent))
+    alone.tell("b", Feed(False, first.number, (), 0.0, hope=False))
+    alone.knows(root, profile("q", "", bound=0.0, floor=1.0))
+    second = alone.asks()
+    alone.tell("p", Accept(True, second.number, root, second.sent))
+    alone.denied(1)
+    assert sorted(alone.peer.parents) == [("b", False), ("p", True)], "q is wanted too"
+    for parent in ("b", "p"):
+        alone.tell(parent, Event("p", 1, "00110", 1.0))
+    assert ("b", Leave(False, first.number)) in alone.cycle()

@@ -371,7 +371,8 @@ class Seeking:
         What comes goes before what does not come yet, where that is known; then the coarser part before the
         finer one, a subscriber before publishers. What does not come replaces nothing. But a parent that does
         not get all may get some: if events have come twice (`doubled`), of two subscribers that should send
-        the same one has to go even so, and one that does not get it is not to send what comes from others.
+        the same one has to go even so, and one that does not get it is not to send what others send,
+        publishers among them even if there are more of these than are parents.
         """
         core = self._core
         if len(core.parents) < 2:
@@ -384,12 +385,13 @@ class Seeking:
                     comes = one in complete
                 else:
                     comes = not core.settings.fed_known or one.startswith(parent.fed)
-                parts.append((not comes, len(one), parent.root, parent.number, parent.peer, one))
+                last = not comes and not parent.root
+                parts.append((not comes, last, len(one), parent.root, parent.number, parent.peer, one))
         subscribers: Set = ()
         publishers: Set = ()
         hungry: Set = ()
         kept: dict[tuple[str, bool], list[str]] = {key: [] for key in core.parents}
-        for missing, _, root, _, peer, one in sorted(parts):
+        for missing, _, _, root, _, peer, one in sorted(parts):
             if one.startswith(subscribers) or (not root and one.startswith(publishers + hungry)):
                 continue
             if missing and not root and doubled:
@@ -402,6 +404,8 @@ class Seeking:
                 publishers += (one,)
             elif not missing:
                 subscribers += (one,)
+            elif doubled:
+                hungry += (one,)
         for key, asked in kept.items():
             self._narrow(core.parents[key], asked)
 
