@@ -38,7 +38,7 @@ def test_an_uncovered_peer_says_why_and_what_would_help() -> None:
 
 def test_the_waste_that_would_help_is_that_of_all_missing_parts() -> None:
     alone = Alone("0110", "1100", "1110", bound=3.0)
-    alone.knows(profile("p", "", bound=0.0, floor=1 / 16))
+    alone.knows(profile("p", "", bound=0.0, floor=3 / 16))
     violation = alone.peer.violation()
     assert violation is not None
     assert violation.waste == pytest.approx(3 / 16)
@@ -46,6 +46,15 @@ def test_the_waste_that_would_help_is_that_of_all_missing_parts() -> None:
         "no parent within 3 hops covers 0110 and 2 other parts: the one known that could is full; "
         "accepting 18.8% waste would"
     )
+
+
+def test_who_would_be_asked_for_several_parts_has_room_for_all_of_them_together() -> None:
+    for floor, waste in ((1 / 8, None), (3 / 16, 3 / 16), (3 / 8, 5 / 16)):
+        alone = Alone("0110", "1100", "1110", bound=3.0)
+        alone.knows(profile("p", "", bound=0.0, floor=floor))
+        violation = alone.peer.violation()
+        assert violation is not None
+        assert violation.waste == (None if waste is None else pytest.approx(waste)), floor
 
 
 def test_no_waste_is_named_where_a_part_cannot_be_had_at_all() -> None:

@@ -14,7 +14,7 @@ from enum import Enum
 import msgspec
 
 from tidings.overlay.peers.messages import Profile
-from tidings.space.expressions import Set, canonical, overlaps
+from tidings.space.expressions import Set, canonical, overlaps, volume
 
 
 class Cause(Enum):
@@ -92,14 +92,21 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     """How many are tight enough and get it, with room or without."""
 
 
-def best(one: str, limit: float, profiles: Iterable[Profile], roots: Mapping[str, Profile]) -> Found:
-    """The least coarsening with which somebody no looser than a limit would take an expression."""
+def best(
+    one: str, wanted: Set, limit: float, profiles: Iterable[Profile], roots: Mapping[str, Profile]
+) -> Found:
+    """The least coarsening with which somebody no looser than a limit would take one of some expressions.
+
+    It would be asked for all of them that it has, and takes whom it would miss less for all of these.
+    """
     depth, found, could = -1, None, 0
     for profile in profiles:
         if profile.bound > limit or not one.startswith(profile.fed):
             continue
         could += 1
-        reached = _depth(one, profile.fed, profile.floor)
+        theirs = profile.fed
+        size = volume(other for other in wanted if other.startswith(theirs))
+        reached = _depth(one, theirs, profile.floor, size)
         if reached > depth:
             depth, found = reached, profile
             if depth == len(one):
@@ -109,22 +116,22 @@ def best(one: str, limit: float, profiles: Iterable[Profile], roots: Mapping[str
         # All of them are needed.
         could += 1
         fullest = max(relevant, key=lambda root: (root.floor, root.peer))
-        reached = _depth(one, ("",), fullest.floor)
+        size = volume(other for other in wanted if overlaps(fullest.dz, (other,)))
+        reached = _depth(one, ("",), fullest.floor, size)
         if reached > depth:
             depth, found = reached, fullest
     return Found(one[:depth] if found is not None else None, found, could)
 
 
-def _depth(one: str, fed: Set, floor: float) -> int:
-    """How many bits of an expression one may keep that asks somebody with this floor; -1 if none will do."""
-    if floor <= 0.0:
+def _depth(one: str, fed: Set, floor: float, size: float) -> int:
+    """How many bits of an expression one may keep that asks somebody with this floor for so much.
+
+    A step coarser in all of it doubles it. -1 if none will do.
+    """
+    if size > floor:
         return len(one)
-    # The most bits with a volume of 2 ** -bits > floor.
-    bits = math.ceil(-math.log2(floor)) - 1
-    if bits < 0:
-        return -1
-    bits = min(bits, len(one))
-    return bits if one[:bits].startswith(fed) else -1
+    bits = len(one) - math.floor(math.log2(floor / size)) - 1
+    return bits if bits >= 0 and one[:bits].startswith(fed) else -1
 
 
 def foresee(
@@ -146,7 +153,7 @@ def foresee(
     coarse: list[str] = []
     parents: list[Profile] = []
     for one in dz:
-        found = best(one, limit, known, roots)
+        found = best(one, dz, limit, known, roots)
         if found.coarser is None:
             return Outlook(False, None, "", sentence(one, bound_text, found, None))
         assert found.parent is not None, "who takes it is known"
@@ -157,7 +164,7 @@ def foresee(
     if needed == 0.0:
         return Outlook(True, 0.0, parent)
     worst = next(one for one, kept in zip(dz, coarse, strict=True) if one != kept)
-    text = sentence(worst, bound_text, best(worst, limit, known, roots), needed)
+    text = sentence(worst, bound_text, best(worst, dz, limit, known, roots), needed)
     return Outlook(needed <= allowed, needed, parent, text)
 
 
