@@ -14,7 +14,7 @@ from tidings.overlay.peers.events import (
     Published,
     Subscribed,
 )
-from tidings.overlay.peers.messages import Accept, Connect, Event, Evict, Why
+from tidings.overlay.peers.messages import Accept, Connect, Event, Evict, Feed, Why
 from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.settings import DEFAULT
 
@@ -108,7 +108,7 @@ def test_rates_that_others_have_measured_say_what_growing_costs() -> None:
         profile("b", "011", bound=9.0, rates=(60.0,)),
         profile("c", "0110", bound=9.0, rates=(5.0,)),
     )
-    alone.denied(12)
+    alone.denied(9)
     assert alone.peer.dz == ("0110",), "the coarser part has 55% of all events beyond what is wanted"
 
 
@@ -198,6 +198,23 @@ def test_all_that_comes_in_counts_against_the_access_link() -> None:
     assert status.violation is not None
     assert status.violation.cause is Cause.BANDWIDTH
     assert status.waste == pytest.approx(0.04), "what lies outside was not wanted; what came again was"
+
+
+def test_what_comes_in_is_counted_on_while_it_changes_what_is_fed() -> None:
+    alone = Alone("000", "010", bound=5.0, bandwidth=11 * 6.0, settings=QUICK)
+    parent = profile("b", "0", bound=2.0)
+    alone.knows(parent, profile("p", "", bound=0.0, rates=(100.0,), floor=1.0))
+    request = next(message for to, message in alone.cycle() if to == "b")
+    assert isinstance(request, Connect)
+    alone.tell("b", Accept(False, request.number, parent, request.sent))
+    for turn in range(4):
+        alone.tell("b", Feed(False, request.number, ("0",) if turn % 2 else ("00",), 1.0))
+        for number in range(9):
+            alone.tell("b", Event("p", 100 * turn + number, "0001", 1.0))
+        alone.cycle()
+    status = alone.peer.status()
+    assert status.bandwidth == 9.0
+    assert status.waste is None, "that is of what is fed"
 
 
 def test_what_comes_again_is_not_told_as_a_rate() -> None:

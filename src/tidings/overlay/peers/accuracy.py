@@ -70,7 +70,8 @@ class Accuracy:
         core.profile = None
         core.view.prefer(dz, core.bound)
         core.counted.forget(core.now)
-        core.window = 0
+        core.incoming.forget(core.now)
+        core.window = core.incoming_window = 0
 
     def measure(self) -> bool:
         """At the end of a window: whether more came than the budgets allow, and less is asked for (lines
@@ -78,13 +79,17 @@ class Accuracy:
         """
         core = self._core
         core.window += 1
-        if core.window < core.settings.window or core.now <= core.counted.since:
-            return False
-        core.window = 0
-        core.counted.close(core.now)
-        core.published.close(core.now)
-        core.profile = core.own_root = None
-        if not core.dz:
+        core.incoming_window += 1
+        length = core.settings.window
+        received = core.incoming_window >= length and core.incoming.close(core.now)
+        if received:
+            core.incoming_window = 0
+        counted = core.window >= length and core.counted.close(core.now)
+        if counted:
+            core.window = 0
+            core.published.close(core.now)
+            core.profile = core.own_root = None
+        if not core.dz or not (received or counted):
             return False
         self.over = self._exceeded()
         if self.over is None or not core.settings.accuracy or not self._refine():
@@ -97,7 +102,7 @@ class Accuracy:
         core = self._core
         counted, slack = core.counted, core.settings.slack
         limit = core.received_max()
-        if limit is not None and counted.receives_more(limit, slack):
+        if limit is not None and core.incoming.receives_more(limit, slack):
             return Cause.BANDWIDTH
         total = core.total()
         if total > 0.0 and counted.wastes_more(core.allowed * total, slack):
@@ -108,8 +113,7 @@ class Accuracy:
         """Take the expressions with the most waste one step finer, until the budgets are kept."""
         core = self._core
         counted = core.counted
-        assert counted.received_rate is not None, "a window is over"
-        assert counted.taken_rate is not None, "a window is over"
+        received, taken = core.incoming.received_rate or 0.0, counted.taken_rate or 0.0
         limit, total = core.received_max(), core.total()
         dz = core.dz
         wanted = counted.part(core.interest)
@@ -129,8 +133,8 @@ class Accuracy:
             core.counts.refined += 1
             dz = finer(dz, worst, core.interest)
             left = counted.part(dz)
-            within_bandwidth = limit is None or counted.received_rate * left <= limit
-            if within_bandwidth and counted.taken_rate * (left - wanted) <= core.allowed * total:
+            within_bandwidth = limit is None or received * left <= limit
+            if within_bandwidth and taken * (left - wanted) <= core.allowed * total:
                 break
         if dz == core.dz:
             return False

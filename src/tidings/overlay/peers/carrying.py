@@ -26,7 +26,6 @@ class Carrying:
                 f"advertisement {', '.join(core.advertised) or 'of nothing'}; advertise that part first"
             )
         point, number = event.point, event.number
-        core.published.received += 1
         core.published.taken += 1
         core.published.points.append(point)
         if point.startswith(core.interest):
@@ -64,8 +63,8 @@ class Carrying:
             counts.malformed += 1
             return
         # From here on it has used the access link, whatever it is good for.
+        core.incoming.received += 1
         measured = core.counted
-        measured.received += 1
         seen, key = self._seen, (publisher, message.number)
         if publisher == core.name:
             counts.repeated += 1

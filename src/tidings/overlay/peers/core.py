@@ -66,11 +66,13 @@ class Core:
         """Cycles in which a parent was looked for, since there was last one for all."""
         self.counts = Counts()
         self.counted = Rates(settings.points)
-        """What comes."""
+        """What comes of the subscription, and what of that is wanted: since the same is fed."""
+        self.incoming = Rates(0)
+        """All that comes over the access link, since the same is asked for."""
         self.published = Rates(settings.points)
         """What the user publishes."""
-        self.window = 0
-        """Cycles since the window of these began."""
+        self.window = self.incoming_window = 0
+        """Cycles since the windows of these began."""
         self.view = View(name, settings, random)
         self.profile: Profile | None = None
         """What it says of itself as a relay; none if that must be put together anew."""

@@ -186,7 +186,7 @@ class Expecting:
             text = f"{share} of all events come unwanted, {outlooks.percent(core.allowed)} are allowed"
         else:
             text = (
-                f"{core.counted.received_rate or 0.0:g} events a second come, "
+                f"{core.incoming.received_rate or 0.0:g} events a second come, "
                 f"{core.received_max() or 0.0:g} may with {core.settings.out_degree} children"
             )
         return Violation(over, core.interest, text)

@@ -252,7 +252,7 @@ class Peer:
             waste_allowed=core.allowed,
             waste=core.waste,
             bandwidth_allowed=core.received_max(),
-            bandwidth=core.counted.received_rate,
+            bandwidth=core.incoming.received_rate,
             violation=self.violation(),
             known=len(core.view.profiles),
             counts=msgspec.structs.replace(core.counts, malformed=core.counts.malformed + core.view.refused),
@@ -280,6 +280,7 @@ class Peer:
         core.allowed = event.allowed
         core.bandwidth = event.bandwidth
         core.counted.forget(core.now)
+        core.incoming.forget(core.now)
         core.view.prefer(dz, core.bound)
         self._seeking.begin()
         self._accuracy.begin()
@@ -315,6 +316,7 @@ class Peer:
         # The first cycle comes at a time of its own, so that those who start together do not act together.
         self._due = core.now + core.random.random() * core.settings.cycle_s
         core.counted.begin(core.now)
+        core.incoming.begin(core.now)
         core.published.begin(core.now)
         if self._contacts:
             core.gossip(self._contacts[0])

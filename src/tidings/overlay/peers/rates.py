@@ -55,16 +55,17 @@ class Rates:
         self._windows.clear()
         self.received_rate = self.taken_rate = self.wasted_rate = None
 
-    def close(self, now: float) -> None:
-        """A window is over, and the next one begins."""
+    def close(self, now: float) -> bool:
+        """A window is over, and the next one begins; whether it has lasted at all."""
         if now <= self.since:
-            return
+            return False
         self.seconds = now - self.since
         self.received_rate = self.received / self.seconds
         self.taken_rate = self.taken / self.seconds
         self.wasted_rate = self.wasted / self.seconds
         self._windows.append((self.received, self.wasted, self.taken, self.seconds))
         self.begin(now)
+        return True
 
     def receives_more(self, limit: float, slack: float) -> bool:
         """Whether more is received than a limit."""
