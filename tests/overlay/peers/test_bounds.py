@@ -33,7 +33,16 @@ from tidings.overlay.peers.peer import Peer
 from tidings.overlay.peers.settings import DEFAULT, PeerSettings
 
 SMALL = replace(
-    DEFAULT, out_degree=3, view=8, publishers_max=4, remembered=8, seen=8, points=8, window=2, requests=4
+    DEFAULT,
+    stale_after=100,
+    out_degree=3,
+    view=8,
+    publishers_max=4,
+    remembered=8,
+    seen=8,
+    points=8,
+    window=2,
+    requests=4,
 )
 OUTSIDE = (type, FunctionType, BuiltinFunctionType, ModuleType, PeerSettings, random.Random)
 

@@ -32,9 +32,9 @@ class PeerSettings:
     publishers_max: int = 64
     """Publishers that are known at most."""
 
-    stale_after: int = 40
+    stale_after: int = 12
     """A profile that nobody has heard anew for so long is forgotten. Gossip renews one every ten cycles or
-    so."""
+    so; under churn 40 left views full of the dead (docs/design/0034-peers.md has the figures)."""
 
     silent_after: int = 3
     """A parent or a child that says nothing for so long is taken for gone."""
