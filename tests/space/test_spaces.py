@@ -432,6 +432,64 @@ def test_a_set_has_the_cells_of_the_events_that_a_filter_takes(text: str) -> Non
     assert space.dz(asked, depth=99).dz == expressions.canonical(met)
 
 
+# The same for floats and points in time: every quarter of a float, since cells and literals end with halves.
+
+LINES: dict[Path, Field] = {
+    ("f",): Field(("f",), Type.FLOAT, (0.0, 8.0)),
+    ("t",): Field(("t",), Type.TIMESTAMP, (START, START + 2 * MICROSECOND)),
+}
+comparisons = st.sampled_from(["<", "<=", "=", "<>", ">", ">="])
+halves = st.integers(-2, 18).map(lambda twice: str(twice / 2))
+moments = st.integers(-1, 3).map(lambda at: f"TIMESTAMP '{(START + at * MICROSECOND).isoformat()}'")
+lines = st.recursive(
+    st.one_of(
+        st.builds("f {} {}".format, comparisons, halves),
+        st.builds("f NOT IN ({}, {})".format, halves, halves),
+        st.builds("t {} {}".format, comparisons, moments),
+        st.builds("{} IS {}NULL".format, st.sampled_from("ft"), st.sampled_from(["", "NOT "])),
+    ),
+    lambda inner: st.one_of(
+        st.builds("NOT ({})".format, inner),
+        st.builds("({}) {} ({})".format, inner, st.sampled_from(["AND", "OR"]), inner),
+    ),
+    max_leaves=4,
+)
+
+
+@cache
+def cells_of_lines() -> list[tuple[dict[str, Any], set[tuple[float, str]]]]:
+    """Events, and the places of f and the cells of six bits that each stands for."""
+    found = []
+    for f, t in product([None, *(quarter / 4 for quarter in range(-5, 38))], [None, *range(-2, 5)]):
+        place = 0.0 if f is None else min(max(f, 0.0), 8.0)
+        # Four halvings of f, of which the upper half has the middle, and the end too.
+        bits = format(min(int(place * 2), 15), "04b")
+        at = 0 if t is None else min(max(t, 0), 2)
+        cells = set()
+        for other in {at, 3} if at == 2 else {at}:
+            later = format(other, "02b")
+            cells.add((place, bits[0] + later[0] + bits[1] + later[1] + bits[2:]))
+        event = {"f": f, "t": None if t is None else START + t * MICROSECOND}
+        found.append(({name: value for name, value in event.items() if value is not None}, cells))
+    return found
+
+
+@given(lines, st.integers(0, 6))
+def test_floats_and_points_in_time_have_the_cells_of_the_events_that_a_filter_takes(
+    text: str, depth: int
+) -> None:
+    asked = parse(text, LINES)
+    found = Space.of(LINES).dz(asked, depth=depth)
+    every: set[tuple[float, str]] = set()
+    taken: set[tuple[float, str]] = set()
+    for event, cells in cells_of_lines():
+        every |= cells
+        if not cells <= taken and asked.matches(event):
+            taken |= cells
+    assert found.dz == expressions.canonical(cell[:depth] for _, cell in taken)
+    assert found.exact == (taken == {one for one in every if holds(found.dz, one[1])})
+
+
 @cache
 def reaches() -> list[tuple[dict[str, Any], str, expressions.Set]]:
     """Events, some outside the domains and some without fields, with their points and all they may become."""
