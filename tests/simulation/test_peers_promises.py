@@ -34,8 +34,8 @@ def test_milliseconds_are_kept_while_peers_change_their_minds_and_begin_anew() -
 
 
 def test_promises_are_kept_where_subscribers_publish_too() -> None:
-    # Only 40 cycles after its last word is a publisher forgotten that crashed; gossip may be as late.
-    course = replace(COURSE, publishing=3, churn=0.05, cycles=20, quiet=160, events=64)
+    # Only 12 cycles after its last word is a publisher forgotten that crashed; gossip may be as late.
+    course = replace(COURSE, publishing=3, churn=0.05, cycles=20, quiet=80, events=64)
     assert peers_runs.run(course, 0).breaches == []
 
 
@@ -67,6 +67,6 @@ def test_promises_are_kept_whatever_is_drawn(churn: float, seed: int) -> None:
         restarting=chance.choice((0.0, 0.02)),
         loss=chance.choice((0.0, 0.02)),
         cycles=25,
-        quiet=160,
+        quiet=120,
     )
     assert peers_runs.run(course, seed).breaches == []
