@@ -182,6 +182,35 @@ def test_a_contact_that_knows_no_publisher_is_not_the_last_word() -> None:
     assert peer.counts.malformed == 0
 
 
+def test_a_no_is_told_once_all_contacts_have_said_it_and_by_the_one_that_needs_least() -> None:
+    peer, asked, told = newcomer("x", "y", "z")
+    number, parent = 2**32 + 1, profile("p", "", bound=0.0)
+    for sender, waste in (("x", 0.5), ("y", 0.25), ("z", 0.375)):
+        answer = Foresee(number, False, waste, parent, f"{waste:.1%} would do")
+        more, said = enquiries(peer, 0.1, Received(sender, answer))
+        asked += more
+        told += said
+    assert asked == ["x", "y", "z"]
+    (admitted,) = told
+    assert (admitted.outlook.met, admitted.outlook.text) == (False, "25.0% would do")
+
+
+def test_a_yes_of_the_second_contact_is_told_at_once() -> None:
+    peer, _, _ = newcomer("x", "y", "z")
+    number, parent = 2**32 + 1, profile("p", "", bound=0.0)
+    assert enquiries(peer, 0.1, Received("x", Foresee(number, False, 0.5, parent, "full"))) == (["y"], [])
+    _, (admitted,) = enquiries(peer, 0.1, Received("y", Foresee(number, True, 0.0, parent, "")))
+    assert admitted.outlook.met
+
+
+def test_a_no_is_told_although_the_other_contacts_are_silent() -> None:
+    peer, _, _ = newcomer("x", "y")
+    no = Foresee(2**32 + 1, False, 0.5, profile("p", "", bound=0.0), "full")
+    assert enquiries(peer, 0.1, Received("x", no)) == (["y"], [])
+    told = [one for cycle in range(2, 16) for one in enquiries(peer, float(cycle), TimerFired())[1]]
+    assert [one.outlook.text for one in told] == ["full"]
+
+
 def test_a_forecast_is_taken_only_from_those_who_were_asked() -> None:
     peer, _, _ = newcomer("x", "y")
     answer = Foresee(2**32 + 1, True, 0.0, profile("p", "", bound=0.0), "")

@@ -29,6 +29,8 @@ class Expecting:
         """Who may be asked."""
         self._enquired: list[str] = []
         """Who was asked so far, the last one at the end."""
+        self._best: Outlook | None = None
+        """The best that those have foreseen who said no."""
         self._again_at = 0
         """The cycle in which another one is asked."""
         self._hungry = 0
@@ -49,23 +51,28 @@ class Expecting:
         self._enquiry = core.next_number()
         self._contacts = contacts
         self._enquired = []
+        self._best = None
         self._ask()
 
     def _ask(self) -> None:
         core = self._core
         count = len(self._enquired)
         if not self._contacts or count >= ENQUIRIES_MAX:
-            self._enquiry = -1
+            outlook = self._best
             if core.satisfied:
                 outlook = Outlook(True, 0.0, "")
-            else:
+            elif outlook is None:
                 outlook, _ = self._foresee(core.name, core.interest, core.bound, core.allowed)
-            core.out.append(Admit(outlook))
+            self._admit(outlook)
             return
         contact = self._contacts[count % len(self._contacts)]
         self._enquired.append(contact)
         self._again_at = core.cycle + core.settings.answer_within
         core.send(contact, Enquire(self._enquiry, core.interest, core.bound, core.allowed))
+
+    def _admit(self, outlook: Outlook) -> None:
+        self._enquiry = -1
+        self._core.out.append(Admit(outlook))
 
     def wait(self) -> None:
         """Ask another one, if that is due."""
@@ -135,20 +142,18 @@ class Expecting:
             # It has come only just now, perhaps: somebody else may know, or the same one later.
             self._again_at = core.cycle + 1
             return
-        self._enquiry = -1
         waste = message.waste if parent is not None else None
         if parent is not None and parent.peer != core.name:
             core.view.learn((parent,), (1,), core.cycle)
-        core.out.append(
-            Admit(
-                Outlook(
-                    message.met,
-                    waste,
-                    "" if parent is None else parent.peer,
-                    message.text[:1000],
-                )
-            )
-        )
+        outlook = Outlook(message.met, waste, "" if parent is None else parent.peer, message.text[:1000])
+        best = self._best
+        if outlook.met or best is None or _needs(outlook) < _needs(best):
+            self._best = best = outlook
+        if best.met or len(self._enquired) >= min(len(self._contacts), ENQUIRIES_MAX):
+            self._admit(best)
+        else:
+            # It knows a few of all, and another one may know somebody who has room.
+            self._ask()
 
     def violation(self) -> Violation | None:
         """What is asked for and not kept, and why."""
@@ -244,3 +249,8 @@ class Expecting:
         if self._core.settings.metric == "ms":
             return f"{bound:g} ms"
         return f"{bound:g} hop" if bound == 1.0 else f"{bound:g} hops"
+
+
+def _needs(outlook: Outlook) -> float:
+    """How much waste it takes; more than all if none helps."""
+    return 2.0 if outlook.waste is None else outlook.waste
