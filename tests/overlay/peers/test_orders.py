@@ -26,6 +26,7 @@ from tidings.overlay.peers.events import (
 from tidings.overlay.peers.messages import AnyMessage
 from tidings.overlay.peers.peer import Peer
 from tidings.overlay.peers.settings import DEFAULT, PRINTED, REPAIRED, PeerSettings
+from tidings.space.expressions import canonical
 
 CELLS = ["0", "1", "00", "01", "10", "010", "011", "0110"]
 FORMS = {"ours": DEFAULT, "repaired": REPAIRED, "printed": PRINTED, "ms": replace(DEFAULT, metric="ms")}
@@ -56,7 +57,8 @@ class Schedule:
 
     def subscription(self) -> Subscribed:
         rng = self.random
-        return Subscribed((rng.choice(CELLS),), float(rng.randint(1, 5)), rng.choice([0.0, 0.5]))
+        dz = canonical(rng.choices(CELLS, k=rng.choice([1, 1, 3])))
+        return Subscribed(dz, float(rng.randint(1, 5)), rng.choice([0.0, 0.5]))
 
     def tell(self, name: str, event: AnyHappened) -> None:
         for effect in self.peers[name].handle(event, self.now):

@@ -23,10 +23,13 @@ class Subscribed(Happened, frozen=True):
     """How late events may be: hops, or milliseconds."""
 
     allowed: float = 0.0
-    """Events beyond the subscription that are accepted for a better place, as a share of all of the topic."""
+    """Events beyond the subscription that are accepted for a better place, as a share of all of the topic.
+    Nothing is asked for that is estimated to bring more. What comes is an excess when it is more by a tenth
+    (`slack`) and by more than chance."""
 
     bandwidth: float | None = None
-    """Events a second that go through the peer's access link, received and sent; none for no limit."""
+    """Events a second that go through the peer's access link, received and sent, with as many children as it
+    may have; none for no limit."""
 
 
 class Advertised(Happened, frozen=True):
