@@ -137,7 +137,7 @@ def links(overlay: Overlay) -> dict[str, tuple[list[object], list[object]]]:
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(said=st.lists(st.tuples(st.sampled_from("abp"), strangers, messages | plausible), max_size=25))
 def test_nothing_that_strangers_say_ends_a_link(said: list[tuple[str, str, AnyMessage]]) -> None:
     overlay = settled()
