@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.records.samples import WHOLE, row, run
 from tidings.records.reading import read_table
-from tidings.records.record import Kind, Record, Run
+from tidings.records.record import Kind, Receivers, Record, Run
 from tidings.records.schema import arrow_schema
 from tidings.records.segments import SegmentWriter, write_table
 from tidings.records.tables import Columns, table_of
@@ -45,8 +46,16 @@ def runs(draw: st.DrawFn) -> Run:
         draw(st.none() | NAMES),
         draw(st.none() | INTEGERS),
         draw(st.none() | INTEGERS),
-        draw(st.lists(LISTS, min_size=1, max_size=1) | _each(rows, LISTS)),
+        draw(st.lists(LISTS, min_size=1, max_size=1) | _each(rows, LISTS) | _each(rows, LISTS).map(numbered)),
     )
+
+
+def numbered(lists: list[tuple[str, ...]]) -> Receivers:
+    """Lists as numbers of names."""
+    names = list(dict.fromkeys(name for some in lists for name in some))
+    numbers = [names.index(name) for some in lists for name in some]
+    ends = np.cumsum([len(some) for some in lists])
+    return Receivers(names, np.array(numbers, dtype=np.int64), ends.astype(np.int64))
 
 
 def _each(rows: int, values: st.SearchStrategy[Value]) -> st.SearchStrategy[list[Value]]:
@@ -107,3 +116,25 @@ def test_runs_are_read_back_from_segments_as_records(
     writer.close()
     assert read_table(folder).equals(table_of(one_by_one(rows)))
     assert writer.rows_written == len(one_by_one(rows))
+
+
+@given(st.lists(LISTS, max_size=6), st.integers(0, 6), st.integers(0, 6))
+def test_receivers_as_numbers_are_the_lists_that_they_stand_for(
+    lists: list[tuple[str, ...]], first: int, end: int
+) -> None:
+    receivers = numbered(lists)
+    assert list(receivers) == lists
+    assert list(receivers[first:end]) == lists[first:end]
+    places, served = receivers.served()
+    assert places.tolist() == [at for at, some in enumerate(lists) if some]
+    assert list(served) == [some for some in lists if some]
+
+
+def test_names_that_receivers_are_numbers_of_may_grow() -> None:
+    names = ["a", "b"]
+    first = Receivers(names, np.array([1, 0, 1]), np.array([2, 3]))
+    columns = Columns()
+    columns.add([run(0, 2, receivers=first)])
+    names.append("c")
+    columns.add([run(2, 2, receivers=Receivers(names, np.array([2, 0]), np.array([1, 2])))])
+    assert columns.table()["receivers"].to_pylist() == [["b", "a"], ["b"], ["c"], ["a"]]

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING, overload
 
 import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 class Kind(StrEnum):
@@ -99,6 +105,53 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     epoch: str | None = None
     """Of the tree, as root:boot:count, for what was forwarded."""
+
+
+class Receivers(Sequence[tuple[str, ...]]):
+    """Who received each of many publications, as numbers of names: a tuple for each would take as long as
+    all else that is done for it.
+    """
+
+    __slots__ = ("ends", "names", "numbers")
+
+    def __init__(self, names: Sequence[str], numbers: Integers, ends: Integers) -> None:
+        self.names = names
+        self.numbers = numbers
+        """Of all, one publication after the other."""
+        self.ends = ends
+        """Behind the last of each publication."""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[str, ...]: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Receivers: ...
+
+    def __getitem__(self, at: int | slice) -> tuple[str, ...] | Receivers:
+        if isinstance(at, slice):
+            first, end, step = at.indices(len(self))
+            assert step == 1, "what is asked for are stretches"
+            before = int(self.ends[first - 1]) if first else 0
+            last = int(self.ends[end - 1]) if end > first else before
+            return Receivers(self.names, self.numbers[before:last], self.ends[first:end] - before)
+        at = range(len(self))[at]
+        before = int(self.ends[at - 1]) if at else 0
+        return tuple([self.names[number] for number in self.numbers[before : self.ends[at]].tolist()])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def served(self) -> tuple[Integers, Receivers]:
+        """The places of those publications that somebody received, and their receivers."""
+        lengths = self.ends.copy()
+        lengths[1:] -= self.ends[:-1]
+        kept = lengths.nonzero()[0]
+        return kept, Receivers(self.names, self.numbers, self.ends[kept])
 
 
 class Run(msgspec.Struct, frozen=True):

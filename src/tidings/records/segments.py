@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from tidings.records.record import Record, Run
+from tidings.records.record import Receivers, Record, Run
 from tidings.records.schema import arrow_schema
 from tidings.records.tables import Columns
 
@@ -48,6 +48,9 @@ ROW_BYTES = 400
 
 RECEIVER_BYTES = 70
 """And what each receiver adds."""
+
+RECEIVER_NUMBER_BYTES = 24
+"""The same where receivers are numbers."""
 
 RUN_BYTES = 400
 RUN_ROW_BYTES = 200
@@ -324,6 +327,9 @@ def write_table(table: pa.Table, file: IO[bytes]) -> None:
 def _row_bytes(run: Run) -> int:
     """About what a row of a run takes, that of its table included."""
     lists = run.receivers
+    if isinstance(lists, Receivers):
+        own = RECEIVER_NUMBER_BYTES * len(lists.numbers) // max(1, len(lists))
+        return RUN_ROW_BYTES + own + len(run.topic) + len(run.publisher)
     receivers = len(lists[0]) if len(lists) == 1 else sum(map(len, lists)) // max(1, len(lists))
     return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + len(run.topic) + len(run.publisher)
 
@@ -353,6 +359,8 @@ def _portions(rows: list[Record | Run]) -> Iterator[list[Record | Run]]:
         portion.append(row)
         if isinstance(row, Run):
             lists = row.receivers
+            if isinstance(lists, Receivers):
+                lists = ((),)
             spent += 1.2 + 0.04 * len(row) + 0.1 * len(lists) + 0.05 * len(lists) * len(lists[0])
         else:
             spent += 0.6 + 0.02 * len(row.receivers)

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count, islice
+from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidings.records.record import Record, Run
+from tidings.records.record import Receivers, Record, Run
 from tidings.records.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -131,7 +131,6 @@ class _Runs:
     def add(self, runs: Sequence[Run]) -> None:
         many = len(runs)
         lengths = _integers(map(len, runs), many)
-        rows = int(lengths.sum())
         self.lengths.append(lengths)
         self._n.append(_integers([run.n for run in runs], many))
         self._latency_us.append(_integers([run.latency_us or 0 for run in runs], many))
@@ -141,14 +140,14 @@ class _Runs:
             starts = _integers([one[0] if one else 0 for one in numbers], many)
             self._numbers.append(starts.repeat(lengths) + _steps(lengths))
         else:
-            self._numbers.append(_integers(chain.from_iterable(numbers), rows))
+            self._numbers += map(_numbers, numbers)
         self._head.append(_integers(map(self._heads.__getitem__, map(_HEAD, runs)), many))
         times = [run.at for run in runs]
         self._at.add(times, list(chain.from_iterable(times)))
         sizes = [run.bytes for run in runs]
         self._bytes.add(sizes, list(chain.from_iterable(sizes)))
         receivers = [run.receivers for run in runs]
-        self._receivers.add(receivers, self._lists.add(list(chain.from_iterable(receivers))))
+        self._receivers.add(receivers, self._lists.add(receivers))
 
     def table(self, *, words: bool) -> pa.Table:
         """All rows; `words` is whether strings that come again and again are given once, in dictionaries."""
@@ -221,43 +220,85 @@ class _Shared:
 
 
 class _Lists:
-    """Different lists of strings, each once."""
+    """Lists of strings, as numbers of strings. Those that came as tuples are there once each."""
 
     def __init__(self) -> None:
-        self._seen = _numbering()
-        self._strings: list[bytes] = []
-        self._sizes: list[Integers] = []
+        self._words = _numbering()
+        self._seen: dict[tuple[str, ...], int] = {}
+        self._many = 0
+        self._numbers: list[Integers] = []
+        """Of the strings of all lists."""
         self._counts: list[Integers] = []
+        """Of strings in each list."""
+        self._names: dict[int, tuple[Sequence[str], Integers]] = {}
+        """By identity: names that lists were numbers of, kept so that it stays theirs; and their numbers."""
 
-    def add(self, lists: list[tuple[str, ...]]) -> Integers:
-        """Take some; gives the number of each."""
-        before = len(self._seen)
-        numbers = _integers(map(self._seen.__getitem__, lists), len(lists))
-        new = list(islice(reversed(self._seen), len(self._seen) - before))
-        new.reverse()
-        strings = list(chain.from_iterable(new))
-        encoded = "".join(strings).encode()
-        sizes = _integers(map(len, strings), len(strings))
-        if sizes.sum() != len(encoded):
-            # Not all of it is ASCII.
-            sizes = _integers([len(string.encode()) for string in strings], len(strings))
-        self._strings.append(encoded)
-        self._sizes.append(sizes)
-        self._counts.append(_integers(map(len, new), len(new)))
-        return numbers
+    def add(self, runs: Sequence[Sequence[tuple[str, ...]]]) -> Integers:
+        """Take the lists of some runs; gives the number of each list."""
+        import numpy as np
+
+        found: list[Integers] = []
+        tuples: list[tuple[str, ...]] = []
+        for lists in runs:
+            if isinstance(lists, Receivers):
+                found.append(self._add_tuples(tuples))
+                found.append(self._add_numbered(lists))
+                tuples = []
+            else:
+                tuples += lists
+        found.append(self._add_tuples(tuples))
+        return np.concatenate(found)
+
+    def _add_tuples(self, lists: list[tuple[str, ...]]) -> Integers:
+        seen = self._seen
+        new = [one for one in dict.fromkeys(lists) if one not in seen]
+        seen.update(zip(new, count(self._many)))
+        self._many += len(new)
+        counts = _integers(map(len, new), len(new))
+        self._counts.append(counts)
+        strings = chain.from_iterable(new)
+        self._numbers.append(_integers(map(self._words.__getitem__, strings), int(counts.sum())))
+        return _integers(map(seen.__getitem__, lists), len(lists))
+
+    def _add_numbered(self, lists: Receivers) -> Integers:
+        import numpy as np
+
+        words = self._words_of(lists.names)
+        self._numbers.append(words[lists.numbers])
+        self._counts.append(np.diff(lists.ends, prepend=0))
+        self._many += len(lists)
+        return np.arange(self._many - len(lists), self._many)
+
+    def _words_of(self, names: Sequence[str]) -> Integers:
+        """The numbers of some strings here. The same lists of them come again and again, and may grow."""
+        import numpy as np
+
+        known, words = self._names.get(id(names), (names, np.empty(0, np.int64)))
+        if len(words) < len(names):
+            new = _integers(map(self._words.__getitem__, names[len(words) :]), len(names) - len(words))
+            words = np.concatenate((words, new))
+            self._names[id(names)] = known, words
+        return words
 
     def array(self, words: bool) -> pa.Array:
         """All of them, in the order of their numbers; with `words`, each string once, in a dictionary."""
         import numpy as np
         import pyarrow as pa
 
-        sizes, counts = np.concatenate(self._sizes), np.concatenate(self._counts)
-        data = pa.py_buffer(b"".join(self._strings))
-        strings = pa.Array.from_buffers(pa.string(), len(sizes), [None, _offsets(sizes), data])
+        counts, numbers = np.concatenate(self._counts), np.concatenate(self._numbers)
+        encoded = [word.encode() for word in self._words]
+        sizes = _integers(map(len, encoded), len(encoded))
+        data = pa.py_buffer(b"".join(encoded))
+        known = pa.Array.from_buffers(pa.string(), len(sizes), [None, _offsets(sizes), data])
         kind = arrow_schema().field("receivers").type
         if words:
-            strings = strings.dictionary_encode()
+            indices = pa.Array.from_buffers(
+                pa.int32(), len(numbers), [None, pa.py_buffer(numbers.astype(np.int32))]
+            )
+            strings = pa.DictionaryArray.from_arrays(indices, known)
             kind = pa.list_(kind.value_field.with_type(strings.type))
+        else:
+            strings = known.take(_column(numbers))
         return pa.Array.from_buffers(kind, len(counts), [None, _offsets(counts)], children=[strings])
 
 
@@ -270,6 +311,15 @@ def _integers(values: Iterable[int], many: int) -> Integers:
     import numpy as np
 
     return np.fromiter(values, np.int64, many)
+
+
+def _numbers(values: Sequence[int]) -> Integers:
+    """The same for some that may be a range or an array already."""
+    import numpy as np
+
+    if isinstance(values, range):
+        return np.arange(values.start, values.stop, values.step)
+    return np.array(values, np.int64)
 
 
 def _starts(lengths: Integers) -> Integers:
