@@ -380,6 +380,8 @@ class Attributes:
 
     def __init__(self) -> None:
         self.fields: dict[str, Field] = {}
+        self.changes = 0
+        """Counts attributes that came or went."""
         self._shapes: dict[tuple[str, ...], Shape | None] = {}
         self._numbers: dict[tuple[Path, int], int] = {}
         self._keys: list[tuple[Path, int] | None] = [None]
@@ -437,7 +439,7 @@ class Attributes:
             self._keys.append((path, axis))
             self._uses.append(0)
         self._numbers[path, axis] = attribute
-        self._shapes.clear()
+        self._changed()
         fields = self.fields
         for name in path[:-1]:
             field = fields.setdefault(name, Field())
@@ -445,6 +447,10 @@ class Attributes:
             fields = field.children
         fields.setdefault(path[-1], Field()).set(axis, attribute)
         return attribute
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self._shapes.clear()
 
     def _symbol(self, text: str) -> int:
         number = self.symbols.get(text)
@@ -477,7 +483,7 @@ class Attributes:
         if self._uses[attribute]:
             return False
         del self._numbers[key]
-        self._shapes.clear()
+        self._changed()
         self._keys[attribute] = None
         self._free.append(attribute)
         chain: list[tuple[dict[str, Field], str]] = []

@@ -20,11 +20,19 @@ caching = True
 """Whether the kernels are to be kept; decided before they are imported."""
 
 _compiled: ModuleType | None = None
+_batches: ModuleType | None = None
+
+SOURCES = ("state.py", "kernels.py", "batch_kernels.py")
 
 
 def compiled() -> ModuleType | None:
     """The kernels, once they are ready."""
     return _compiled
+
+
+def compiled_batches() -> ModuleType | None:
+    """Those for many events at once, once they are ready."""
+    return _batches
 
 
 def kernels_folder() -> Path:
@@ -34,9 +42,7 @@ def kernels_folder() -> Path:
     compiled with other constants.
     """
     here = Path(__file__).parent
-    version = sha256(b"".join((here / name).read_bytes() for name in ("state.py", "kernels.py"))).hexdigest()[
-        :16
-    ]
+    version = sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()[:16]
     return installation.cache_folder() / "numba" / version
 
 
@@ -46,7 +52,7 @@ def compile_kernels() -> None:
     Takes some seconds the first time on a machine, under a second after that. Raises ImportError if numba is
     not there.
     """
-    global _compiled, caching
+    global _batches, _compiled, caching
     if _compiled is not None:
         return
     import numba  # half a second that only a matcher should pay
@@ -59,13 +65,13 @@ def compile_kernels() -> None:
     caching = folder is not None
     config.CACHE_DIR = str(folder or "")
     try:
-        from tidings.matching import kernels
+        from tidings.matching import batch_kernels, kernels
     finally:
         config.CACHE_DIR = before
     from tidings.matching.store import Store
 
-    Store().rehearse(kernels)
-    _compiled = kernels
+    Store().rehearse(kernels, batch_kernels)
+    _compiled, _batches = kernels, batch_kernels
 
 
 def _writable_folder() -> Path | None:

@@ -16,7 +16,8 @@ import numpy as np
 from tidings.language.filters import Filter, Unknown
 from tidings.matching.axes import Attributes
 from tidings.matching.base import Event, Id, Matcher, Matches
-from tidings.matching.compiling import compiled
+from tidings.matching.compiling import compiled, compiled_batches
+from tidings.matching.reading import Answers, Payloads, Reader
 from tidings.matching.state import Array
 from tidings.matching.store import STEP, Store
 
@@ -51,6 +52,9 @@ class Index(Matcher):
         self._names: list[str] = []
         self._free_owners: list[int] = []
         self._room = 4096
+        self._reader: Reader | None = None
+        self._found = 16
+        """For one of the latest payloads, about."""
         self._one_raw = np.empty((64, 1), dtype=np.uint64)
         self._one_float = self._one_raw.view(np.float64)
         self._one_columns = np.empty(64, dtype=np.int64)
@@ -175,6 +179,38 @@ class Index(Matcher):
             self._room = max(1024, sum(len(owners) for owners, _ in found) * 3 // (2 * len(events)))
         return [self._answer(event, *some) for event, some in zip(events, found, strict=True)]
 
+    def match_payloads(self, payloads: Payloads, about: Event) -> Answers | None:
+        """The ids that JSON payloads satisfy, each with the fields of `about`, which a payload cannot say.
+
+        Those that are not read are to be asked about as events, by `match`. None where reading them is not
+        worth it, or cannot be done: while there are no kernels, or if ids are strings.
+        """
+        kernels, batches = self._kernels, compiled_batches()
+        if kernels is None or batches is None or self._sort is not int:
+            return None
+        reader = self._reader
+        if reader is None or reader.changes != self._attributes.changes or reader.besides != tuple(about):
+            reader = self._reader = Reader(self._attributes, about)
+        if not reader.fits:
+            return None
+        store = self._store
+        store.settle(kernels)
+        columns, raw, there, done = reader.read(batches, payloads, about)
+        unread: list[int] = np.flatnonzero(done == 0).tolist()
+        if 2 * len(unread) > len(done):
+            return None
+        room = max(1024, self._found * len(done) * 3 // 2)
+        owners, ends = store.find(kernels, columns, raw, there, room)
+        self._found = 1 + len(owners) // len(done)
+        for at in np.flatnonzero(ends[:, 1]).tolist():
+            if done[at]:
+                done[at] = 0
+                unread.append(at)
+        if unread:
+            unread.sort()
+            owners, ends[:, 0] = _without(owners, ends[:, 0], done)
+        return Answers(owners, ends[:, 0], unread)
+
     def _answer(self, event: Event, owners: Array, doubts: int) -> Matches:
         """Ids as they are given back, without those whose filter says no when it is asked."""
         if doubts:
@@ -221,3 +257,10 @@ class Index(Matcher):
         raise TypeError(
             "an Index cannot be copied or pickled: it is memory maps; add the filters to another one"
         )
+
+
+def _without(owners: Array, ends: Array, kept: Array) -> tuple[Array, Array]:
+    """The owners of those events alone that are kept, and where they end then."""
+    lengths = np.diff(ends, prepend=0)
+    left = owners[np.repeat(kept != 0, lengths)]
+    return left, np.cumsum(np.where(kept, lengths, 0))

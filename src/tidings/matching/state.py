@@ -31,6 +31,7 @@ is touched, and it starts on a page, so that lines are cache lines.
 from __future__ import annotations
 
 import contextlib
+import math
 import mmap
 from typing import Any, Final, NamedTuple
 
@@ -214,3 +215,19 @@ class Memory:
             self._map = larger
         self._large_pages()
         self.array = self._view()
+
+
+class Scratch:
+    """Room for arrays that are done with before the next is asked for: fresh memory has to be cleared."""
+
+    __slots__ = ("_room",)
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._room: Array = np.empty(1024, dtype=dtype)
+
+    def take(self, *shape: int) -> Array:
+        """An array of a shape, with anything in it."""
+        size = math.prod(shape)
+        if size > len(self._room):
+            self._room = np.empty(2 * size, dtype=self._room.dtype)
+        return self._room[:size].reshape(shape)

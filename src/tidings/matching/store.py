@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from tidings.matching.axes import Constraint
+from tidings.matching.compiling import compiled_batches
+from tidings.matching.slabs import Slab, slab_of
 from tidings.matching.state import (
     A_CAPACITY,
     A_LIST,
@@ -84,6 +86,10 @@ MOVABLE_WORDS = 1 << 21
 MOVABLE_BLOCKS = 1024
 """Blocks up to which it is: many small ones take longer than few large ones."""
 
+SLAB_FROM, SLAB_FROM_EACH = 2048, 4
+"""Events since the last change from which a slab is made, and how many for each box: it takes as long as some
+thousand of them, and saves three quarters of the time."""
+
 FIRST_BLOCK = 8
 """Where blocks begin in the arena: 0 is none."""
 
@@ -134,6 +140,9 @@ class Store:
         self._gone: list[int] = []
         # Whether the kernels have nothing left to do.
         self._calm = False
+        self._slab: Slab | None = None
+        # Events since the last change; less than 0 if there can be no slab until the next.
+        self._asked = 0
 
     def _state(self) -> State:
         return State(
@@ -171,6 +180,7 @@ class Store:
 
     def add(self, owner: int, boxes: list[list[Constraint]]) -> None:
         """Take in the boxes of an owner that is not here."""
+        self._slab, self._asked = None, 0
         following = -1
         for constraints in boxes:
             length = len(constraints)
@@ -197,6 +207,7 @@ class Store:
 
     def remove(self, owner: int) -> list[tuple[int, int, int]]:
         """Let the boxes of an owner go; its constraints, as (attribute, least, greatest)."""
+        self._slab, self._asked = None, 0
         if owner in self.fresh:
             self._write()
         box = int(self.first.array[owner]) - 1
@@ -431,23 +442,72 @@ class Store:
         """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are
         doubtful.
         """
-        count = raw.shape[1]
+        owners, ends = self.find(kernels, columns, raw, there, room)
         found: list[tuple[Array, int]] = []
-        ends = np.empty((count, 2), dtype=np.int64)
-        while len(found) < count:
-            start = len(found)
-            out = np.empty(room, dtype=np.int64)
-            done = kernels.match(
-                self.state, columns, raw, there, start, count, self.doubtful.array, out, ends
-            )
-            at = 0
-            for end, doubts in ends[start : start + done].tolist():
-                found.append((out[at:end], doubts))
-                at = end
-            if len(found) < count:
-                # The next event alone may need more than there was.
-                room = max(room, 2 * int(ends[len(found), 0]) + 64)
+        at = 0
+        for end, doubts in ends.tolist():
+            found.append((owners[at:end], doubts))
+            at = end
         return found
+
+    def find(
+        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, room: int
+    ) -> tuple[Array, Array]:
+        """The same as two arrays: the owners of one event after the other, and for each event where they end
+        and how many of them are doubtful. `room` is how many owners there may be.
+        """
+        count = raw.shape[1]
+        ends = np.empty((count, 2), dtype=np.int64)
+        slab = self._slab or self._new_slab(count)
+        places = None if slab is None else slab.columns(columns)
+        parts: list[Array] = []
+        start = written = 0
+        while start < count:
+            out = np.empty(room, dtype=np.int64)
+            if slab is None:
+                done = kernels.match(
+                    self.state, columns, raw, there, start, count, self.doubtful.array, out, ends
+                )
+            else:
+                batches = compiled_batches()
+                assert batches is not None, "all kernels come at once, and a slab after them"
+                done = batches.ask(
+                    slab.rows.array,
+                    slab.groups,
+                    slab.cuts,
+                    slab.guides,
+                    slab.attributes,
+                    slab.owners,
+                    places,
+                    raw,
+                    there,
+                    start,
+                    count,
+                    self.doubtful.array,
+                    slab.scratch,
+                    out,
+                    ends,
+                )
+            if done:
+                size = int(ends[start + done - 1, 0])
+                ends[start : start + done, 0] += written
+                parts.append(out[:size])
+                written += size
+                start += done
+            if start < count:
+                # The next event alone may need more than there was.
+                room = max(room, 2 * int(ends[start, 0]) + 64)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts), ends
+
+    def _new_slab(self, count: int) -> Slab | None:
+        """A slab, if so many events more than were asked about since the last change are worth it."""
+        if self._asked < 0:
+            return None
+        self._asked += count
+        if self._asked >= max(SLAB_FROM, SLAB_FROM_EACH * self._box_count):
+            self._slab = slab_of(self.state, self._box_count)
+            self._asked = -1
+        return self._slab
 
     def scan(self, columns: Array, raw: Array, there: Array, event: int) -> tuple[Array, int]:
         """The same for one event by numpy: all boxes, constraint by constraint, fewer each time."""
@@ -513,6 +573,8 @@ class Store:
             (self.first, owners),
         ]
         free = 4 * (len(self._free_boxes) + sum(map(len, self._free_constraints.values())))
+        if self._slab is not None:
+            free += self._slab.rows.array.nbytes
         return free + sum(int(rows) * memory.row_bytes for memory, rows in used)
 
     def image(self) -> dict[str, Array]:
@@ -535,7 +597,7 @@ class Store:
         # One row at least: an empty array has no address.
         return {name: memory.array[: max(1, int(rows))].copy() for name, (memory, rows) in used.items()}
 
-    def rehearse(self, kernels: ModuleType) -> None:
+    def rehearse(self, kernels: ModuleType, batches: ModuleType) -> None:
         """Call every kernel once, which compiles or loads it."""
         self.attributes_are(2)
         self.add(0, [[(2, 0, 1)]])
@@ -550,8 +612,41 @@ class Store:
         self.work(kernels, STEP)
         kernels.build(self.state, 0, -1)
         kernels.split(self.state, 0)
+        self._rehearse_batch(batches)
         self.remove(0)
         self.settle(kernels)
+
+    def _rehearse_batch(self, batches: ModuleType) -> None:
+        data = np.frombuffer(b"{}", dtype=np.uint8)
+        begins, ends = np.zeros(1, dtype=np.int64), np.full(1, 2, dtype=np.int64)
+        words, bits = np.zeros(64, dtype=np.uint64), np.zeros((1, 1), dtype=np.uint64)
+        raw, there, flags = bits.copy(), np.zeros((1, 1), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
+        numbers = np.zeros(2, dtype=np.int64)
+        fields = np.zeros((16, 6), dtype=np.uint64)
+        batches.read(data, begins, ends, data, fields, words, raw, raw.view(np.float64), there, flags)
+        slab = slab_of(self.state, self._box_count)
+        assert slab is not None, "one box fits"
+        batches.ask(
+            slab.rows.array,
+            slab.groups,
+            slab.cuts,
+            slab.guides,
+            slab.attributes,
+            slab.owners,
+            slab.columns(numbers),
+            raw,
+            there,
+            0,
+            1,
+            self.doubtful.array,
+            slab.scratch,
+            numbers.copy(),
+            numbers.reshape(1, 2).copy(),
+        )
+        batches.mark(numbers, begins, numbers, numbers, bits)
+        takers = np.zeros(1, dtype=np.int32)
+        batches.count(begins, ends, bits, takers, begins.copy(), numbers.copy())
+        batches.deal(data, begins, ends, takers, begins, numbers.copy(), there[0].copy())
 
 
 _SIGN = np.uint64(1 << 63)

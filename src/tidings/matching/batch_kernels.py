@@ -1,0 +1,378 @@
+"""Kernels for many events at once: from the bytes of JSON objects to the bytes that each taker gets.
+
+Importing this module imports numba; `tidings.matching.compiling` alone does so. What a busy publisher sends
+comes as a buffer with many packets in it. To make Python values of each, ask the index and put references
+into lists costs some eight times what these loops do.
+
+* `read` takes fields out of JSON objects, into columns. It knows the plain ones: numbers that a float holds
+  exactly by its digits, true, false, null and texts without escapes, not nested, every key once. Whatever
+  else an object may be, sound or not, it leaves alone and says so: `language.payloads` is the judge.
+* `ask` finds the owners of the boxes that hold each event, by a slab (`slabs`).
+* `mark` sets a bit for each taker of an event.
+* `deal` lays out what each taker gets, in order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidings.matching.kernels import (
+    ALL,
+    SIGN,
+    U0,
+    U1,
+    U3,
+    U6,
+    U8,
+    U63,
+    Number,
+    kernel,
+    lowest,
+    meet,
+    part,
+    prefetch,
+)
+from tidings.matching.slabs import BLOCK, G_ABSENT, G_CUTS, G_LEAST, G_ROWS, G_SHIFT, PARTS
+from tidings.matching.state import Array
+
+KEYS_MAX = 32
+"""Keys of an object; one with more is left alone. Each is compared with those before it."""
+
+DIGITS_MAX = np.uint64(15)
+"""Of a number: whole numbers of so many digits, and powers of ten up to as many, are floats exactly, so that
+their quotient is the float that is nearest to what was written."""
+
+POWERS = np.array([10.0**places for places in range(16)])
+
+MIX = np.uint64(0x9E3779B97F4A7C15)
+MIX_SHIFT = np.uint64(29)
+"""Of `hash_of`, which is the same."""
+
+# Columns of the table of fields.
+F_HASH, F_START, F_SIZE, F_NUMBER, F_BOOL, F_TEXT = range(6)
+
+LAST_PART = np.uint64(PARTS - 1)
+
+QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
+OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
+
+
+@part
+def behind_blanks(data: Array, at: Number, end: Number) -> Number:
+    while at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
+        at += U1
+    return at
+
+
+@part
+def behind_text(data: Array, at: Number, end: Number) -> Number:
+    """Where a text of plain ASCII ends that begins at a place; the end if it is another one."""
+    while at < end:
+        byte = data[at]
+        if byte == QUOTE:
+            return at
+        if byte < 32 or byte > 126 or byte == BACKSLASH:
+            return end
+        at += U1
+    return end
+
+
+@part
+def is_word(data: Array, at: Number, end: Number, word: Array) -> Number:
+    if end - at < np.uint64(len(word)):
+        return False
+    same = True
+    for i in range(np.uint64(len(word))):
+        same &= data[at + i] == word[i]
+    return same
+
+
+TRUE, FALSE, NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
+
+
+@kernel
+def read(
+    data: Array,
+    begins: Array,
+    ends: Array,
+    names: Array,
+    fields: Array,
+    hashes: Array,
+    raw: Array,
+    floats: Array,
+    there: Array,
+    done: Array,
+) -> None:
+    """Take what filters ask for out of JSON objects: object e is data[begins[e]:ends[e]].
+
+    `fields` is a table by hash (`Reader`), `names` the bytes of their names. Values go to `raw`, and to
+    `floats`, which are the same bytes; `there` says which are there, `done` of which objects all of it is
+    true. `hashes` is scratch.
+    """
+    mask = np.uint64(len(fields) - 1)
+    for e in range(len(begins)):
+        done[e] = 0
+        for c in range(there.shape[0]):
+            there[c, e] = 0
+        end = np.uint64(ends[e])
+        at = behind_blanks(data, np.uint64(begins[e]), end)
+        if at >= end or data[at] != OPEN:
+            continue
+        at = behind_blanks(data, at + U1, end)
+        if at < end and data[at] == CLOSE:
+            done[e] = behind_blanks(data, at + U1, end) == end
+            continue
+        keys = U0
+        while at < end and data[at] == QUOTE and keys < KEYS_MAX:
+            at += U1
+            first = at
+            code = U0
+            while at < end:
+                byte = data[at]
+                if byte < 32 or byte > 126 or byte in (QUOTE, BACKSLASH):
+                    break
+                code = (code ^ np.uint64(byte)) * MIX
+                code ^= code >> MIX_SHIFT
+                at += U1
+            if at >= end or data[at] != QUOTE:
+                break
+            size = at - first
+            code |= U1
+            twice = False
+            for k in range(keys):
+                twice |= hashes[k] == code
+            if twice:
+                break
+            hashes[keys] = code
+            keys += U1
+            at = behind_blanks(data, at + U1, end)
+            if at >= end or data[at] != COLON:
+                break
+            at = behind_blanks(data, at + U1, end)
+            if at >= end:
+                break
+            # Whether a filter looks at it.
+            place = (code >> U6) & mask
+            asked = False
+            while fields[place, F_HASH] != U0:
+                if fields[place, F_HASH] == code and fields[place, F_SIZE] == size:
+                    asked = True
+                    start = fields[place, F_START]
+                    for i in range(size):
+                        asked &= names[start + i] == data[first + i]
+                    if asked:
+                        break
+                place = (place + U1) & mask
+            number = np.int64(-1)
+            truth = np.int64(-1)
+            text = np.int64(-1)
+            if asked:
+                number = np.int64(fields[place, F_NUMBER])
+                truth = np.int64(fields[place, F_BOOL])
+                text = np.int64(fields[place, F_TEXT])
+            byte = data[at]
+            if byte == QUOTE:
+                at = behind_text(data, at + U1, end) + U1
+                if at > end or text != -1:
+                    break
+            elif byte == MINUS or (byte >= ZERO and byte <= NINE):
+                if byte == MINUS:
+                    at += U1
+                digits = at
+                value = np.int64(0)
+                while at < end and data[at] >= ZERO and data[at] <= NINE:
+                    value = value * 10 + np.int64(data[at] - ZERO)
+                    at += U1
+                whole = at - digits
+                if whole == U0 or (whole > U1 and data[digits] == ZERO):
+                    break
+                places = U0
+                if at < end and data[at] == POINT:
+                    at += U1
+                    behind_point = at
+                    while at < end and data[at] >= ZERO and data[at] <= NINE:
+                        value = value * 10 + np.int64(data[at] - ZERO)
+                        at += U1
+                    places = at - behind_point
+                    if places == U0:
+                        break
+                if whole + places > DIGITS_MAX or (at < end and (data[at] | 32) == E) or number < -1:
+                    break
+                if number >= 0:
+                    exact = np.float64(value) / POWERS[places]
+                    floats[number, e] = -exact if byte == MINUS else exact
+                    there[number, e] = 1
+            elif is_word(data, at, end, NULL):
+                at += np.uint64(4)
+            else:
+                yes = is_word(data, at, end, TRUE)
+                if not yes and not is_word(data, at, end, FALSE):
+                    break
+                at += np.uint64(4 if yes else 5)
+                if truth < -1:
+                    break
+                if truth >= 0:
+                    raw[truth, e] = np.uint64(yes)
+                    there[truth, e] = 1
+            at = behind_blanks(data, at, end)
+            if at >= end:
+                break
+            byte = data[at]
+            at = behind_blanks(data, at + U1, end)
+            if byte != COMMA:
+                done[e] = byte == CLOSE and at == end
+                break
+
+
+@kernel
+def ask(
+    lines: Array,
+    groups: Number,
+    cuts: Array,
+    guides: Array,
+    attributes: Array,
+    owners: Array,
+    columns: Array,
+    raw: Array,
+    there: Array,
+    start: Number,
+    stop: Number,
+    doubtful: Array,
+    rows: Array,
+    out: Array,
+    ends: Array,
+) -> Number:
+    """The same as `kernels.match`, by a slab: `lines`, `groups` to a row, are its rows.
+
+    For each of its attributes, `columns` has the column of the events, twice, plus one for floats, or less
+    than 0 if there is none. `rows` is scratch: a line for the AND, then the rows of some events.
+
+    Events are done in blocks: where the rows are is found attribute by attribute, since the cuts of one fit
+    into the first cache and the searches do not wait for each other, and rows are asked for ahead of use.
+    """
+    count = np.uint64(len(attributes))
+    group_count = np.uint64(groups)
+    row_words = group_count << U3
+    written = U0
+    room = np.uint64(len(out))
+    block = start
+    while block < stop:
+        behind = min(stop, block + BLOCK)
+        for a in range(count):
+            column = columns[a]
+            absent = attributes[a, G_ABSENT] * row_words
+            first, none = attributes[a, G_CUTS], attributes[a, G_ROWS]
+            least, shift = attributes[a, G_LEAST], attributes[a, G_SHIFT]
+            at = U8 + a
+            for e in range(block, behind):
+                row = absent
+                if column >= 0 and there[column >> 1, e]:
+                    value = raw[column >> 1, e]
+                    if column & 1:
+                        if value == SIGN:
+                            value = U0
+                        value ^= ALL if value & SIGN else SIGN
+                    # As many rows further as there are cuts that are not above the value: the guide says
+                    # between which, for the part of the range that it is in.
+                    part_of = min((max(value, least) - least) >> shift, LAST_PART)
+                    low = np.uint64(guides[a, part_of])
+                    left = np.uint64(guides[a, part_of + U1]) - low
+                    while left > U0:
+                        half = left >> U1
+                        above = np.uint64(cuts[first + low + half] <= value)
+                        low += (half + U1) * above
+                        left = half * (U1 - above) + (left - half - U1) * above
+                    row = (none + low) * row_words
+                    prefetch(lines, row)
+                    prefetch(lines, row + row_words - U8)
+                rows[at] = row
+                at += count
+        at = U8
+        for e in range(block, behind):
+            before = written
+            last = np.int64(-1)
+            doubts = U0
+            for group in range(group_count):
+                words = meet(lines, rows, rows[at], at + U1, at + count, U0)
+                while words:
+                    k = lowest(words)
+                    words &= words - U1
+                    word = rows[k]
+                    box = (group << np.uint64(9)) + (k << U6)
+                    while word:
+                        owner = np.int64(owners[box + lowest(word)])
+                        word &= word - U1
+                        if owner != last:
+                            last = owner
+                            if written < room:
+                                out[written] = owner
+                            written += U1
+                            doubts += (doubtful[owner >> 6] >> (np.uint64(owner) & U63)) & U1
+                for a in range(at, at + count):
+                    rows[a] += U8
+            at += count
+            if written > room:
+                ends[e, 0] = np.int64(written - before)
+                return e - start
+            ends[e, 0] = np.int64(written)
+            ends[e, 1] = np.int64(doubts)
+        block = behind
+    return stop - start
+
+
+@kernel
+def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) -> None:
+    """Set the bits of those for whom owners stand. The owners of event e end at ends[e].
+
+    Of owner o, links[first[o]] says how many they are; they follow it.
+    """
+    at = 0
+    for e in range(len(ends)):
+        while at < ends[e]:
+            place = first[owners[at]]
+            for i in range(place + 1, place + 1 + links[place]):
+                taker = np.uint64(links[i])
+                bits[e, taker >> U6] |= U1 << (taker & U63)
+            at += 1
+
+
+@kernel
+def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, sizes: Array) -> Number:
+    """List who takes each piece, those of piece e up to upto[e], and add up what each takes; their number.
+
+    Beyond the room in `takers` they are only counted.
+    """
+    written = U0
+    room = np.uint64(len(takers))
+    for e in range(len(begins)):
+        size = ends[e] - begins[e]
+        for at in range(np.uint64(bits.shape[1])):
+            word = bits[e, at]
+            while word:
+                taker = (at << U6) + lowest(word)
+                word &= word - U1
+                if written < room:
+                    takers[written] = np.int32(taker)
+                written += U1
+                sizes[taker] += size
+        upto[e] = np.int64(written)
+    return np.int64(written)
+
+
+@kernel
+def deal(
+    data: Array, begins: Array, ends: Array, takers: Array, upto: Array, starts: Array, out: Array
+) -> None:
+    """Write pieces to the stretches of those who take them, which begin at `starts`; there they end then."""
+    at = U0
+    for e in range(len(begins)):
+        begin = np.uint64(begins[e])
+        size = np.uint64(ends[e]) - begin
+        last = np.uint64(upto[e])
+        while at < last:
+            taker = np.uint64(takers[at])
+            to = np.uint64(starts[taker])
+            for i in range(size):
+                out[to + i] = data[begin + i]
+            starts[taker] = np.int64(to + size)
+            at += U1

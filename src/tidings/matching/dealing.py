@@ -1,0 +1,127 @@
+"""Dealing: from who is found to what each gets, for many pieces of one buffer at once.
+
+Owners of filters stand for *takers*, several of them or the same as others. A deal numbers the takers, marks
+for each piece who takes it, and gives each taker its pieces, joined, in their order. What takers and pieces
+are, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+
+from tidings.matching.compiling import compiled_batches
+from tidings.matching.reading import Answers
+from tidings.matching.state import Array, Scratch
+
+BYTES_MAX = 16 << 20
+"""What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
+common take less memory."""
+
+UNKNOWN = -1
+
+
+class Links:
+    """For whom the owners of one index stand; learnt when they are first found."""
+
+    def __init__(self) -> None:
+        self._first = np.full(64, UNKNOWN, dtype=np.int64)
+        self._links = np.zeros(256, dtype=np.int64)
+        self._used = 0
+
+    def unknown(self, answers: Answers) -> list[int]:
+        """The owners among those found that have not been linked."""
+        owners = answers.owners
+        if not len(owners):
+            return []
+        highest = int(owners.max()) + 1
+        if highest > len(self._first):
+            self._first = np.append(self._first, np.full(highest, UNKNOWN, dtype=np.int64))
+        new: list[int] = np.unique(owners[self._first[owners] == UNKNOWN]).tolist()
+        return new
+
+    def link(self, owner: int, takers: Sequence[int]) -> None:
+        """An owner stands for these."""
+        end = self._used + 1 + len(takers)
+        if end > len(self._links):
+            self._links = np.append(self._links, np.zeros(end, dtype=np.int64))
+        self._links[self._used : end] = [len(takers), *takers]
+        self._first[owner] = self._used
+        self._used = end
+
+    def mark(self, kernels: ModuleType, answers: Answers, bits: Array) -> None:
+        kernels.mark(answers.owners, answers.ends, self._first, self._links, bits)
+
+
+class Deal:
+    """Who takes which of some pieces; `bits` has a row for each piece and a bit for each taker."""
+
+    def __init__(self, pieces: int, takers: int) -> None:
+        self._takers = takers
+        self.bits = np.zeros((pieces, -(-takers // 64)), dtype=np.uint64)
+
+    def mark_all(self, takers: int) -> None:
+        """The first takers take every piece."""
+        for at in range(takers):
+            self.mark_one(slice(None), at)
+
+    def mark_one(self, piece: int | slice, taker: int) -> None:
+        self.bits[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
+
+    def mark(self, links: Links, answers: Answers) -> None:
+        """Those for whom the owners stand that were found take the pieces for which they were."""
+        links.mark(_kernels(), answers, self.bits)
+
+    def count(self, begins: Array, ends: Array) -> Dealt | None:
+        """Who gets how much of pieces that begin and end there; None if that is too much in all."""
+        kernels = _kernels()
+        sizes = np.zeros(self._takers, dtype=np.int64)
+        upto = np.empty(len(begins), dtype=np.int64)
+        takers = _takers.take(16 * len(begins))
+        found = kernels.count(begins, ends, self.bits, takers, upto, sizes)
+        if int(sizes.sum()) > BYTES_MAX:
+            return None
+        if found > len(takers):
+            takers = _takers.take(found)
+            kernels.count(begins, ends, self.bits, takers, upto, np.zeros_like(sizes))
+        return Dealt(begins, ends, takers[:found].copy(), upto, sizes)
+
+
+class Dealt:
+    """Pieces and who takes them."""
+
+    def __init__(self, begins: Array, ends: Array, takers: Array, upto: Array, sizes: Array) -> None:
+        self._begins = begins
+        self._ends = ends
+        self.takers = takers
+        """Of one piece after the other, by their numbers."""
+        self.upto = upto
+        """Where those of each piece end."""
+        self._sizes = sizes
+
+    def stretches(self, data: bytes) -> list[tuple[int, bytes]]:
+        """What each taker gets, if it gets anything."""
+        behind = np.cumsum(self._sizes)
+        starts = behind - self._sizes
+        at = starts.copy()
+        out = _bytes.take(int(behind[-1]) if len(behind) else 0)
+        buffer = np.frombuffer(data, dtype=np.uint8)
+        _kernels().deal(buffer, self._begins, self._ends, self.takers, self.upto, at, out)
+        whole = memoryview(out.data)
+        return [
+            (taker, bytes(whole[start:end]))
+            for taker, (start, end) in enumerate(zip(starts.tolist(), behind.tolist(), strict=True))
+            if end > start
+        ]
+
+
+_takers = Scratch(np.int32)
+_bytes = Scratch(np.uint8)
+
+
+def _kernels() -> ModuleType:
+    kernels = compiled_batches()
+    assert kernels is not None, "whoever has answers has kernels"
+    return kernels

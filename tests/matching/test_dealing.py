@@ -1,0 +1,70 @@
+"""A deal gives each taker its pieces, joined, in their order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.matching import Answers, Deal, Links, dealing
+
+
+def answers(found: list[list[int]]) -> Answers:
+    owners = [owner for some in found for owner in some]
+    ends = np.cumsum([len(some) for some in found])
+    return Answers(np.array(owners, dtype=np.int64), ends.astype(np.int64), ())
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=9), st.sets(st.integers(0, 5))), min_size=1, max_size=30),
+    st.lists(st.lists(st.integers(2, 140), max_size=3, unique=True), min_size=6, max_size=6),
+    st.integers(0, 2),
+)
+def test_each_taker_gets_its_pieces_in_order(
+    pieces: list[tuple[bytes, set[int]]], takers_of: list[list[int]], everyone: int
+) -> None:
+    data = b"-".join(piece for piece, _ in pieces)
+    lengths = [len(piece) for piece, _ in pieces]
+    begins = np.cumsum([0, *lengths[:-1]]) + np.arange(len(pieces))
+    found = answers([sorted(owners) for _, owners in pieces])
+    links = Links()
+    for owner in links.unknown(found):
+        links.link(owner, takers_of[owner])
+    assert links.unknown(found) == []
+    deal = Deal(len(pieces), 141)
+    deal.mark_all(everyone)
+    deal.mark(links, found)
+    dealt = deal.count(begins, begins + lengths)
+    assert dealt is not None
+    wanted = [
+        sorted({*range(everyone), *(taker for owner in owners for taker in takers_of[owner])})
+        for _, owners in pieces
+    ]
+    assert [some.tolist() for some in np.split(dealt.takers, dealt.upto[:-1])] == wanted
+    for taker, stretch in dealt.stretches(data):
+        assert stretch == b"".join(
+            piece for (piece, _), who in zip(pieces, wanted, strict=True) if taker in who
+        )
+        assert stretch
+    got = {taker for taker, _ in dealt.stretches(data)}
+    assert got == {taker for (piece, _), who in zip(pieces, wanted, strict=True) for taker in who if piece}
+
+
+def test_what_would_be_too_much_at_once_is_not_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dealing, "BYTES_MAX", 11)
+    begins, ends = np.array([0, 6]), np.array([6, 12])
+    deal = Deal(2, 1)
+    deal.mark_one(0, 0)
+    assert deal.count(begins, ends) is not None
+    deal.mark_one(1, 0)
+    assert deal.count(begins, ends) is None
+
+
+def test_more_takers_than_are_usual_are_listed_all_the_same() -> None:
+    deal = Deal(2, 100)
+    deal.mark_all(100)
+    dealt = deal.count(np.array([0, 1]), np.array([1, 2]))
+    assert dealt is not None
+    assert dealt.takers.tolist() == [*range(100), *range(100)]
+    assert {stretch for _, stretch in dealt.stretches(b"ab")} == {b"ab"}

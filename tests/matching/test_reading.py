@@ -1,0 +1,243 @@
+"""Payloads that are read as columns: what is found for them is what is found for the decoded events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tidings.errors import PayloadError
+from tidings.language import payloads
+from tidings.language.filters import parse
+from tidings.matching import Index, Payloads, Scan, reading
+
+FILTERS = (
+    "a >= 3",
+    "a < 0.25 AND b > -1.5",
+    "b = 123456789012345",
+    "flag",
+    "NOT flag OR a = 7",
+    "c IS NULL AND a > 1",
+    "kind = 'x' OR a = 2",
+    "inner.a > 1",
+    "$topic = 't/1' AND a > 2",
+    "$topic = 't/2'",
+    "long_name_that_is_asked_for <= 1e3",
+)
+ABOUT = {"$topic": "t/1", "$user": None}
+
+NAMES = st.sampled_from(
+    ("a", "b", "c", "flag", "kind", "inner", "other", "é", "$topic", "long_name_that_is_asked_for", "")
+)
+NUMBERS = st.sampled_from(
+    (
+        "0",
+        "-0",
+        "1",
+        "2",
+        "3",
+        "7",
+        "-1",
+        "2.50",
+        "0.25",
+        "0.1",
+        "00",
+        "01",
+        "1.",
+        ".5",
+        "-",
+        "1e3",
+        "1E3",
+        "+1",
+    )
+) | st.sampled_from(
+    (
+        "123456789012345",
+        "1234567890123456",
+        "-12345678.9012345",
+        "0.00000000000001",
+        "0.0000000000000001",
+        "99999999999999999999",
+        "1x",
+        "NaN",
+        "Infinity",
+    )
+)
+WORDS = st.sampled_from(
+    (
+        "true",
+        "false",
+        "null",
+        "nul",
+        "True",
+        '"x"',
+        '"y z"',
+        '"\\u0041"',
+        '"é"',
+        '"',
+        "[]",
+        '{"a": 2}',
+        '"\t"',
+    )
+)
+BLANKS = st.sampled_from(("", "", "", " ", "\n\t\r ", "\f"))
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> bytes:
+    """JSON objects, and what looks like one."""
+    members = [
+        f"{draw(BLANKS)}{json.dumps(draw(NAMES), ensure_ascii=False)}{draw(BLANKS)}:{draw(BLANKS)}"
+        f"{draw(NUMBERS | WORDS)}{draw(BLANKS)}"
+        for _ in range(draw(st.integers(0, 4)))
+    ]
+    text = f"{draw(BLANKS)}{{{','.join(members)}}}{draw(BLANKS)}".encode()
+    match draw(st.sampled_from(("whole", "whole", "whole", "whole", "cut", "more", "mixed"))):
+        case "cut":
+            return text[: draw(st.integers(0, len(text)))]
+        case "more":
+            return text + draw(st.sampled_from((b"}", b",", b"x", b"{}", b"\0")))
+        case "mixed":
+            at = draw(st.integers(0, len(text) - 1))
+            return text[:at] + draw(st.binary(max_size=2)) + text[at + 1 :]
+    return text
+
+
+def laid_out(some: Sequence[bytes]) -> Payloads:
+    """Payloads in one buffer, with something between them."""
+    data, begins, ends = b"1", [], []
+    for one in some:
+        begins.append(len(data))
+        data += one
+        ends.append(len(data))
+        data += b'"a":1}'
+    return Payloads(data, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64))
+
+
+def decoded(one: bytes) -> dict[str, Any] | None:
+    try:
+        return {**payloads.decode(one), **ABOUT}
+    except PayloadError:
+        return None
+
+
+def both(filters: Sequence[str]) -> tuple[Index, Scan]:
+    index, scan = Index(), Scan()
+    for number, text in enumerate(filters):
+        index.add(number, parse(text))
+        scan.add(number, parse(text))
+    return index, scan
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(texts(), min_size=1, max_size=12), st.sets(st.sampled_from(FILTERS), min_size=1))
+@example([b'{"a":3}'], {"a >= 3"})
+@example([b'{"a":3,"a":3}', b'{"a":3}', b'{"a":3}'], {"a >= 3"})
+@example([b'{"$topic":3}', b"{}", b"{}"], {"$topic = 't/1' AND a > 2", "a >= 3"})
+def test_what_is_read_is_found_as_if_it_were_decoded(some: list[bytes], filters: set[str]) -> None:
+    index, scan = both(sorted(filters))
+    answers = index.match_payloads(laid_out(some), ABOUT)
+    if answers is None:
+        return
+    before = 0
+    for at, one in enumerate(some):
+        own, before = answers.owners[before : answers.ends[at]].tolist(), int(answers.ends[at])
+        if at in answers.unread:
+            assert own == []
+            continue
+        event = decoded(one)
+        assert event is not None, "what is read is sound"
+        assert own == list(scan.match(event)), one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":3,"b":-2.5,"flag":true,"c":null,"pad":"some text: {}, []"}',
+        b' { "a" : 0.1 , "flag" : false }\n',
+        b"{}",
+        b'{"a":123456789012345}',
+        b'{"other":-0.00000000000001}',
+    ],
+)
+def test_plain_objects_are_read(text: bytes) -> None:
+    index, scan = both([one for one in FILTERS if "inner" not in one and "kind" not in one])
+    answers = index.match_payloads(laid_out([text]), ABOUT)
+    assert answers is not None
+    assert answers.unread == []
+    event = decoded(text)
+    assert event is not None
+    assert answers.owners.tolist() == list(scan.match(event))
+
+
+def test_numbers_are_read_to_the_last_bit() -> None:
+    rng = np.random.default_rng(5)
+    written = [f"{value:.{digits}f}" for value in rng.random(15) * 1000 for digits in (1, 6, 12)]
+    for text in written:
+        index, _ = both([f"a = {text}", f"a > {text}", f"a < {text}"])
+        answers = index.match_payloads(laid_out([f'{{"a":{text}}}'.encode()]), ABOUT)
+        assert answers is not None
+        assert answers.owners.tolist() == [0], text
+
+
+def test_what_is_mostly_not_plain_is_left_to_others() -> None:
+    index, _ = both(["kind = 'x' OR a > 1"])
+    assert index.match_payloads(laid_out([b'{"kind":"x"}'] * 3 + [b'{"a":2}']), ABOUT) is None
+    answers = index.match_payloads(laid_out([b'{"a":2}'] * 3 + [b'{"kind":"x"}']), ABOUT)
+    assert answers is not None
+    assert (answers.owners.tolist(), answers.ends.tolist(), answers.unread) == ([0, 0, 0], [1, 2, 3, 3], [3])
+
+
+def test_filters_that_must_be_asked_again_are_left_to_others() -> None:
+    index, _ = both(["a > 1 AND b < 9007199254740994", "a > 0"])
+    answers = index.match_payloads(laid_out([b'{"a":1,"b":1}', b'{"a":2,"b":1}', b'{"a":0}']), ABOUT)
+    assert answers is not None
+    assert (answers.owners.tolist(), answers.ends.tolist(), answers.unread) == ([1], [1, 1, 1], [1])
+
+
+def test_other_fields_are_asked_for_when_filters_come_and_go() -> None:
+    index, _ = both(["a > 1"])
+    some = laid_out([b'{"a":2,"b":2}'])
+    index.add(1, parse("b > 1"))
+    assert owners(index, some) == [0, 1]
+    index.remove(0)
+    assert owners(index, some) == [1]
+    index.add(0, parse("a > 5"))
+    assert owners(index, some) == [1]
+
+
+def owners(index: Index, some: Payloads) -> list[int]:
+    answers = index.match_payloads(some, ABOUT)
+    assert answers is not None
+    found: list[int] = answers.owners.tolist()
+    return found
+
+
+def test_filters_on_very_many_fields_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "NAMES_MAX", 8)
+    index, _ = both([f"f{number} > 1" for number in range(9)])
+    assert index.match_payloads(laid_out([b'{"f1":2}']), ABOUT) is None
+
+
+def test_objects_of_many_keys_are_left_to_others() -> None:
+    index, _ = both(["a > 1"])
+    many = json.dumps({f"k{number}": number for number in range(33)}).encode()
+    answers = index.match_payloads(laid_out([many, b'{"a":2}']), ABOUT)
+    assert answers is not None
+    assert answers.unread == [0]
+
+
+def test_ids_that_are_strings_are_left_to_others() -> None:
+    index = Index()
+    index.add("s", parse("a > 1"))
+    assert index.match_payloads(laid_out([b'{"a":2}']), ABOUT) is None
+
+
+def test_hashes_of_names_differ() -> None:
+    names = [f"{first}{second}".encode() for first in "abc" for second in range(100)]
+    assert len({reading.hash_of(name) for name in [*names, b""]}) == len(names) + 1
