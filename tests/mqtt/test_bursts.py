@@ -126,3 +126,27 @@ def test_a_burst_for_clients_of_another_version_is_what_the_codec_writes(
         encode(Publish("t", packet.payload, 1, packet_id=at + 500), target)
         for at, packet in enumerate(packets)
     )
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.sampled_from(TOPICS[1:3]), st.integers(1, 90)), max_size=4),
+    st.data(),
+)
+def test_many_packets_are_compared_at_once_as_one_by_one(
+    v5: bool, runs: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    version = Version.V5 if v5 else Version.V311
+    packets = [Publish(topic, bytes(5), 0) for topic, count in runs for _ in range(count)]
+    whole = b"".join(encode(packet, version) for packet in packets)
+    whole = whole[: len(whole) - data.draw(st.integers(0, min(12, len(whole))))]
+    found: list[Publish] = []
+    at = 0
+    while (burst := bursts.read(whole, at, v5)) is not None:
+        found += burst.publishes(burst.key[2:].decode())
+        begins, bodies, ends = burst.spans()
+        assert [whole[begin:end] for begin, end in zip(begins, ends, strict=True)] == burst.packets()
+        assert [whole[begin:end] for begin, end in zip(bodies, ends, strict=True)] == burst.payloads()
+        at = burst.end
+    assert found == packets[: len(found)]
+    assert len(whole) - at < len(encode(packets[-1], version)) if packets else not found

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from tidings.mqtt.packets import Publish
 from tidings.mqtt.properties import variable
+
+Array = npt.NDArray[np.int64]
+
+LOOK_AT = 32
+"""Packets that are looked at one by one before all that are left are compared at once."""
 
 QOS_0 = 0x30
 QOS_1 = 0x32
@@ -51,6 +59,15 @@ class Burst:
             for start, count, stride, size in self.parts
             for end in range(start + stride, start + count * stride + 1, stride)
         ]
+
+    def spans(self) -> tuple[Array, Array, Array]:
+        """Where each packet begins, where its payload does, and where both end."""
+        starts, counts, strides, sizes = np.array(self.parts, dtype=np.int64).T
+        steps = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
+        lengths = np.repeat(strides, counts)
+        begins = np.repeat(starts, counts) + steps * lengths
+        ends = begins + lengths
+        return begins, ends - np.repeat(sizes, counts), ends
 
     def packets(self) -> list[bytes]:
         """Each packet's bytes."""
@@ -135,8 +152,11 @@ def read(data: bytes, at: int, v5: bool) -> Burst | None:
                 packet_ids.append(packet_id)
                 at += stride
         else:
-            while at <= last and data.startswith(same, at):
+            few = min(last, at + LOOK_AT * stride)
+            while at <= few and data.startswith(same, at):
                 at += stride
+            if at > few and at <= last:
+                at += stride * _alike(data, at, stride, same)
         if at == start:
             break
         count = (at - start) // stride
@@ -144,6 +164,15 @@ def read(data: bytes, at: int, v5: bool) -> Burst | None:
         burst.count += count
         burst.end = at
     return burst if burst is not None and burst.count else None
+
+
+def _alike(data: bytes, at: int, stride: int, same: bytes) -> int:
+    """How many packets of one size in a row begin with the same bytes."""
+    many = (len(data) - at) // stride
+    heads = np.frombuffer(data, np.uint8, many * stride, at).reshape(many, stride)[:, : len(same)]
+    if heads.tobytes() == same * many:
+        return many
+    return int((heads != np.frombuffer(same, np.uint8)).any(axis=1).argmax())
 
 
 def acknowledgements(data: bytes, at: int) -> tuple[list[int], int]:

@@ -13,9 +13,11 @@ from functools import lru_cache
 from itertools import chain, groupby
 
 import msgspec
+import numpy as np
 
 from tidings.language import names
 from tidings.language.views import PREFIX
+from tidings.matching import Answers, Deal, Links, Payloads
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client, Lane, State
@@ -45,6 +47,7 @@ from tidings.overlay.messages import Publication
 from tidings.overlay.publications import Lane as Noted
 from tidings.overlay.publications import Route
 from tidings.overlay.tables import Entry
+from tidings.records.record import Receivers
 
 PLACES_MAX = 65_536
 """Topics for which it is remembered who gets what."""
@@ -63,6 +66,9 @@ LANE_FROM = 4
 
 BATCH = 256
 """Payloads that are matched together."""
+
+DEAL_FROM = 16
+"""Payloads in a burst from which they are read, matched and dealt out together, without being decoded."""
 
 NOBODY: tuple[Client, ...] = ()
 
@@ -97,7 +103,19 @@ class Place:
 class Plan:
     """How a burst goes to clients, as long as neither route nor connections change."""
 
-    __slots__ = ("acknowledged", "entries", "foreign", "others", "plain", "receivers", "version")
+    __slots__ = (
+        "acknowledged",
+        "clients",
+        "entries",
+        "foreign",
+        "links",
+        "names",
+        "others",
+        "places",
+        "plain",
+        "receivers",
+        "version",
+    )
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -112,6 +130,13 @@ class Plan:
         """Whether someone who is not a client of ours gets it."""
         self.entries: dict[Entry[tuple[str, str]], tuple[Client, ...] | None] = {}
         """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
+        self.clients: list[Client] = []
+        self.places: dict[Client, int] = {}
+        """Who may be dealt something, and where they are in this list."""
+        self.names: list[str] = []
+        """The same by their client ids."""
+        self.links: list[Links] = []
+        """For each place of the route that has content filters: whom these stand for."""
 
 
 class Publishing:
@@ -402,8 +427,11 @@ class Publishing:
         everyone = [receiver for clients in plan.plain.values() for receiver in clients]
         v5 = burst.v5
         quick = not plan.others and all(form == (v5, b"") for form in plan.plain)
+        if quick and burst.count >= DEAL_FROM and self._deal(client, burst, route, plan, everyone):
+            return
         texts, pieces = burst.payloads(), burst.packets()
         contents = self._broker.contents(route.topic, texts)
+        self._broker.count_unreadable(contents.count(None))
         receivers: list[tuple[str, ...]] = []
         clients_of: list[dict[Client, None] | None] = []
         involved: dict[int, dict[str, list[str]]] = {}
@@ -448,6 +476,86 @@ class Publishing:
         core.counters.delivered += delivered
         core.counters.delivered_bytes += delivered_bytes
         core.counters.packets_out += delivered
+
+    def _deal(
+        self, client: Client, burst: Burst, route: Route, plan: Plan, everyone: Sequence[Client]
+    ) -> bool:
+        """The same for all of a burst at once; False, with nothing done, where that is not possible."""
+        broker, dirty, counters = self._broker, self._core.dirty, self._core.counters
+        begins, bodies, ends = burst.spans()
+        payloads = Payloads(burst.data, bodies, ends)
+        answers = broker.match_payloads(route.filtered, payloads, broker.about(route.topic))
+        if answers is None:
+            return False
+        places, clients = plan.places, plan.clients
+        if not plan.links:
+            plan.links = [Links() for _ in route.filtered]
+            self._number(plan, everyone)
+        for node, links, found in zip(route.filtered, plan.links, answers, strict=True):
+            for owner in links.unknown(found):
+                takers = self._entry(plan, node.filtered[owner], burst.v5)
+                if takers is None:
+                    return False
+                self._number(plan, takers)
+                links.link(owner, [places[taker] for taker in takers])
+        decoded = self._decode(route, plan, payloads, answers, burst.v5)
+        if decoded is None:
+            return False
+        others, unreadable = decoded
+        deal = Deal(burst.count, len(clients))
+        deal.mark_all(len(everyone))
+        for links, found in zip(plan.links, answers, strict=True):
+            deal.mark(links, found)
+        for at, some in others:
+            for taker in some:
+                deal.mark_one(at, places[taker])
+        dealt = deal.count(begins, ends)
+        if dealt is None:
+            return False
+        for place, data in dealt.stretches(burst.data):
+            receiver = clients[place]
+            receiver.out.append(data)
+            dirty[receiver] = None
+        broker.count_unreadable(unreadable)
+        receivers = Receivers(plan.names, dealt.takers, dealt.upto)
+        broker.note(route, client.id, burst.sizes, burst.count, receivers)
+        sizes = ends - bodies
+        counters.published_bytes += int(sizes.sum())
+        counters.delivered += len(dealt.takers)
+        counters.delivered_bytes += int(sizes @ np.diff(dealt.upto, prepend=0))
+        counters.packets_out += len(dealt.takers)
+        return True
+
+    def _number(self, plan: Plan, takers: Sequence[Client]) -> None:
+        for taker in takers:
+            if taker not in plan.places:
+                plan.places[taker] = len(plan.clients)
+                plan.clients.append(taker)
+                plan.names.append(taker.id)
+
+    def _decode(
+        self, route: Route, plan: Plan, payloads: Payloads, answers: Sequence[Answers], v5: bool
+    ) -> tuple[list[tuple[int, tuple[Client, ...]]], int] | None:
+        """Who takes those of many payloads that were not read, and how many of these are unreadable; None if
+        some may not be handed on as they are.
+        """
+        unread = sorted({at for found in answers for at in found.unread})
+        if not unread:
+            return [], 0
+        contents = self._broker.contents(route.topic, [payloads.one(at) for at in unread])
+        others: list[tuple[int, tuple[Client, ...]]] = []
+        for node, found in zip(route.filtered, answers, strict=True):
+            mine = set(found.unread)
+            asked = [(at, content) for at, content in zip(unread, contents, strict=True) if at in mine]
+            matched = self._broker.match_each((node,), [content for _, content in asked])
+            for (at, _), entries in zip(asked, matched, strict=True):
+                for entry in entries:
+                    takers = self._entry(plan, entry, v5)
+                    if takers is None:
+                        return None
+                    self._number(plan, takers)
+                    others.append((at, takers))
+        return others, contents.count(None)
 
     def _entry(self, plan: Plan, entry: Entry[tuple[str, str]], v5: bool) -> tuple[Client, ...] | None:
         """Who gets what one content filter matches, if that can be handed on as it is."""

@@ -158,7 +158,9 @@ class Broker:
         self.note_all = publications.note_all
         self.note_repeats = publications.note_repeats
         self.match_each = routing.local.match_each
+        self.match_payloads = routing.local.match_payloads
         self.contents = known.contents
+        self.about = known.about
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
@@ -309,6 +311,10 @@ class Broker:
     def unreadable(self) -> int:
         """Payloads that met a content filter and are nothing that it could be asked about."""
         return self._topics.unreadable
+
+    def count_unreadable(self, payloads: int) -> None:
+        """Those among `contents` that were not read."""
+        self._topics.unreadable += payloads
 
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""

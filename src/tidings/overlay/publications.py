@@ -22,6 +22,7 @@ wanted is kept for them by each origin, within bounds, and sent when they are ba
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 
@@ -44,7 +45,7 @@ from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish,
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Grown, Tree, Trees
-from tidings.records.record import Kind, Run
+from tidings.records.record import Kind, Receivers, Run
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -453,7 +454,13 @@ class Publications:
             )
         )
         core.records += len(numbers)
-        if len(receivers) > 1 and not all(receivers):
+        if isinstance(receivers, Receivers):
+            places, receivers = receivers.served()
+            if len(places) < len(numbers):
+                assert isinstance(numbers, range), "those that were published together count up"
+                numbers = array("q", (places + numbers[0]).tobytes())
+                sizes = [sizes[at] for at in places.tolist()] if len(sizes) > 1 else sizes
+        elif len(receivers) > 1 and not all(receivers):
             kept = [at for at, some in enumerate(receivers) if some]
             numbers = [numbers[at] for at in kept]
             sizes = [sizes[at] for at in kept] if len(sizes) > 1 else sizes

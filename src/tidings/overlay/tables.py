@@ -13,7 +13,7 @@ from tidings.language.fields import find
 from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
-from tidings.matching import Index
+from tidings.matching import Answers, Index, Payloads
 
 Fields = Mapping[str, object]
 
@@ -218,6 +218,22 @@ class Table(Generic[T]):
                     if matches(content):
                         found[at].append(entry)
             self._count(node, len(some))
+        return found
+
+    def match_payloads(
+        self, nodes: Sequence[Node[T]], payloads: Payloads, about: Fields
+    ) -> list[Answers] | None:
+        """For each node, and each of many JSON payloads: the numbers of the subscriptions that match.
+
+        None if they must be decoded and asked about by `match_each`. Those that are unread must be, too;
+        `about` has the fields that no payload says.
+        """
+        found: list[Answers] = []
+        for node in nodes:
+            answers = node.index.match_payloads(payloads, about) if node.index is not None else None
+            if answers is None:
+                return None
+            found.append(answers)
         return found
 
     def _count(self, node: Node[T], times: int) -> None:

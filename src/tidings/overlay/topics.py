@@ -234,19 +234,22 @@ class Topics:
             return None
 
     def contents(self, name: str, texts: Sequence[bytes]) -> list[Mapping[str, object] | None]:
-        """The same for JSON payloads of one topic that is not declared, without properties."""
+        """The same for JSON payloads of one topic that is not declared, without properties; not counted."""
         found: list[Mapping[str, object] | None] = []
+        about = self.about(name)
         for text in texts:
             try:
                 fields = payloads.decode(text, Encoding.JSON)
             except PayloadError:
-                self.unreadable += 1
                 found.append(None)
                 continue
-            fields[TOPIC] = name
-            fields[USER] = None
+            fields.update(about)
             found.append(fields)
         return found
+
+    def about(self, name: str) -> Mapping[str, object]:
+        """What filters may ask of such publications themselves."""
+        return {TOPIC: name, USER: None}
 
 
 class Patterns:

@@ -1,0 +1,162 @@
+"""Bursts that meet content filters are dealt out at once or one by one: nobody can tell from what arrives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.mqtt.talk import V5, V311
+from tests.mqtt.test_short_way import Recorded
+from tidings.matching import compile_kernels, dealing
+from tidings.mqtt import publishing
+from tidings.mqtt.codec import encode
+from tidings.mqtt.events import BytesReceived, ClientCongested, Transmit
+from tidings.mqtt.packets import Asked, Properties, Publish, Subscribe
+from tidings.overlay import tables
+from tidings.records.record import Kind
+
+PAYLOADS = (
+    b'{"n":3}',
+    b'{"n":1}',
+    b'{"n":7,"kind":"x"}',
+    b'{"n":12.5,"on":true}',
+    b'{"n":3,"n":1}',
+    b"{}",
+    b"text",
+    b'{"n":{"m":1}}',
+    b' { "n" : -4 } ',
+)
+WHERES = (
+    "",
+    "n >= 3",
+    "n < 2 OR n = 7",
+    "kind = 'x'",
+    "n IS NULL",
+    "on AND n > 1",
+    "n.m = 1",
+    "$topic = 't/1'",
+)
+FILTERS = ("t/#", "t/1", "+/1")
+
+Subscriber = tuple[bool, list[tuple[str, int, str, int]]]
+"""Version 5, and (filter, QoS, where, identifier) of each subscription."""
+
+subscribers = st.lists(
+    st.tuples(
+        st.sampled_from((True, True, True, False)),
+        st.lists(
+            st.tuples(
+                st.sampled_from(FILTERS),
+                st.sampled_from((0, 0, 0, 1)),
+                st.sampled_from(WHERES),
+                st.sampled_from((0, 0, 0, 0, 5)),
+            ),
+            min_size=1,
+            max_size=3,
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+published = st.lists(st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=30), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    compile_kernels()
+
+
+class Watched(Recorded):
+    """A bench that keeps the bytes for each connection, too."""
+
+    def _carry_out(self, effects: Any) -> None:
+        effects = list(effects)
+        if not hasattr(self, "sent"):
+            self.sent: dict[int, bytes] = {}
+        for effect in effects:
+            if isinstance(effect, Transmit):
+                before = self.sent.get(effect.connection, b"")
+                self.sent[effect.connection] = before + b"".join(effect.chunks)
+        super()._carry_out(effects)
+
+
+def run(
+    deal_from: int, who: list[Subscriber], what: list[list[bytes]], slow: int | None
+) -> tuple[dict[int, bytes], list[str], dict[str, Any]]:
+    """The bytes that each connection got, what was written down, and what was counted."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(publishing, "DEAL_FROM", deal_from)
+        # Filters are found by an index from the first on.
+        patch.setattr(tables, "INDEX_FROM", 1)
+        talk = Watched()
+        receivers = []
+        for at, (v5, asked) in enumerate(who):
+            client = talk.connect(f"s{at}", version=V5 if v5 else V311)
+            for number, (topic_filter, qos, where, identifier) in enumerate(asked, 1):
+                about = Properties(
+                    user=(("where", where),) if where else (),
+                    subscription_identifiers=(identifier,) if identifier else (),
+                )
+                client.send(Subscribe(number, (Asked(topic_filter, qos),), about if v5 else Properties()))
+            receivers.append(client)
+        publisher = talk.connect("p")
+        talk.advance(2.0)
+        for turn, some in enumerate(what):
+            if slow is not None and slow < len(receivers):
+                talk.tell(ClientCongested(receivers[slow].connection, turn % 2 == 0))
+            packets = [encode(Publish("t/1", payload), V5) for payload in some]
+            talk.tell(BytesReceived(publisher.connection, b"".join(packets)))
+        talk.advance(3.0)
+        lines = sorted(
+            json.dumps(
+                [it.kind, it.topic, it.message, it.bytes, it.publisher, it.client, sorted(it.receivers)]
+            )
+            for it in talk.records
+            if it.kind in (Kind.PUBLISHED, Kind.DELIVERED)
+        )
+        status = talk.front.status(talk.now)
+        return talk.sent, lines, {**status.counters, "unreadable": status.unreadable}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(subscribers, published, st.none() | st.integers(0, 4))
+def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
+    who: list[Subscriber], what: list[list[bytes]], slow: int | None
+) -> None:
+    assert run(1, who, what, slow) == run(1_000_000, who, what, slow)
+
+
+def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt = []
+
+    class Seen(dealing.Dealt):
+        def stretches(self, data: bytes) -> list[tuple[int, bytes]]:
+            dealt.append(data)
+            return super().stretches(data)
+
+    monkeypatch.setattr(dealing, "Dealt", Seen)
+    sent, lines, _ = run(
+        publishing.DEAL_FROM,
+        [
+            (True, [("t/1", 0, "n >= 3", 0)]),
+            (True, [("t/#", 0, "n < 2 OR n = 7", 0)]),
+            (True, [("t/1", 0, "", 0)]),
+        ],
+        [[b'{"n":3}', b'{"n":1}'] * publishing.DEAL_FROM],
+        None,
+    )
+    assert dealt
+    assert len(lines) == 4 * publishing.DEAL_FROM
+    assert [b'{"n":3}' in data for data in list(sent.values())[:3]] == [True, False, True]
+
+
+def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
+    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    expected = run(1_000_000, who, what, None)
+    monkeypatch.setattr(dealing, "BYTES_MAX", 100)
+    assert run(1, who, what, None) == expected
