@@ -204,7 +204,8 @@ class Expecting:
         roots = {
             peer: root for peer, root in core.view.roots.items() if (peer, True) not in core.parents
         } or core.view.roots
-        found = [outlooks.best(one, unfed, limit, core.view.profiles.values(), roots) for one in unfed]
+        wanted = outlooks.Wanted(unfed)
+        found = [outlooks.best(one, wanted, limit, core.view.profiles.values(), roots) for one in unfed]
         coarse = [one.coarser for one in found if one.coarser is not None]
         waste: float | None = None
         if len(coarse) < len(unfed):

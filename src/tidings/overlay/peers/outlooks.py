@@ -92,8 +92,28 @@ class Found(msgspec.Struct, frozen=True, gc=False):
     """How many are tight enough and get it, with room or without."""
 
 
+class Wanted:
+    """Some expressions that are wanted, and how much of them others would be asked for."""
+
+    def __init__(self, dz: Set) -> None:
+        self._dz = dz
+        self._sizes: dict[tuple[str, bool], float] = {}
+
+    def size(self, profile: Profile) -> float:
+        """The volume of those that somebody has."""
+        key = (profile.peer, profile.root)
+        if key not in self._sizes:
+            theirs = profile.dz if profile.root else profile.fed
+            self._sizes[key] = volume(
+                one
+                for one in self._dz
+                if one.startswith(theirs) or (profile.root and overlaps(theirs, (one,)))
+            )
+        return self._sizes[key]
+
+
 def best(
-    one: str, wanted: Set, limit: float, profiles: Iterable[Profile], roots: Mapping[str, Profile]
+    one: str, wanted: Wanted, limit: float, profiles: Iterable[Profile], roots: Mapping[str, Profile]
 ) -> Found:
     """The least coarsening with which somebody no looser than a limit would take one of some expressions.
 
@@ -104,9 +124,7 @@ def best(
         if profile.bound > limit or not one.startswith(profile.fed):
             continue
         could += 1
-        theirs = profile.fed
-        size = volume(other for other in wanted if other.startswith(theirs))
-        reached = _depth(one, theirs, profile.floor, size)
+        reached = _depth(one, profile.fed, profile.floor, wanted.size(profile))
         if reached > depth:
             depth, found = reached, profile
             if depth == len(one):
@@ -116,8 +134,7 @@ def best(
         # All of them are needed.
         could += 1
         fullest = max(relevant, key=lambda root: (root.floor, root.peer))
-        size = volume(other for other in wanted if overlaps(fullest.dz, (other,)))
-        reached = _depth(one, ("",), fullest.floor, size)
+        reached = _depth(one, ("",), fullest.floor, wanted.size(fullest))
         if reached > depth:
             depth, found = reached, fullest
     return Found(one[:depth] if found is not None else None, found, could)
@@ -149,11 +166,11 @@ def foresee(
     """
     if not roots:
         return Outlook(False, None, "", UNKNOWN)
-    known = list(profiles)
+    known, wanted = list(profiles), Wanted(dz)
     coarse: list[str] = []
     parents: list[Profile] = []
     for one in dz:
-        found = best(one, dz, limit, known, roots)
+        found = best(one, wanted, limit, known, roots)
         if found.coarser is None:
             return Outlook(False, None, "", sentence(one, bound_text, found, None))
         assert found.parent is not None, "who takes it is known"
@@ -164,7 +181,7 @@ def foresee(
     if needed == 0.0:
         return Outlook(True, 0.0, parent)
     worst = next(one for one, kept in zip(dz, coarse, strict=True) if one != kept)
-    text = sentence(worst, bound_text, best(worst, dz, limit, known, roots), needed)
+    text = sentence(worst, bound_text, best(worst, wanted, limit, known, roots), needed)
     return Outlook(needed <= allowed, needed, parent, text)
 
 
