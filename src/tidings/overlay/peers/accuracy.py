@@ -6,6 +6,8 @@ allow. What comes and what would is counted and estimated in `rates`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.rates import Estimates
@@ -42,7 +44,7 @@ class Accuracy:
             # What a step would bring is not known yet.
             return False
         steps = [
-            (self._waste(coarser(core.dz, one), estimates), one)
+            (self._added(one[:-1], estimates), one)
             for one in lacking
             if one and self._coarse_rests.get(one[:-1], (0, 0))[0] <= core.cycle
         ]
@@ -151,6 +153,14 @@ class Accuracy:
         if core.dz:
             profiles.append(core.relay_profile())
         return Estimates(profiles, core.total())
+
+    def _added(self, whole: str, estimates: Estimates) -> float:
+        """What an expression would bring beyond the parts of it that are subscribed to."""
+        dz = self._core.dz
+        parts = dz[bisect_left(dz, whole) : bisect_left(dz, whole + "2")]
+        if self._core.settings.rates == "volume" or estimates.total <= 0.0:
+            return volume((whole,)) - volume(parts)
+        return estimates.of((whole,)) - estimates.of(parts)
 
     def _waste(self, dz: Set, estimates: Estimates, interest: Set | None = None) -> float:
         core = self._core
