@@ -9,7 +9,7 @@ into lists costs some eight times what these loops do.
   else an object may be, sound or not, it leaves alone and says so: `language.payloads` is the judge.
 * `ask` finds the owners of the boxes that hold each event, by a slab (`slabs`).
 * `mark` sets a bit for each taker of an event.
-* `deal` lays out what each taker gets, in order.
+* `count`, `sort` and `join` lay out what each taker gets, in order.
 """
 
 from __future__ import annotations
@@ -326,14 +326,15 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
 
     Of owner o, links[first[o]] says how many they are; they follow it.
     """
-    at = 0
+    at = U0
     for e in range(len(ends)):
-        while at < ends[e]:
+        last = np.uint64(ends[e])
+        while at < last:
             place = first[owners[at]]
             for i in range(place + 1, place + 1 + links[place]):
                 taker = np.uint64(links[i])
                 bits[e, taker >> U6] |= U1 << (taker & U63)
-            at += 1
+            at += U1
 
 
 @kernel
@@ -360,19 +361,28 @@ def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, s
 
 
 @kernel
-def deal(
-    data: Array, begins: Array, ends: Array, takers: Array, upto: Array, starts: Array, out: Array
-) -> None:
-    """Write pieces to the stretches of those who take them, which begin at `starts`; there they end then."""
+def sort(takers: Array, upto: Array, places: Array, pieces: Array) -> None:
+    """List the pieces of each taker, in order, from `places` on; there they end then."""
     at = U0
-    for e in range(len(begins)):
-        begin = np.uint64(begins[e])
-        size = np.uint64(ends[e]) - begin
+    for e in range(len(upto)):
         last = np.uint64(upto[e])
         while at < last:
             taker = np.uint64(takers[at])
-            to = np.uint64(starts[taker])
-            for i in range(size):
-                out[to + i] = data[begin + i]
-            starts[taker] = np.int64(to + size)
+            pieces[places[taker]] = np.int32(e)
+            places[taker] += 1
             at += U1
+
+
+@kernel
+def join(
+    data: Array, begins: Array, ends: Array, pieces: Array, first: Number, last: Number, out: Array
+) -> None:
+    """Write some of the listed pieces one behind the other."""
+    to = U0
+    for i in range(first, last):
+        e = np.uint64(pieces[i])
+        begin = np.uint64(begins[e])
+        size = np.uint64(ends[e]) - begin
+        for k in range(size):
+            out[to + k] = data[begin + k]
+        to += size

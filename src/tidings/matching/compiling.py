@@ -22,7 +22,7 @@ caching = True
 _compiled: ModuleType | None = None
 _batches: ModuleType | None = None
 
-SOURCES = ("state.py", "kernels.py", "batch_kernels.py")
+SOURCES = ("state.py", "slabs.py", "kernels.py", "batch_kernels.py")
 
 
 def compiled() -> ModuleType | None:

@@ -20,6 +20,9 @@ BYTES_MAX = 16 << 20
 """What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
 common take less memory."""
 
+TOGETHER_BYTES = 128 * 1024
+"""What is laid out before it is copied to where it stays: little enough to be in the cache still."""
+
 UNKNOWN = -1
 
 
@@ -103,20 +106,34 @@ class Dealt:
 
     def stretches(self, data: bytes) -> list[tuple[int, bytes]]:
         """What each taker gets, if it gets anything."""
-        behind = np.cumsum(self._sizes)
-        starts = behind - self._sizes
-        at = starts.copy()
-        out = _bytes.take(int(behind[-1]) if len(behind) else 0)
+        kernels = _kernels()
+        counts = np.bincount(self.takers, minlength=len(self._sizes))
+        places = np.cumsum(counts) - counts
+        pieces = _pieces.take(len(self.takers))
+        kernels.sort(self.takers, self.upto, places, pieces)
         buffer = np.frombuffer(data, dtype=np.uint8)
-        _kernels().deal(buffer, self._begins, self._ends, self.takers, self.upto, at, out)
-        whole = memoryview(out.data)
-        return [
-            (taker, bytes(whole[start:end]))
-            for taker, (start, end) in enumerate(zip(starts.tolist(), behind.tolist(), strict=True))
-            if end > start
-        ]
+        found: list[tuple[int, bytes]] = []
+        sizes, lasts = self._sizes.tolist(), places.tolist()
+        taker = begin = 0
+        while taker < len(sizes):
+            # As much at a time as the cache has room for.
+            first, size = taker, sizes[taker]
+            while taker + 1 < len(sizes) and size + sizes[taker + 1] <= TOGETHER_BYTES:
+                taker += 1
+                size += sizes[taker]
+            out = _bytes.take(size)
+            kernels.join(buffer, self._begins, self._ends, pieces, begin, lasts[taker], out)
+            begin = lasts[taker]
+            taker += 1
+            whole, at = memoryview(out.data), 0
+            for one in range(first, taker):
+                if sizes[one]:
+                    found.append((one, bytes(whole[at : at + sizes[one]])))
+                    at += sizes[one]
+        return found
 
 
+_pieces = Scratch(np.int32)
 _takers = Scratch(np.int32)
 _bytes = Scratch(np.uint8)
 

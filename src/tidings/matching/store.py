@@ -646,7 +646,8 @@ class Store:
         batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
         batches.count(begins, ends, bits, takers, begins.copy(), numbers.copy())
-        batches.deal(data, begins, ends, takers, begins, numbers.copy(), there[0].copy())
+        batches.sort(takers, begins, numbers.copy(), takers.copy())
+        batches.join(data, begins, ends, takers, 0, 0, flags)
 
 
 _SIGN = np.uint64(1 << 63)
