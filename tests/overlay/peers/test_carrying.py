@@ -259,3 +259,42 @@ def test_a_parent_that_gets_only_some_does_not_send_what_a_publisher_sends() -> 
     for parent in ("b", "p"):
         alone.tell(parent, Event("p", 1, "00110", 1.0))
     assert ("b", Leave(False, first.number)) in alone.cycle()
+
+
+def test_publishers_do_not_send_what_a_parent_sends_while_one_of_them_is_full() -> None:
+    alone = Alone("0011", bound=9.0, allowed=0.1)
+    parent, full = profile("b", "0011", bound=2.0), profile("q", "", bound=0.0, floor=1.0)
+    alone.knows(parent)
+    first = alone.asks()
+    alone.tell("b", Accept(False, first.number, parent, first.sent))
+    alone.tell("b", Feed(False, first.number, (), 0.0, hope=False))
+    alone.knows(full)
+    alone.denied(4)
+    assert alone.peer.dz == ("001",)
+    alone.tell("b", Feed(False, first.number, ("0011",), 1.0))
+    root = profile("p", "", bound=0.0)
+    alone.knows(root)
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    assert said["p"].asked == ("001",)
+    alone.tell("p", Accept(True, said["p"].number, root, said["p"].sent))
+    for sender in ("p", "b"):
+        alone.tell(sender, Event("p", 1, "00110", 1.0))
+    said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
+    assert said["p"].asked == ("0010",)
+    alone.tell("p", Accept(True, said["p"].number, root, said["p"].sent))
+    for _ in range(20):
+        asked = [message for to, message in alone.cycle() if to == "q" and isinstance(message, Connect)]
+        if asked:
+            break
+    assert asked[0].asked == ("001",)
+    alone.tell("q", Accept(True, asked[0].number, full, asked[0].sent))
+    assert alone.peer.fed == ("001",)
+    alone.tell("b", Event("q", 2, "00110", 1.0))
+    alone.tell("q", Event("q", 2, "00110", 1.0))
+    alone.cycle()
+    assert {key: one.asked for key, one in alone.peer.parents.items()} == {
+        ("b", False): ("0011",),
+        ("p", True): ("0010",),
+        ("q", True): ("0010",),
+    }
+    assert (alone.peer.fed, alone.peer.covered) == (("001",), True)

@@ -288,12 +288,19 @@ class Seeking:
                 best, best_rank = profile, rank
         if best_rank is not None and best_rank[0] < 2:
             return best
+        coming = tuple(
+            part
+            for parent in core.parents.values()
+            if not parent.root
+            for part in parent.asked
+            if part.startswith(parent.fed)
+        )
         for profile in core.view.relevant(one):
             key = (profile.peer, True)
             if limit < links.get(profile.peer, 0.0) or not self._rested(key):
                 continue
             parent = core.parents.get(key)
-            if parent is not None and one.startswith(parent.asked):
+            if parent is not None and one.startswith(canonical(parent.asked + coming)):
                 continue
             tier = 2 if not fed_known or room(profile) else 4
             rank = (tier, 0.0, 0.0, profile.peer)
@@ -372,7 +379,8 @@ class Seeking:
         finer one, a subscriber before publishers. What does not come replaces nothing. But a parent that does
         not get all may get some: if events have come twice (`doubled`), of two subscribers that should send
         the same one has to go even so, and one that does not get it is not to send what others send,
-        publishers among them even if there are more of these than are parents.
+        publishers among them even if there are more of these than are parents. Nor are these to send what a
+        subscriber sends that gets it, though it is less than they were asked for.
         """
         core = self._core
         if len(core.parents) < 2:
@@ -394,8 +402,9 @@ class Seeking:
         for missing, _, _, root, _, peer, one in sorted(parts):
             if one.startswith(subscribers) or (not root and one.startswith(publishers + hungry)):
                 continue
-            if missing and not root and doubled:
-                left = difference((one,), canonical(subscribers + publishers + hungry))
+            if missing and doubled:
+                sent = subscribers if root else subscribers + publishers + hungry
+                left = difference((one,), canonical(sent))
                 kept[peer, root] += left
                 hungry += left
                 continue
@@ -404,8 +413,6 @@ class Seeking:
                 publishers += (one,)
             elif not missing:
                 subscribers += (one,)
-            elif doubled:
-                hungry += (one,)
         for key, asked in kept.items():
             self._narrow(core.parents[key], asked)
 
