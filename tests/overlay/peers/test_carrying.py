@@ -261,6 +261,24 @@ def test_a_parent_that_gets_only_some_does_not_send_what_a_publisher_sends() -> 
     assert ("b", Leave(False, first.number)) in alone.cycle()
 
 
+def test_a_parent_that_was_left_since_it_sends_the_same_is_not_asked_again_by_what_was_said_before() -> None:
+    alone = Alone("0011", bound=9.0)
+    numbers = []
+    for name in ("b", "c"):
+        alone.knows(profile(name, "0011", bound=2.0))
+        request = alone.asks()
+        numbers.append(request.number)
+        hungry = profile(name, "0011", bound=2.0, fed=False, version=2)
+        alone.tell(name, Accept(False, request.number, hungry, request.sent))
+        alone.tell(name, Feed(False, request.number, (), 0.0, hope=False))
+    for name in ("b", "c"):
+        alone.tell(name, Event("q", 1, "00110", 1.0))
+    assert alone.cycle() == [("c", Leave(False, numbers[1]))]
+    assert [alone.cycle() for _ in range(4)] == [[]] * 4
+    alone.knows(profile("c", "0011", bound=2.0, version=3))
+    assert [to for to, _ in alone.cycle()] == ["c"], "it says anew that it gets it"
+
+
 def test_publishers_do_not_send_what_a_parent_sends_while_one_of_them_is_full() -> None:
     alone = Alone("0011", bound=9.0, allowed=0.1)
     parent, full = profile("b", "0011", bound=2.0), profile("q", "", bound=0.0, floor=1.0)

@@ -414,7 +414,22 @@ class Seeking:
             elif not missing:
                 subscribers += (one,)
         for key, asked in kept.items():
-            self._narrow(core.parents[key], asked)
+            parent = core.parents[key]
+            if doubled and not parent.feeds and canonical(asked) != parent.asked:
+                self._disbelieve(parent)
+            self._narrow(parent, asked)
+
+    def _disbelieve(self, parent: Parent) -> None:
+        """A parent that does not get all sends what another sends, too: it is not to be asked again for that
+        because of what was said of it before it was a parent.
+        """
+        view, peer = self._core.view, parent.peer
+        view.learn((parent.profile,), (0,), self._core.cycle)
+        if peer in view.profiles:
+            view.profiles[peer] = msgspec.structs.replace(
+                view.profiles[peer], fed=parent.fed, delay=parent.delay, hope=parent.hope
+            )
+        self._rest(parent.key)
 
     def _narrow(self, parent: Parent, kept: Iterable[str]) -> None:
         """A parent has to send less, or nothing."""
