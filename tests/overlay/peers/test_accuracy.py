@@ -294,3 +294,15 @@ def test_a_subscription_of_several_parts_becomes_finer_step_by_step() -> None:
         alone.cycle()
     assert (before, alone.peer.dz) == (("0",), ("0000", "0110"))
     assert alone.peer.counts.refined >= 2
+
+
+def test_who_is_not_fed_does_not_keep_what_would_be_too_much_for_its_access_link() -> None:
+    alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=11 * 6.0)
+    alone.knows(profile("p", "", bound=0.0, rates=(20.0,), floor=1.0))
+    alone.denied(8)
+    assert alone.peer.dz == ("01",), "5 events a second of 20"
+    alone.knows(profile("p", "", bound=0.0, rates=(50.0,), floor=1.0, version=2))
+    alone.denied(4)
+    assert alone.peer.dz == ("011",), "12.5 of 50 come in 01, and 6.25 in 011, which may be chance"
+    alone.denied(30)
+    assert alone.peer.dz == ("011",)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 
 from tidings.overlay.peers.core import Core
 from tidings.overlay.peers.outlooks import Cause
-from tidings.overlay.peers.rates import Estimates
+from tidings.overlay.peers.rates import WINDOWS, Estimates, exceeds
 from tidings.space.expressions import Set, coarser, finer, intersection, volume
 
 
@@ -94,9 +94,42 @@ class Accuracy:
         if not core.dz or not (received or counted):
             return False
         self.over = self._exceeded()
-        if self.over is None or not core.settings.accuracy or not self._refine():
+        if not core.settings.accuracy:
+            return False
+        if self.over is None:
+            return core.fed != core.dz and self._overgrown()
+        if not self._refine():
             return False
         self.over = None
+        return True
+
+    def _overgrown(self) -> bool:
+        """Whether more is asked for than the access link would take, and less from now on.
+
+        Nothing comes that could be counted, so this goes by estimates. Whoever keeps what fitted at another
+        time gets a place for it some day, sends others away, finds out, and loses it again: one such peer
+        after the other.
+        """
+        core = self._core
+        limit, dz = core.received_max(), core.dz
+        if limit is None:
+            return False
+        estimates = self._estimates()
+        if estimates.total <= 0.0:
+            return False
+        seconds = WINDOWS * core.settings.window * core.settings.cycle_s
+        while exceeds(estimates.of(dz), limit, core.settings.slack, seconds):
+            open_ = [
+                (estimates.of((one,)) - estimates.of(intersection(core.interest, (one,))), one)
+                for one in dz
+                if not one.startswith(core.interest)
+            ]
+            if not open_:
+                break
+            dz = self._finer(dz, max(open_)[1])
+        if dz == core.dz:
+            return False
+        self._change(dz)
         return True
 
     def _exceeded(self) -> Cause | None:
@@ -126,14 +159,7 @@ class Accuracy:
             open_ = [(share, one) for share, one in spread if not one.startswith(core.interest)]
             if not open_:
                 break
-            _, worst = max(open_)
-            times = self._coarse_rests.pop(worst, (0, 0))[1]
-            pause = core.settings.window << min(times + 1, 8)
-            self._coarse_rests[worst] = (core.cycle + pause, times + 1)
-            if len(self._coarse_rests) > core.settings.remembered:
-                del self._coarse_rests[next(iter(self._coarse_rests))]
-            core.counts.refined += 1
-            dz = finer(dz, worst, core.interest)
+            dz = self._finer(dz, max(open_)[1])
             left = counted.part(dz)
             within_bandwidth = limit is None or received * left <= limit
             if within_bandwidth and taken * (left - wanted) <= core.allowed * total:
@@ -142,6 +168,17 @@ class Accuracy:
             return False
         self._change(dz)
         return True
+
+    def _finer(self, dz: Set, worst: str) -> Set:
+        """A subscription with one expression a step finer, which rests as it was."""
+        core = self._core
+        times = self._coarse_rests.pop(worst, (0, 0))[1]
+        pause = core.settings.window << min(times + 1, 8)
+        self._coarse_rests[worst] = (core.cycle + pause, times + 1)
+        if len(self._coarse_rests) > core.settings.remembered:
+            del self._coarse_rests[next(iter(self._coarse_rests))]
+        core.counts.refined += 1
+        return finer(dz, worst, core.interest)
 
     def waste_of(self, dz: Set, interest: Set | None = None) -> float:
         """The share of all events that a subscription would bring beyond what is wanted."""
