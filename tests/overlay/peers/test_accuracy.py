@@ -306,3 +306,17 @@ def test_who_is_not_fed_does_not_keep_what_would_be_too_much_for_its_access_link
     assert alone.peer.dz == ("011",), "12.5 of 50 come in 01, and 6.25 in 011, which may be chance"
     alone.denied(30)
     assert alone.peer.dz == ("011",)
+
+
+def test_a_step_that_did_not_fit_for_long_is_not_taken_by_chance() -> None:
+    def dz(*rates: float) -> tuple[str, ...]:
+        alone = Alone("0110", bound=5.0, allowed=0.9, bandwidth=11 * 6.0)
+        for version, rate in enumerate(rates, 1):
+            alone.knows(profile("p", "", bound=0.0, rates=(rate,), floor=1.0, version=version))
+            alone.denied(10)
+        return alone.peer.dz
+
+    assert dz(50.0) == ("0110",), "6.25 would come, and 6 may"
+    assert dz(50.0, 47.0) == ("011",)
+    assert dz(*[50.0] * 5, 47.0) == ("0110",)
+    assert dz(*[50.0] * 5, 35.0) == ("011",), "that is no chance"

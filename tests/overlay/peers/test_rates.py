@@ -85,3 +85,22 @@ def test_what_is_told_of_parts_is_the_mean_of_some_windows() -> None:
         counted.taken = taken
         counted.close(2.0 * number)
     assert (counted.by_member(("0",), lately=True), counted.by_member(("0",))) == ((3.0,), (2.0,))
+
+
+def test_after_long_one_window_alone_has_to_show_twice_as_much() -> None:
+    counted = Rates(8)
+
+    def closed(number: int, received: int) -> bool:
+        counted.received = received
+        counted.close(4.0 * number)
+        return counted.receives_more(10.0, 0.1)
+
+    chance, surge = 58, 72
+    assert [closed(number, 40) for number in range(1, 10)] == [False] * 9
+    assert closed(10, chance)
+    assert [closed(number, 38) for number in range(11, 30)] == [False] * 19
+    assert not closed(30, chance)
+    assert [closed(number, 38) for number in range(31, 39)] == [False] * 8
+    assert closed(39, surge)
+    counted.forget(4.0 * 39)
+    assert closed(40, chance), "another subscription"

@@ -13,6 +13,10 @@ from tidings.overlay.peers.outlooks import Cause
 from tidings.overlay.peers.rates import WINDOWS, Estimates, exceeds
 from tidings.space.expressions import Set, coarser, finer, intersection, volume
 
+MARGIN = 0.75
+"""The share of a budget that a step may use which did not fit for long. Estimates vary by a tenth by chance:
+looked at every cycle, each step just beyond a budget would fit at some time."""
+
 
 class Accuracy:
     """The budgets of one peer."""
@@ -29,12 +33,12 @@ class Accuracy:
         self._coarse_rests.clear()
         self.over = None
 
-    def coarsen(self, lacking: list[str]) -> bool:
+    def coarsen(self, lacking: list[str], *, long: bool = False) -> bool:
         """Lines 1-3: ask for more, if the budgets allow it.
 
         Each part that is lacking grows by one step, those first that add the least waste, as long as all
         together are within the budgets: so a subscription of many small parts becomes one of few that are
-        coarser (§5.1).
+        coarser (§5.1). `long`: nothing has fitted for long, and is not to by chance.
         """
         core = self._core
         if not core.settings.accuracy or core.allowed <= 0.0:
@@ -43,6 +47,7 @@ class Accuracy:
         if limit is not None and estimates.total <= 0.0:
             # What a step would bring is not known yet.
             return False
+        share = MARGIN if long else 1.0
         steps = [
             (self._added(one[:-1], estimates), one)
             for one in lacking
@@ -54,9 +59,9 @@ class Accuracy:
                 # A step before it has taken it along.
                 continue
             wider = coarser(dz, one)
-            if self._waste(wider, estimates) > core.allowed:
+            if self._waste(wider, estimates) > share * core.allowed:
                 continue
-            if limit is None or estimates.of(wider) <= limit:
+            if limit is None or estimates.of(wider) <= share * limit:
                 dz = wider
                 taken += 1
         if not taken:

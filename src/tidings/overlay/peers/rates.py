@@ -20,6 +20,14 @@ WINDOWS = 8
 """Whole windows that are looked at together. In one of them chance is large: at 12 events a second and 4
 seconds two standard deviations are 29%; in eight they are 10%."""
 
+SETTLED = 10
+"""Whole windows after which what has lasted so long is not to end by chance. One window alone then has to
+show twice as much: at two standard deviations each peer whose budget is used up had one that did every few
+hundred cycles, and lost for it a place that it had kept for long."""
+
+DEVIATIONS = 2.0
+"""Standard deviations of a count that are taken for chance."""
+
 
 class Rates:
     """What one peer has counted."""
@@ -41,6 +49,8 @@ class Rates:
         """The length of that window."""
         self._windows: deque[tuple[int, int, int, float]] = deque(maxlen=WINDOWS)
         """The last ones: what was received, wasted and taken, and their length."""
+        self._whole = 0
+        """How many there were."""
         self.since = 0.0
 
     def begin(self, now: float) -> None:
@@ -53,6 +63,7 @@ class Rates:
         self.begin(now)
         self.points.clear()
         self._windows.clear()
+        self._whole = 0
         self.received_rate = self.taken_rate = self.wasted_rate = None
 
     def close(self, now: float) -> bool:
@@ -64,6 +75,7 @@ class Rates:
         self.taken_rate = self.taken / self.seconds
         self.wasted_rate = self.wasted / self.seconds
         self._windows.append((self.received, self.wasted, self.taken, self.seconds))
+        self._whole += 1
         self.begin(now)
         return True
 
@@ -82,8 +94,9 @@ class Rates:
         *_, last = self._windows
         rate = last[which] / last[3]
         lately, seconds = self._lately(which)
+        deviations = DEVIATIONS if self._whole <= SETTLED else 2.0 * DEVIATIONS
         return rate > limit and (
-            exceeds(rate, limit, slack, last[3]) or exceeds(lately, limit, slack, seconds)
+            exceeds(rate, limit, slack, last[3], deviations) or exceeds(lately, limit, slack, seconds)
         )
 
     def _lately(self, which: int) -> tuple[float, float]:
@@ -161,10 +174,10 @@ class Estimates:
         return sum(measured[part] for part in parts) + density * (volume((one,)) - volume(parts))
 
 
-def exceeds(rate: float, limit: float, slack: float, seconds: float) -> bool:
+def exceeds(rate: float, limit: float, slack: float, seconds: float, deviations: float = DEVIATIONS) -> bool:
     """Whether a measured rate is beyond a limit by more than a slack and chance.
 
-    Events that come independently, k expected in a window, vary by about the root of k; two of these are
+    Events that come independently, k expected in a window, vary by about the root of k; some of these are
     allowed.
     """
-    return rate > limit * (1.0 + slack) + 2.0 * math.sqrt(limit * seconds) / seconds
+    return rate > limit * (1.0 + slack) + deviations * math.sqrt(limit * seconds) / seconds

@@ -26,6 +26,7 @@ from tidings.overlay.peers.messages import (
     Refuse,
     Why,
 )
+from tidings.overlay.peers.rates import SETTLED
 from tidings.overlay.peers.upward import Parent
 from tidings.space.expressions import Set, canonical, covers, difference, intersection, overlaps, volume
 
@@ -131,12 +132,13 @@ class Seeking:
             self._once(doubled=True)
             core.settle()
         missing = self._missing()
+        long = self._lacking >= SETTLED * settings.window
         if not missing:
             self._lacking = core.seeking = 0
         else:
             core.seeking += 1
             self._lacking += 1
-            if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing):
+            if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing, long=long):
                 self._lacking = 0
                 missing = self._missing()
         if missing:
