@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.overlay.peers.alone import Alone
@@ -67,6 +68,19 @@ def test_who_said_no_rests_and_the_hint_is_asked_next() -> None:
     request = alone.asks()
     alone.tell("b", Refuse(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5))
     assert [to for to, _ in alone.cycle()] == ["h"]
+
+
+def test_who_is_full_for_long_is_asked_ever_more_seldom_until_it_has_room() -> None:
+    alone = Alone("011", bound=5.0)
+    asked = []
+    for cycle in range(260):
+        room = cycle >= 250
+        alone.knows(profile("p", "", bound=0.0, floor=0.0 if room else 1.0, version=cycle))
+        for to, message in alone.cycle():
+            assert isinstance(message, Connect)
+            asked.append(cycle)
+            alone.tell(to, Refuse(message.root, message.number, Why.FULL, None, 1.0))
+    assert asked == [0, 2, 6, 14, 30, 94, 222, 250]
 
 
 def test_who_says_that_it_does_not_publish_is_not_needed_any_more() -> None:
@@ -159,6 +173,21 @@ def test_room_is_looked_for_with_all_that_would_be_asked_for() -> None:
     alone = Alone(*cells, bound=5.0)
     alone.knows(profile("b", "0", bound=2.0, floor=1 / 8), profile("c", "0", bound=4.0, floor=1 / 2))
     assert [to for to, _ in alone.cycle()] == ["b"], "c is looser, but full"
+
+
+@pytest.mark.parametrize("other", [profile("b", "0", bound=2.0), profile("b", "1", bound=2.0, floor=1.0)])
+def test_after_long_a_small_view_is_for_those_who_serve_what_is_missing(other: Profile) -> None:
+    def kept(cycles: int) -> bool:
+        alone = Alone("000", "111", bound=5.0, settings=replace(DEFAULT, view=2))
+        alone.knows(profile("x", "01", bound=2.0), other)
+        for cycle in range(cycles):
+            alone.knows(msgspec.structs.replace(other, version=cycle + 2))
+            alone.denied(1)
+        alone.knows(profile("c", "11", bound=2.0))
+        alone.knows(*[profile(f"y{number}", "01", bound=2.0) for number in range(8)])
+        return "c" in alone.peer.view.profiles
+
+    assert (kept(10), kept(50)) == (False, True)
 
 
 def test_to_ask_a_parent_for_less_takes_back_what_it_was_asked_for_besides() -> None:

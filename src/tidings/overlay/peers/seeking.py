@@ -37,6 +37,9 @@ nothing, and links seldom get faster."""
 HINTS_MAX = 4
 """Hints that wait to be followed."""
 
+WEARY_MAX = 8
+"""How often the pause doubles after which somebody is asked again who is full: 512 cycles at most."""
+
 LINK_WEIGHT = 0.25
 """How much a new measurement of a link counts against the old ones, twice TCP's 1/8: there is one a cycle."""
 
@@ -66,6 +69,10 @@ class Seeking:
         self._hints: list[Profile] = []
         self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
         """By standing: until when it is not asked again, and how often it has said no."""
+        self._noes: dict[tuple[str, bool], tuple[int, int]] = {}
+        """By standing: when it said no last, and how often in all, whatever it said in between."""
+        self._since = 0
+        """The cycle in which the subscription began."""
         self._lacking = 0
         """Cycles without cover, since the subscription was made coarser."""
         self._told: tuple[object, ...] = ()
@@ -76,6 +83,8 @@ class Seeking:
         self._hints.clear()
         self._probing.clear()
         self._rests.clear()
+        self._noes.clear()
+        self._since = self._core.cycle
         self._lacking = self._core.seeking = 0
 
     def part(self) -> None:
@@ -134,6 +143,8 @@ class Seeking:
         missing = self._missing()
         long = self._lacking >= SETTLED * settings.window
         if not missing:
+            if long:
+                core.view.prefer(core.dz, core.bound)
             self._lacking = core.seeking = 0
         else:
             core.seeking += 1
@@ -141,6 +152,9 @@ class Seeking:
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing, long=long):
                 self._lacking = 0
                 missing = self._missing()
+            elif long:
+                # A small view that is full of those who cannot serve it keeps who could only by chance.
+                core.view.prefer(tuple(missing), core.bound, ready=True)
         if missing:
             self._ask(missing)
 
@@ -283,7 +297,7 @@ class Seeking:
             else:
                 tier = 1 if room(profile) else 5
             parent = core.parents.get(key)
-            if parent is not None and one.startswith(parent.asked):
+            if (parent is not None and one.startswith(parent.asked)) or (tier > 2 and self._weary(key)):
                 continue
             rank = (tier, -profile.bound, profile.delay, peer)
             if best_rank is None or rank < best_rank:
@@ -305,6 +319,8 @@ class Seeking:
             if parent is not None and one.startswith(canonical(parent.asked + coming)):
                 continue
             tier = 2 if not fed_known or room(profile) else 4
+            if tier > 2 and self._weary(key):
+                continue
             rank = (tier, 0.0, 0.0, profile.peer)
             if best_rank is None or rank < best_rank:
                 best, best_rank = profile, rank
@@ -318,9 +334,23 @@ class Seeking:
             and self._rests.get(key, (0, 0))[0] <= self._core.cycle
         )
 
+    def _weary(self, key: tuple[str, bool]) -> bool:
+        """Whether somebody who is full has said no so often that it is asked ever more seldom.
+
+        Each time another part may be asked for, and one or the other is sent away for it; those come back,
+        and so on for ever. Whoever has room after all is asked as before.
+        """
+        core = self._core
+        last, times = self._noes.get(key, (0, 0))
+        pause = core.settings.retry_after << min(times, WEARY_MAX)
+        return core.cycle - self._since > SETTLED * core.settings.window and core.cycle < last + pause
+
     def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
         """Somebody has said no, or is too far away: ask others for a while."""
         core = self._core
+        self._noes[key] = (core.cycle, self._noes.pop(key, (0, 0))[1] + 1)
+        if len(self._noes) > core.settings.remembered:
+            del self._noes[next(iter(self._noes))]
         times = self._rests.pop(key, (0, 0))[1]
         pause = FAR if far else min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
         self._rests[key] = (core.cycle + pause, times + 1)

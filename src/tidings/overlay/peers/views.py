@@ -47,15 +47,19 @@ class View:
         """By standing: the last version that is not believed any more."""
         self._dz: Set = ()
         self._bound = 0.0
+        self._ready = False
         self._checked = 0
 
-    def prefer(self, dz: Set, bound: float) -> None:
-        """Keep those that could be a parent for this."""
-        self._dz, self._bound = dz, bound
+    def prefer(self, dz: Set, bound: float, *, ready: bool = False) -> None:
+        """Keep those that could be a parent for this; `ready`: that get a part of it now and have room."""
+        self._dz, self._bound, self._ready = dz, bound, ready
 
     def _matters(self, profile: Profile) -> bool:
         if profile.bound >= self._bound:
             return False
+        if self._ready:
+            fed, floor = profile.fed, profile.floor
+            return any(one.startswith(fed) and floor < 0.5 ** len(one) for one in self._dz)
         theirs = profile.dz
         return any(one.startswith(theirs) for one in self._dz)
 
