@@ -321,6 +321,16 @@ def ask(
 
 
 @kernel
+def known(owners: Array, first: Array) -> Number:
+    """Whether `first` has something for each of some owners; it has -1 for those that it does not know."""
+    room = np.int64(len(first))
+    for i in range(np.uint64(len(owners))):
+        if owners[i] >= room or first[np.uint64(owners[i])] < 0:
+            return False
+    return True
+
+
+@kernel
 def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) -> None:
     """Set the bits of those for whom owners stand. The owners of event e end at ends[e].
 

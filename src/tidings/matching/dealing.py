@@ -37,7 +37,7 @@ class Links:
     def unknown(self, answers: Answers) -> list[int]:
         """The owners among those found that have not been linked."""
         owners = answers.owners
-        if not len(owners):
+        if _kernels().known(owners, self._first):
             return []
         highest = int(owners.max()) + 1
         if highest > len(self._first):

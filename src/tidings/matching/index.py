@@ -18,7 +18,7 @@ from tidings.matching.axes import Attributes
 from tidings.matching.base import Event, Id, Matcher, Matches
 from tidings.matching.compiling import compiled, compiled_batches
 from tidings.matching.reading import Answers, Payloads, Reader
-from tidings.matching.state import Array
+from tidings.matching.state import Array, Scratch
 from tidings.matching.store import STEP, Store
 
 
@@ -53,6 +53,7 @@ class Index(Matcher):
         self._free_owners: list[int] = []
         self._room = 4096
         self._reader: Reader | None = None
+        self._many_out = Scratch(np.int64)
         self._found = 16
         """For one of the latest payloads, about."""
         self._one_raw = np.empty((64, 1), dtype=np.uint64)
@@ -183,7 +184,8 @@ class Index(Matcher):
         """The ids that JSON payloads satisfy, each with the fields of `about`, which a payload cannot say.
 
         Those that are not read are to be asked about as events, by `match`. None where reading them is not
-        worth it, or cannot be done: while there are no kernels, or if ids are strings.
+        worth it, or cannot be done: while there are no kernels, or if ids are strings. Answers hold until
+        the index is asked again.
         """
         kernels, batches = self._kernels, compiled_batches()
         if kernels is None or batches is None or self._sort is not int:
@@ -200,7 +202,7 @@ class Index(Matcher):
         if 2 * len(unread) > len(done):
             return None
         room = max(1024, self._found * len(done) * 3 // 2)
-        owners, ends = store.find(kernels, columns, raw, there, room)
+        owners, ends = store.find(kernels, columns, raw, there, self._many_out.take(room))
         self._found = 1 + len(owners) // len(done)
         for at in np.flatnonzero(ends[:, 1]).tolist():
             if done[at]:

@@ -442,7 +442,7 @@ class Store:
         """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are
         doubtful.
         """
-        owners, ends = self.find(kernels, columns, raw, there, room)
+        owners, ends = self.find(kernels, columns, raw, there, np.empty(room, dtype=np.int64))
         found: list[tuple[Array, int]] = []
         at = 0
         for end, doubts in ends.tolist():
@@ -451,10 +451,10 @@ class Store:
         return found
 
     def find(
-        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, room: int
+        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, out: Array
     ) -> tuple[Array, Array]:
         """The same as two arrays: the owners of one event after the other, and for each event where they end
-        and how many of them are doubtful. `room` is how many owners there may be.
+        and how many of them are doubtful. The owners are left in `out` if there is room for all.
         """
         count = raw.shape[1]
         ends = np.empty((count, 2), dtype=np.int64)
@@ -463,7 +463,6 @@ class Store:
         parts: list[Array] = []
         start = written = 0
         while start < count:
-            out = np.empty(room, dtype=np.int64)
             if slab is None:
                 done = kernels.match(
                     self.state, columns, raw, there, start, count, self.doubtful.array, out, ends
@@ -496,7 +495,7 @@ class Store:
                 start += done
             if start < count:
                 # The next event alone may need more than there was.
-                room = max(room, 2 * int(ends[start, 0]) + 64)
+                out = np.empty(max(len(out), 2 * int(ends[start, 0]) + 64), dtype=np.int64)
         return parts[0] if len(parts) == 1 else np.concatenate(parts), ends
 
     def _new_slab(self, count: int) -> Slab | None:
@@ -643,6 +642,7 @@ class Store:
             numbers.copy(),
             numbers.reshape(1, 2).copy(),
         )
+        batches.known(numbers, numbers)
         batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
         batches.count(begins, ends, bits, takers, begins.copy(), numbers.copy())
