@@ -47,10 +47,12 @@ def descendants(pid: int) -> set[Process]:
     [
         ("Spark generates a city", 1),
         ("A live network plays the day", 2 + 5),
+        ("Every subscriber is checked against the truth", 1 + 5),
         ("Spark reads what the brokers wrote down", 1),
+        ("Plans for such days", 1),
         ("What the same day costs otherwise", 1 + 5),
     ],
-    ids=["Spark generates", "the network plays", "Spark reads", "other ways"],
+    ids=["Spark generates", "the network plays", "checks", "Spark reads", "plans", "other ways"],
 )
 def test_nothing_is_left_when_a_later_step_is_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: str, processes: int
