@@ -87,7 +87,7 @@ REQUESTS = "$tidings/"
 class Place:
     """A topic, and who gets what is published there."""
 
-    __slots__ = ("plans", "route", "short", "topic")
+    __slots__ = ("foreign", "plans", "route", "short", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -96,6 +96,8 @@ class Place:
         )
         """Whether nothing about it needs the long way."""
         self.route: Route | None = None
+        self.foreign = False
+        """Whether someone who is not a client of ours has a content filter there."""
         self.plans: list[Plan | None] = [None, None]
         """For QoS 0 and 1."""
 
@@ -186,8 +188,9 @@ class Publishing:
         if route is None or not broker.fresh(route):
             place.plans = [None, None]
             route = place.route = broker.route(place.topic)
+            place.foreign = self._has_strangers(route)
         plan = None
-        if may and place.short and broker.straight(route):
+        if may and place.short and not place.foreign and broker.straight(route):
             plan = place.plans[burst.qos]
             if plan is None or plan.version != self._core.plans:
                 plan = place.plans[burst.qos] = self._plan(route, burst.qos)
@@ -196,12 +199,13 @@ class Publishing:
             elif client.offered_in == self._core.turn:
                 # What it published before is yet to come out of the broker, and must not be overtaken.
                 plan = None
+        counters = self._core.counters
         if plan is None:
             for packet in burst.publishes(place.topic):
                 if client.state is State.OPEN:
+                    counters.packets_in += 1
                     self.on_publish(client, packet)
             return
-        counters = self._core.counters
         count = burst.count
         counters.packets_in += count
         counters.published += count
@@ -209,6 +213,15 @@ class Publishing:
             self._pass_filtered(client, burst, route, plan)
         else:
             self._pass(client, burst, route, plan)
+
+    def _has_strangers(self, route: Route) -> bool:
+        """Whether a subscription with a content filter is of a program, and not of a client of ours."""
+        return any(
+            session_id not in self._sessions
+            for node in route.filtered
+            for entry in node.filtered.values()
+            for session_id, _ in entry.targets
+        )
 
     def _place(self, key: bytes) -> Place:
         place = Place(topic_of(key[2:]))
