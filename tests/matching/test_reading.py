@@ -15,6 +15,7 @@ from tidings.errors import PayloadError
 from tidings.language import payloads
 from tidings.language.filters import parse
 from tidings.matching import Index, Payloads, Scan, reading
+from tidings.matching import index as index_module
 
 FILTERS = (
     "a >= 3",
@@ -222,6 +223,33 @@ def test_filters_on_very_many_fields_are_left_to_others(monkeypatch: pytest.Monk
     monkeypatch.setattr(reading, "NAMES_MAX", 8)
     index, _ = both([f"f{number} > 1" for number in range(9)])
     assert index.match_payloads(laid_out([b'{"f1":2}']), ABOUT) is None
+
+
+def test_more_answers_than_there_is_room_for_are_left_to_others_until_there_are_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_module, "OWNERS_MAX", 2048)
+    index, _ = both([f"a > {number}" for number in range(100)])
+    many, few = laid_out([b'{"a":200}'] * 50), laid_out([b'{"a":1}'] * 50)
+    for _ in range(10):
+        assert index.match_payloads(many, ABOUT) is None
+    tried = [index.match_payloads(few, ABOUT) for _ in range(30)]
+    assert tried[-1] is not None
+    assert tried[-1].owners.tolist() == [0] * 50
+
+
+def test_more_fields_than_there_is_room_for_are_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "CELLS_MAX", 20)
+    index, _ = both(["a > 1", "b > 1"])
+    assert index.match_payloads(laid_out([b'{"a":2}'] * 10), ABOUT) is not None
+    assert index.match_payloads(laid_out([b'{"a":2}'] * 11), ABOUT) is None
+
+
+def test_answers_have_the_form_for_which_kernels_are_compiled() -> None:
+    index, _ = both(["a > 1"])
+    answers = index.match_payloads(laid_out([b'{"a":2}'] * 3), ABOUT)
+    assert answers is not None
+    assert answers.ends.flags.c_contiguous
 
 
 def test_objects_of_many_keys_are_left_to_others() -> None:

@@ -21,6 +21,13 @@ from tidings.matching.reading import Answers, Payloads, Reader
 from tidings.matching.state import Array, Scratch
 from tidings.matching.store import STEP, Store
 
+OWNERS_MAX = 1 << 20
+"""Answers about many payloads at once, at most: 8 MiB. Where most filters match there are far more, and then
+it takes no longer to ask about a few payloads at a time."""
+
+CELLS_MAX = 1 << 22
+"""Fields of many payloads that are read at once, at most: 64 MiB."""
+
 
 class Index(Matcher):
     """Finds the filters that an event satisfies in microseconds.
@@ -184,8 +191,8 @@ class Index(Matcher):
         """The ids that JSON payloads satisfy, each with the fields of `about`, which a payload cannot say.
 
         Those that are not read are to be asked about as events, by `match`. None where reading them is not
-        worth it, or cannot be done: while there are no kernels, or if ids are strings. Answers hold until
-        the index is asked again.
+        worth it, or cannot be done: while there are no kernels, if ids are strings, or if there would be more
+        than `OWNERS_MAX` answers. Answers hold until the index is asked again.
         """
         kernels, batches = self._kernels, compiled_batches()
         if kernels is None or batches is None or self._sort is not int:
@@ -193,7 +200,7 @@ class Index(Matcher):
         reader = self._reader
         if reader is None or reader.changes != self._attributes.changes or reader.besides != tuple(about):
             reader = self._reader = Reader(self._attributes, about)
-        if not reader.fits:
+        if not reader.fits or len(self._attributes.fields) * len(payloads.ends) > CELLS_MAX:
             return None
         store = self._store
         store.settle(kernels)
@@ -202,7 +209,15 @@ class Index(Matcher):
         if 2 * len(unread) > len(done):
             return None
         room = max(1024, self._found * len(done) * 3 // 2)
-        owners, ends = store.find(kernels, columns, raw, there, self._many_out.take(room))
+        if room > OWNERS_MAX:
+            # Forgotten little by little, so that it is tried again: others may be asked about by now.
+            self._found = self._found * 7 // 8
+            return None
+        found = store.find(kernels, columns, raw, there, self._many_out.take(room), OWNERS_MAX)
+        if found is None:
+            self._found = OWNERS_MAX // len(done)
+            return None
+        owners, ends = found
         self._found = 1 + len(owners) // len(done)
         for at in np.flatnonzero(ends[:, 1]).tolist():
             if done[at]:
@@ -211,7 +226,8 @@ class Index(Matcher):
         if unread:
             unread.sort()
             owners, ends[:, 0] = _without(owners, ends[:, 0], done)
-        return Answers(owners, ends[:, 0], unread)
+        # In the form for which kernels are compiled beforehand.
+        return Answers(owners, np.ascontiguousarray(ends[:, 0]), unread)
 
     def _answer(self, event: Event, owners: Array, doubts: int) -> Matches:
         """Ids as they are given back, without those whose filter says no when it is asked."""

@@ -9,6 +9,7 @@ queue, and numpy looks through all of them.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from types import ModuleType
 from typing import Any
@@ -442,7 +443,9 @@ class Store:
         """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are
         doubtful.
         """
-        owners, ends = self.find(kernels, columns, raw, there, np.empty(room, dtype=np.int64))
+        both = self.find(kernels, columns, raw, there, np.empty(room, dtype=np.int64), sys.maxsize)
+        assert both is not None, "no bound was given"
+        owners, ends = both
         found: list[tuple[Array, int]] = []
         at = 0
         for end, doubts in ends.tolist():
@@ -451,10 +454,11 @@ class Store:
         return found
 
     def find(
-        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, out: Array
-    ) -> tuple[Array, Array]:
+        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, out: Array, most: int
+    ) -> tuple[Array, Array] | None:
         """The same as two arrays: the owners of one event after the other, and for each event where they end
-        and how many of them are doubtful. The owners are left in `out` if there is room for all.
+        and how many of them are doubtful. The owners are left in `out` if there is room for all. None if it
+        is seen that there are more than `most`.
         """
         count = raw.shape[1]
         ends = np.empty((count, 2), dtype=np.int64)
@@ -494,6 +498,8 @@ class Store:
                 written += size
                 start += done
             if start < count:
+                if written > most:
+                    return None
                 # The next event alone may need more than there was.
                 out = np.empty(max(len(out), 2 * int(ends[start, 0]) + 64), dtype=np.int64)
         return parts[0] if len(parts) == 1 else np.concatenate(parts), ends
