@@ -130,7 +130,7 @@ def test_a_burst_for_clients_of_another_version_is_what_the_codec_writes(
 
 @given(
     st.booleans(),
-    st.lists(st.tuples(st.sampled_from(TOPICS[1:3]), st.integers(1, 90)), max_size=4),
+    st.lists(st.tuples(st.sampled_from(TOPICS[1:3]), st.integers(1, 300)), max_size=4),
     st.data(),
 )
 def test_many_packets_are_compared_at_once_as_one_by_one(

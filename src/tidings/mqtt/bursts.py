@@ -19,7 +19,7 @@ from tidings.mqtt.properties import variable
 Array = npt.NDArray[np.int64]
 
 LOOK_AT = 32
-"""Packets that are looked at one by one before all that are left are compared at once."""
+"""Packets that are looked at one by one before those behind them are compared many at once."""
 
 QOS_0 = 0x30
 QOS_1 = 0x32
@@ -167,12 +167,19 @@ def read(data: bytes, at: int, v5: bool) -> Burst | None:
 
 
 def _alike(data: bytes, at: int, stride: int, same: bytes) -> int:
-    """How many packets of one size in a row begin with the same bytes."""
-    many = (len(data) - at) // stride
-    heads = np.frombuffer(data, np.uint8, many * stride, at).reshape(many, stride)[:, : len(same)]
-    if heads.tobytes() == same * many:
-        return many
-    return int((heads != np.frombuffer(same, np.uint8)).any(axis=1).argmax())
+    """How many packets of one size in a row begin with the same bytes.
+
+    Ever more are looked at as long as all are alike, so that it takes no more time than is found.
+    """
+    found, step, many = 0, LOOK_AT, (len(data) - at) // stride
+    while found < many:
+        step = min(2 * step, many - found)
+        heads = np.frombuffer(data, np.uint8, step * stride, at + found * stride)
+        heads = heads.reshape(step, stride)[:, : len(same)]
+        if heads.tobytes() != same * step:
+            return found + int((heads != np.frombuffer(same, np.uint8)).any(axis=1).argmax())
+        found += step
+    return many
 
 
 def acknowledgements(data: bytes, at: int) -> tuple[list[int], int]:
