@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -138,3 +138,18 @@ def test_names_that_receivers_are_numbers_of_may_grow() -> None:
     names.append("c")
     columns.add([run(2, 2, receivers=Receivers(names, np.array([2, 0]), np.array([1, 2])))])
     assert columns.table()["receivers"].to_pylist() == [["b", "a"], ["b"], ["c"], ["a"]]
+
+
+def test_names_may_grow_while_they_are_looked_at() -> None:
+    class Growing(list[str]):
+        """As a list is that another thread appends to."""
+
+        def __getitem__(self, at: Any) -> Any:
+            found = super().__getitem__(at)
+            if isinstance(at, slice):
+                self.append("late")
+            return found
+
+    columns = Columns()
+    columns.add([run(0, 2, receivers=Receivers(Growing(["a", "b"]), np.array([1, 0]), np.array([1, 2])))])
+    assert columns.table()["receivers"].to_pylist() == [["b"], ["a"]]

@@ -274,9 +274,10 @@ class _Lists:
         import numpy as np
 
         known, words = self._names.get(id(names), (names, np.empty(0, np.int64)))
-        if len(words) < len(names):
-            new = _integers(map(self._words.__getitem__, names[len(words) :]), len(names) - len(words))
-            words = np.concatenate((words, new))
+        # Looked at once: whoever keeps the list may lengthen it meanwhile, in another thread.
+        new = names[len(words) :]
+        if new:
+            words = np.concatenate((words, _integers(map(self._words.__getitem__, new), len(new))))
             self._names[id(names)] = known, words
         return words
 
