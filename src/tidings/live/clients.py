@@ -35,6 +35,10 @@ SLICE_BYTES_MIN = 256
 SLICE_BYTES_MAX = 256 * 1024
 """As much as is read at once: about 5,000 small publications, if they take so little time."""
 
+SLICE_BYTES_USUAL = 64 * 1024
+CHEAP_IN_A_ROW = 8
+"""What comes next need not be as cheap as what came: slices become larger than this only after so many."""
+
 GROUP_BYTES = 256 * 1024
 """Of all clients together, told to the front in one go; then the clock is looked at."""
 
@@ -133,6 +137,7 @@ class Client(asyncio.Protocol):
         "_clients",
         "_ease_at",
         "_ease_s",
+        "cheap",
         "closing",
         "host",
         "lane",
@@ -162,6 +167,8 @@ class Client(asyncio.Protocol):
         self.silenced = 0
         """Why it is not read."""
         self.slice_bytes = SLICE_BYTES
+        self.cheap = 0
+        """Slices in a row that took little time."""
         self.waiting: list[bytes] = []
         """What was read and not yet told."""
         self.lost: str | None = None
@@ -433,8 +440,10 @@ class Clients:
         while (at < count or events) and now < until:
             heard: list[Client] = []
             size = 0
-            while at < count and size < GROUP_BYTES:
+            while at < count:
                 client = ready[at]
+                if size and size + min(client.slice_bytes, sum(map(len, client.waiting))) > GROUP_BYTES:
+                    break
                 at += 1
                 if not client.open or not self._may_speak(client):
                     client.queued = False
@@ -477,11 +486,13 @@ class Clients:
     def _measure(self, heard: list[Client], took_s: float) -> None:
         if took_s > TURN_S:
             for client in heard:
-                client.slice_bytes = max(SLICE_BYTES_MIN, client.slice_bytes // 2)
+                client.slice_bytes = max(SLICE_BYTES_MIN, int(client.slice_bytes * TURN_S / took_s))
+                client.cheap = 0
         elif took_s < TURN_S / 4:
             for client in heard:
-                if client.slice_bytes < SLICE_BYTES_MAX:
-                    client.slice_bytes *= 2
+                client.cheap += 1
+                if client.slice_bytes < SLICE_BYTES_USUAL or client.cheap > CHEAP_IN_A_ROW:
+                    client.slice_bytes = min(SLICE_BYTES_MAX, 2 * client.slice_bytes)
 
     # What the front wants.
 
