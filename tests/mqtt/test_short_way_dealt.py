@@ -160,3 +160,28 @@ def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.Monkey
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(dealing, "BYTES_MAX", 100)
     assert run(1, who, what, None) == expected
+
+
+def test_where_somebody_must_be_looked_at_singly_bursts_are_not_read_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = []
+    match_payloads = tables.Table.match_payloads
+
+    def watched(*given: Any) -> Any:
+        read.append(given)
+        return match_payloads(*given)
+
+    monkeypatch.setattr(tables.Table, "match_payloads", watched)
+    who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 5)]), (True, [("t/1", 0, "n > 1", 0)])]
+    what = [[b'{"n":3}', b'{"n":2}'] * 10] * 3
+    assert run(1, who, what, None) == run(1_000_000, who, what, None)
+    assert len(read) == 1
+
+
+def test_too_many_takers_for_too_many_payloads_get_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
+    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    expected = run(1_000_000, who, what, None)
+    monkeypatch.setattr(publishing, "DEAL_BITS_MAX", 59)
+    assert run(1, who, what, None) == expected

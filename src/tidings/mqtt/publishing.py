@@ -18,6 +18,7 @@ import numpy as np
 from tidings.language import names
 from tidings.language.views import PREFIX
 from tidings.matching import Answers, Deal, Links, Payloads
+from tidings.matching.dealing import BYTES_MAX as DEAL_BYTES_MAX
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client, Lane, State
@@ -70,6 +71,9 @@ BATCH = 256
 DEAL_FROM = 16
 """Payloads in a burst from which they are read, matched and dealt out together, without being decoded."""
 
+DEAL_BITS_MAX = 1 << 26
+"""Payloads times those who may take them: 8 MiB of bits. Beyond, they are matched in batches."""
+
 NOBODY: tuple[Client, ...] = ()
 
 NO_TOKEN = 0
@@ -116,6 +120,7 @@ class Plan:
         "places",
         "plain",
         "receivers",
+        "singly",
         "version",
     )
 
@@ -139,6 +144,8 @@ class Plan:
         """The same by their client ids."""
         self.links: list[Links] = []
         """For each place of the route that has content filters: whom these stand for."""
+        self.singly = False
+        """Whether some of them stand for somebody who is looked at singly, so that nothing can be dealt."""
 
 
 class Publishing:
@@ -495,6 +502,8 @@ class Publishing:
     ) -> bool:
         """The same for all of a burst at once; False, with nothing done, where that is not possible."""
         broker, dirty, counters = self._broker, self._core.dirty, self._core.counters
+        if plan.singly or len(everyone) * (burst.end - burst.start) > DEAL_BYTES_MAX:
+            return False
         begins, bodies, ends = burst.spans()
         payloads = Payloads(burst.data, bodies, ends)
         answers = broker.match_payloads(route.filtered, payloads, broker.about(route.topic))
@@ -508,11 +517,15 @@ class Publishing:
             for owner in links.unknown(found):
                 takers = self._entry(plan, node.filtered[owner], burst.v5)
                 if takers is None:
+                    # It will be found again: the next burst need not be read for nothing.
+                    plan.singly = True
                     return False
                 self._number(plan, takers)
                 links.link(owner, [places[taker] for taker in takers])
         decoded = self._decode(route, plan, payloads, answers, burst.v5)
         if decoded is None:
+            return False
+        if burst.count * len(clients) > DEAL_BITS_MAX:
             return False
         others, unreadable = decoded
         deal = Deal(burst.count, len(clients))

@@ -228,9 +228,12 @@ class Table(Generic[T]):
         None if they must be decoded and asked about by `match_each`. Those that are unread must be, too;
         `about` has the fields that no payload says.
         """
+        indexes = [node.index for node in nodes if node.index is not None]
+        if len(indexes) < len(nodes):
+            return None
         found: list[Answers] = []
-        for node in nodes:
-            answers = node.index.match_payloads(payloads, about) if node.index is not None else None
+        for index in indexes:
+            answers = index.match_payloads(payloads, about)
             if answers is None:
                 return None
             found.append(answers)
