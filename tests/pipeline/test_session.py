@@ -170,10 +170,12 @@ def test_an_interrupt_in_a_call_to_spark_is_not_logged_with_all_its_places(
     assert caplog.records == []
 
 
-def test_other_lines_are_logged() -> None:
+def test_what_py4j_says_of_an_interrupt_is_not_logged_and_other_lines_are() -> None:
     def line(path: str, text: str) -> logging.LogRecord:
         return logging.LogRecord("root", logging.ERROR, path, 1, text, None, None)
 
+    for text in session.INTERRUPTED:
+        assert not session.unless_interrupted(line("/lib/py4j/java_gateway.py", text))
     assert session.unless_interrupted(line("/lib/py4j/java_gateway.py", "Cannot authenticate"))
     assert session.unless_interrupted(line("/our/own.py", "KeyboardInterrupt while sending command."))
 

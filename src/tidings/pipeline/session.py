@@ -66,6 +66,12 @@ CONNECT_PORT = 15002
 ANSWER_S_MAX = 10.0
 """A server that takes no connection for so long will not."""
 
+INTERRUPTED = (
+    "KeyboardInterrupt while sending command.",  # at the root of all loggers
+    "Exception occurred while shutting down connection",
+)
+"""What py4j logs when a call is interrupted."""
+
 # A JVM that starts fast and stays slow: one compiler tier, one collector thread. It saves about a sixth of a
 # test run, and costs real jobs more than that.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -131,7 +137,8 @@ def started(builder: SparkSession.Builder, master: str) -> SparkSession:
     if master.startswith("spark://"):
         check_answers(master, MASTER_PORT, "a master of Spark")
     # Added once, however many sessions are started.
-    logging.getLogger().addFilter(unless_interrupted)
+    for logger in (logging.getLogger(), logging.getLogger("py4j.clientserver")):
+        logger.addFilter(unless_interrupted)
     try:
         with interrupts_kept():
             return builder.getOrCreate()
@@ -159,8 +166,8 @@ def interrupts_kept() -> Iterator[None]:
 
 
 def unless_interrupted(record: logging.LogRecord) -> bool:
-    """Whether a line is to be logged: py4j logs every Ctrl-C with all the places where, at the root."""
-    return not (record.msg == "KeyboardInterrupt while sending command." and "py4j" in record.pathname)
+    """Whether a line is to be logged: py4j logs every Ctrl-C with all the places where."""
+    return not (record.msg in INTERRUPTED and "py4j" in record.pathname)
 
 
 def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, str]) -> SparkSession:
