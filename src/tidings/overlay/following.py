@@ -40,6 +40,9 @@ CLOSED = "closed/"
 ALL = 2**62
 """Later than any version."""
 
+VERSION_MAX = 2**64 - 1
+"""The greatest that can be written; neighbours may say it."""
+
 Names = tuple[str, ...]
 """Of subscriptions of one session, sorted."""
 
@@ -278,7 +281,7 @@ class Following:
                 changed.append(session)
                 self._supersede(session, told.event, had)
                 # Who merges events may not know how far they had come on the other side of a partition.
-                had.version = max(told.version, had.version + merged)
+                had.version = max(told.version, min(had.version + merged, VERSION_MAX))
                 if merged and not had.withdrawn:
                     farewells.setdefault(had.version, {})[session] = had.names
                 elif not had.withdrawn:
