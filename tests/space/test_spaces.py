@@ -348,7 +348,7 @@ ANYTHING: dict[str, list[Any]] = {
     "x": [None, -9, *range(-4, 6), 9],
     "s": [None, *OF_DOMAIN["s"], "a", "cz", "stz", "tempest", "tez", "zz"],
     "fire": [None, False, True],
-    "n": [None, 0, 1],
+    "n": [None, 0, 1, 2],
 }
 """Missing values, and some of every kind that the literals of the filters tell apart."""
 
