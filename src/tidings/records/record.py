@@ -146,11 +146,15 @@ class Receivers(Sequence[tuple[str, ...]]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def served(self) -> tuple[Integers, Receivers]:
-        """The places of those publications that somebody received, and their receivers."""
+    def lengths(self) -> Integers:
+        """How many received each publication."""
         lengths = self.ends.copy()
         lengths[1:] -= self.ends[:-1]
-        kept = lengths.nonzero()[0]
+        return lengths
+
+    def served(self) -> tuple[Integers, Receivers]:
+        """The places of those publications that somebody received, and their receivers."""
+        kept = self.lengths().nonzero()[0]
         return kept, Receivers(self.names, self.numbers, self.ends[kept])
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain, count
+from itertools import chain, count, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -182,7 +182,7 @@ class _Runs:
                 np.repeat(np.concatenate(self._latency_us), lengths),
                 np.repeat(np.concatenate(self._has_latency), lengths),
             ),
-            "receivers": self._lists.array(words).take(_column(self._receivers.spread(lengths, steps))),
+            "receivers": self._lists.spread(self._receivers.spread(lengths, steps), words),
         }
         schema = arrow_schema()
         if words:
@@ -237,17 +237,21 @@ class _Lists:
         """Take the lists of some runs; gives the number of each list."""
         import numpy as np
 
-        found: list[Integers] = []
-        tuples: list[tuple[str, ...]] = []
-        for lists in runs:
-            if isinstance(lists, Receivers):
-                found.append(self._add_tuples(tuples))
-                found.append(self._add_numbered(lists))
-                tuples = []
-            else:
-                tuples += lists
-        found.append(self._add_tuples(tuples))
-        return np.concatenate(found)
+        numbered = [lists for lists in runs if isinstance(lists, Receivers)]
+        if not numbered:
+            return self._add_tuples(list(chain.from_iterable(runs)))
+        tuples = [one for lists in runs if not isinstance(lists, Receivers) for one in lists]
+        counts = _integers(map(len, runs), len(runs))
+        is_numbered = _integers([isinstance(lists, Receivers) for lists in runs], len(runs))
+        apart = is_numbered.astype(bool).repeat(counts)
+        found = np.empty(len(apart), np.int64)
+        found[~apart] = self._add_tuples(tuples)
+        first = self._many
+        # One client's publications to one topic go to the same clients, and their names are in one list.
+        for _, same in groupby(numbered, key=lambda lists: id(lists.names)):
+            self._add_numbered(list(same))
+        found[apart] = np.arange(first, self._many)
+        return found
 
     def _add_tuples(self, lists: list[tuple[str, ...]]) -> Integers:
         seen = self._seen
@@ -260,14 +264,12 @@ class _Lists:
         self._numbers.append(_integers(map(self._words.__getitem__, strings), int(counts.sum())))
         return _integers(map(seen.__getitem__, lists), len(lists))
 
-    def _add_numbered(self, lists: Receivers) -> Integers:
+    def _add_numbered(self, some: Sequence[Receivers]) -> None:
         import numpy as np
 
-        words = self._words_of(lists.names)
-        self._numbers.append(words[lists.numbers])
-        self._counts.append(np.diff(lists.ends, prepend=0))
-        self._many += len(lists)
-        return np.arange(self._many - len(lists), self._many)
+        self._numbers.append(self._words_of(some[0].names)[np.concatenate([one.numbers for one in some])])
+        self._counts += [one.lengths() for one in some]
+        self._many += sum(map(len, some))
 
     def _words_of(self, names: Sequence[str]) -> Integers:
         """The numbers of some strings here. The same lists of them come again and again, and may grow."""
@@ -281,8 +283,8 @@ class _Lists:
             self._names[id(names)] = known, words
         return words
 
-    def array(self, words: bool) -> pa.Array:
-        """All of them, in the order of their numbers; with `words`, each string once, in a dictionary."""
+    def spread(self, rows: Integers, words: bool) -> pa.Array:
+        """The list for each row, by its number; with `words`, each string once, in a dictionary."""
         import numpy as np
         import pyarrow as pa
 
@@ -292,6 +294,10 @@ class _Lists:
         data = pa.py_buffer(b"".join(encoded))
         known = pa.Array.from_buffers(pa.string(), len(sizes), [None, _offsets(sizes), data])
         kind = arrow_schema().field("receivers").type
+        each = counts[rows]
+        # Lists that came as numbers mostly stand in the order of their rows, once each: then they stay where
+        # they are, and only where each begins is said anew.
+        in_order = np.array_equal(rows[each > 0], np.flatnonzero(counts))
         if words:
             indices = pa.Array.from_buffers(
                 pa.int32(), len(numbers), [None, pa.py_buffer(numbers.astype(np.int32))]
@@ -300,7 +306,11 @@ class _Lists:
             kind = pa.list_(kind.value_field.with_type(strings.type))
         else:
             strings = known.take(_column(numbers))
-        return pa.Array.from_buffers(kind, len(counts), [None, _offsets(counts)], children=[strings])
+        starts = _offsets(each if in_order else counts)
+        lists = pa.Array.from_buffers(
+            kind, len(each if in_order else counts), [None, starts], children=[strings]
+        )
+        return lists if in_order else lists.take(_column(rows))
 
 
 def _numbering() -> defaultdict[Any, int]:
