@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO
 
 import msgspec
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from tests.records.samples import row, run
 from tidings.records import segments
 from tidings.records.reading import read_records
+from tidings.records.record import Receivers
 from tidings.records.segments import Segment, SegmentWriter, closed_segments, safe_name
 
 
@@ -251,6 +253,16 @@ def test_runs_take_little_memory_while_they_wait(tmp_path: Path) -> None:
     for n in range(90, 100):
         writer.add(run(n * 1_000, 1_000, [("s1",)] * 1_000))
     assert writer.rows_lost == 10_000
+
+
+def test_receivers_by_number_take_what_their_numbers_take_while_they_wait(tmp_path: Path) -> None:
+    work: list[Callable[[], None]] = []
+    numbers, ends = np.zeros(2_000, np.int64), np.arange(2, 2_002, 2)
+    size = segments.RUN_BYTES + numbers.nbytes + ends.nbytes
+    writer = SegmentWriter(tmp_path, "b1", 1, rows_max=1_000, waiting_bytes_max=10 * size, run=work.append)
+    for n in range(12):
+        writer.add(run(n * 1_000, 1_000, Receivers(["s1"], numbers, ends)))
+    assert (len(work), writer.rows_lost) == (10, 2_000)
 
 
 def test_one_segment_is_always_written_however_large(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +56,12 @@ RECEIVER_NUMBER_BYTES = 24
 RUN_BYTES = 400
 RUN_ROW_BYTES = 200
 """What a run takes, and each of its rows: 40 in the run, the rest in the table that is made of it."""
+
+LIST_BYTES = 56
+"""What a tuple takes by itself."""
+
+NUMBER_BYTES = 40
+"""What a number takes in a list."""
 
 PORTION_US = 500
 """For how long about the interpreter may be held at a stretch to make columns. Other threads wait meanwhile;
@@ -185,8 +192,7 @@ class SegmentWriter:
             if self._rows + rows > self._rows_max or self._bytes + size > self._bytes_max:
                 self._add_parts(row)
                 return
-            compact = type(row.numbers) is range and len(row.receivers) == 1
-            self._held_bytes += RUN_BYTES if compact else size
+            self._held_bytes += min(size, _held_bytes(row))
         else:
             assert type(row) is Record, "a run or a record"
             rows = 1
@@ -210,7 +216,7 @@ class SegmentWriter:
             self._open.append(part)
             self._rows += len(part)
             self._bytes += RUN_BYTES + len(part) * row_bytes
-            self._held_bytes += RUN_BYTES + len(part) * row_bytes
+            self._held_bytes += min(RUN_BYTES + len(part) * row_bytes, _held_bytes(part))
             if self._rows >= self._rows_max or self._bytes + row_bytes >= self._bytes_max:
                 self.close_segment()
 
@@ -332,6 +338,21 @@ def _row_bytes(run: Run) -> int:
         return RUN_ROW_BYTES + own + len(run.topic) + len(run.publisher)
     receivers = len(lists[0]) if len(lists) == 1 else sum(map(len, lists)) // max(1, len(lists))
     return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + len(run.topic) + len(run.publisher)
+
+
+def _held_bytes(run: Run) -> int:
+    """About what a run takes as long as it waits. What is one value for all rows takes nothing for each."""
+    lists = run.receivers
+    if isinstance(lists, Receivers):
+        own = lists.numbers.nbytes + lists.ends.nbytes
+    else:
+        own = 0 if len(lists) == 1 else sum(LIST_BYTES + RECEIVER_BYTES * len(one) for one in lists)
+    for column in (run.numbers, run.at, run.bytes):
+        if isinstance(column, array):
+            own += column.itemsize * len(column)
+        elif not isinstance(column, range) and len(column) > 1:
+            own += NUMBER_BYTES * len(column)
+    return RUN_BYTES + own
 
 
 def _part(run: Run, first: int, end: int) -> Run:
