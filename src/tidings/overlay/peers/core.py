@@ -197,6 +197,11 @@ class Core:
         if self.profile is None:
             self._version += 1
             measured = self.counted.by_member(self.dz, lately=True) if self.fed is self.dz else ()
+            if measured and self.advertised:
+                # Nobody sends it what it publishes itself; others that subscribe to the same get that too.
+                measured = tuple(
+                    rate + self.published.inside((one,)) for rate, one in zip(measured, self.dz, strict=True)
+                )
             self.profile = Profile(
                 self.name,
                 self._life + self._version,

@@ -113,6 +113,10 @@ class Rates:
             return (rate,)
         return tuple(rate * self.part((one,)) for one in dz)
 
+    def inside(self, dz: Set) -> float:
+        """The rate of what was taken that lies in a set, in the last windows."""
+        return self._lately(2)[0] * self.part(dz) if self._windows else 0.0
+
     def part(self, dz: Set) -> float:
         """The share of what was taken lately that lies in a set."""
         if not self.points:
