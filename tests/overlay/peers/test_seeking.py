@@ -21,7 +21,7 @@ from tidings.overlay.peers.messages import (
     Shuffle,
     Why,
 )
-from tidings.overlay.peers.settings import DEFAULT
+from tidings.overlay.peers.settings import DEFAULT, REPAIRED
 
 ROOT = profile("p", "", bound=0.0)
 
@@ -63,11 +63,26 @@ def test_who_is_full_is_asked_last() -> None:
 
 
 def test_who_said_no_rests_and_the_hint_is_asked_next() -> None:
-    alone = Alone("011", bound=5.0)
-    alone.knows(profile("b", "0", bound=4.0))
-    request = alone.asks()
-    alone.tell("b", Refuse(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5))
-    assert [to for to, _ in alone.cycle()] == ["h"]
+    for settings, at_once in ((DEFAULT, ["h"]), (REPAIRED, [])):
+        alone = Alone("011", bound=5.0, settings=settings)
+        alone.knows(profile("b", "0", bound=4.0))
+        request = alone.asks()
+        no = Refuse(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5)
+        assert [to for to, _ in alone.hears("b", no)] == at_once
+        assert [to for to, _ in alone.cycle()] == [one for one in ["h"] if one not in at_once]
+
+
+def test_hints_that_lead_to_hints_are_followed_only_so_far_in_one_cycle() -> None:
+    alone = Alone("011", bound=99.0, settings=replace(DEFAULT, requests=3))
+    alone.knows(profile("h0", "0", bound=4.0))
+    asked = [*alone.cycle()]
+    for number in range(1, 10):
+        to, request = asked[-1]
+        assert isinstance(request, Connect)
+        hint = profile(f"h{number}", "0", bound=4.0)
+        asked += alone.hears(to, Refuse(False, request.number, Why.FULL, hint, 0.5))
+    assert [to for to, _ in asked] == ["h0", "h1", "h2", "h3"]
+    assert [to for to, _ in alone.cycle()] == ["h4"]
 
 
 def test_who_is_full_for_long_is_asked_ever_more_seldom_until_it_has_room() -> None:
@@ -159,7 +174,7 @@ def test_no_more_requests_than_set_are_without_an_answer() -> None:
 
 
 def test_a_hint_is_kept_for_the_expression_that_it_covers() -> None:
-    alone = Alone("000", "11", bound=5.0)
+    alone = Alone("000", "11", bound=5.0, settings=REPAIRED)
     alone.knows(profile("b", "0", bound=4.0), profile("c", "1", bound=4.0))
     said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
     for name, dz in (("b", "00"), ("c", "11")):
@@ -412,12 +427,14 @@ def test_a_parent_that_is_silent_for_three_cycles_is_replaced() -> None:
     assert alone.peer.parents == {}
 
 
-def test_who_is_sent_away_asks_the_hint_in_the_next_cycle() -> None:
-    alone = Alone("011", bound=5.0)
-    request = fed_by(alone, profile("b", "0", bound=4.0))
-    alone.tell("b", Evict(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5))
-    assert alone.peer.parents == {}
-    assert [to for to, _ in alone.cycle()] == ["h"]
+def test_who_is_sent_away_asks_the_hint_at_once_and_as_published_in_the_next_cycle() -> None:
+    for settings, at_once in ((DEFAULT, ["h"]), (REPAIRED, [])):
+        alone = Alone("011", bound=5.0, settings=settings)
+        request = fed_by(alone, profile("b", "0", bound=4.0))
+        evicted = Evict(False, request.number, Why.FULL, profile("h", "01", bound=2.0), 0.5)
+        assert [to for to, _ in alone.hears("b", evicted)] == at_once
+        assert alone.peer.parents == {}
+        assert [to for to, _ in alone.cycle()] == [one for one in ["h"] if one not in at_once]
 
 
 def test_an_eviction_of_an_older_link_does_not_end_the_newer_one() -> None:

@@ -75,6 +75,8 @@ class Seeking:
         """The cycle in which the subscription began."""
         self._lacking = 0
         """Cycles without cover, since the subscription was made coarser."""
+        self._hurried = 0
+        """How often a hint was followed between two cycles."""
         self._told: tuple[object, ...] = ()
         """What parents were last told of this peer."""
 
@@ -136,6 +138,7 @@ class Seeking:
         """Look for parents for what is not covered; if there are none, ask for more (Algorithm 2, 1-3)."""
         core = self._core
         settings = core.settings
+        self._hurried = 0
         if core.doubled:
             core.doubled = False
             self._once(doubled=True)
@@ -496,6 +499,7 @@ class Seeking:
         self._rest(key)
         self._heed(sender, message)
         core.settle()
+        self._hurry()
 
     def on_evict(self, sender: str, message: Evict) -> None:
         core = self._core
@@ -513,6 +517,17 @@ class Seeking:
             self._rest(key)
         self._heed(sender, message)
         core.settle()
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """Follow a hint as soon as it comes: all below this peer wait for it meanwhile."""
+        core = self._core
+        if not core.settings.hints_at_once or not self._hints or self._hurried >= core.settings.requests:
+            return
+        missing = self._missing()
+        if missing:
+            self._hurried += 1
+            self._ask(missing)
 
     def _heed(self, sender: str, message: Refuse | Evict) -> None:
         """A no says why, and perhaps who would say yes."""

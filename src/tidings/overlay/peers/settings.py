@@ -123,6 +123,10 @@ class PeerSettings:
     """Whether, if there are none, children are evicted next all of whose events go to another child as
     well."""
 
+    hints_at_once: bool = True
+    """Whether who is sent away or refused asks the one it is told to ask at once, and not in its next cycle:
+    all below it get nothing meanwhile."""
+
     def shuffled(self) -> int:
         """Profiles in one message of gossip."""
         return self.shuffle or max(8, self.view // 5)
@@ -131,7 +135,7 @@ class PeerSettings:
 DEFAULT = PeerSettings()
 """As shipped: all repairs, and ours."""
 
-REPAIRED = replace(DEFAULT, sibling_first=False, repeated_next=False)
+REPAIRED = replace(DEFAULT, sibling_first=False, repeated_next=False, hints_at_once=False)
 """The published algorithm, repaired, with knowledge of who is fed."""
 
 PRINTED = replace(
