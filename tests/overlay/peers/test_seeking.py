@@ -85,7 +85,19 @@ def test_hints_that_lead_to_hints_are_followed_only_so_far_in_one_cycle() -> Non
     assert [to for to, _ in alone.cycle()] == ["h4"]
 
 
-def test_who_is_full_for_long_is_asked_ever_more_seldom_until_it_has_room() -> None:
+def test_a_hint_does_not_know_better_than_a_parent_what_that_gets() -> None:
+    alone = Alone("00", "11", bound=5.0)
+    parent = profile("b", "", bound=2.0)
+    request = fed_by(alone, parent)
+    alone.tell("b", Feed(False, request.number, ("000", "11"), 1.0, hope=False))
+    alone.knows(ROOT)
+    asking = alone.asks()
+    no = Refuse(True, asking.number, Why.FULL, parent, 1.0)
+    asked = [*alone.hears("p", no), *alone.cycle()]
+    assert [to for to, _ in asked] == []
+
+
+def test_who_is_full_for_long_is_not_asked_again_until_it_has_room() -> None:
     alone = Alone("011", bound=5.0)
     asked = []
     for cycle in range(260):
@@ -95,7 +107,23 @@ def test_who_is_full_for_long_is_asked_ever_more_seldom_until_it_has_room() -> N
             assert isinstance(message, Connect)
             asked.append(cycle)
             alone.tell(to, Refuse(message.root, message.number, Why.FULL, None, 1.0))
-    assert asked == [0, 2, 6, 14, 30, 94, 222, 250]
+    assert asked == [0, 2, 6, 14, 30, 250]
+
+
+def test_who_loses_its_place_after_long_asks_those_again_that_were_full() -> None:
+    def asks_again(cycles: int) -> bool:
+        alone = Alone("011", bound=5.0)
+        full = profile("p", "", bound=0.0, floor=1.0)
+        alone.knows(full)
+        alone.denied(45)
+        request = fed_by(alone, profile("b", "0", bound=4.0, version=9))
+        for cycle in range(cycles):
+            alone.knows(msgspec.structs.replace(full, version=cycle + 2))
+            alone.cycle()
+        alone.tell("b", Evict(False, request.number, Why.LEAVING))
+        return any(to == "p" for _ in range(20) for to, _ in alone.cycle())
+
+    assert (asks_again(10), asks_again(50)) == (False, True)
 
 
 def test_who_says_that_it_does_not_publish_is_not_needed_any_more() -> None:
@@ -209,7 +237,7 @@ def test_to_ask_a_parent_for_less_takes_back_what_it_was_asked_for_besides() -> 
     alone = Alone("00", "010", "0110", bound=9.0)
     b, c = profile("b", "00", "0110", bound=2.0, fed=False), profile("c", "00", bound=3.0)
     first = fed_by(alone, b)
-    alone.tell("b", Feed(False, first.number, ("0110",), 1.0, hope=False))
+    alone.tell("b", Feed(False, first.number, ("01",), 1.0, hope=False))
     alone.knows(Profile("b", 2, False, 2.0, ("0",), ("01",), 1.0, 0.0), c)
     said = {to: message for to, message in alone.cycle() if isinstance(message, Connect)}
     assert {to: message.asked for to, message in said.items()} == {"b": ("00", "010", "0110"), "c": ("00",)}
@@ -339,6 +367,16 @@ def test_a_new_publisher_uncovers_what_comes_from_publishers() -> None:
     assert alone.peer.satisfied
     alone.knows(profile("q", "0", bound=0.0))
     assert [(to, type(message)) for to, message in alone.cycle()] == [("q", Connect)]
+    assert not alone.peer.satisfied
+
+
+def test_a_new_publisher_is_missed_as_soon_as_it_is_heard_of() -> None:
+    alone = Alone("011", bound=5.0)
+    fed_by(alone, ROOT)
+    assert alone.takes("c", "011", bound=9.0)
+    assert alone.peer.satisfied
+    heard = alone.hears("z", Shuffle((profile("q", "0", bound=0.0),), (0,), answer=True))
+    assert [(to, message.fed) for to, message in heard if isinstance(message, Feed)] == [("c", ())]
     assert not alone.peer.satisfied
 
 

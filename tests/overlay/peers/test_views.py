@@ -53,6 +53,35 @@ def test_possible_parents_are_kept_in_half_of_the_view() -> None:
     assert sum(peer.startswith("c") for peer in known.profiles) >= 2
 
 
+def test_who_could_serve_what_is_missing_for_long_is_remembered_until_it_can_be_asked() -> None:
+    for ready in (False, True):
+        known = view()
+        known.prefer(("011", "1"), 5.0, ready=ready)
+        known.learn(
+            [
+                profile("b", "01", bound=1.0, floor=1 / 16),
+                profile("c", "01", bound=1.0, floor=1 / 8),
+                profile("d", "01", bound=5.0),
+                profile("e", "01", bound=1.0, fed=False),
+                profile("f", "", bound=1.0, floor=1 / 2),
+            ],
+            [0] * 5,
+            1,
+        )
+        others = [profile(f"y{number}", "00", bound=1.0) for number in range(40)]
+        known.learn(others, [0] * 40, 1)
+        assert ("b" in {one.peer for one in known.relays()}) is ready
+        assert list(known.passing) == (["b", "f"] if ready else [])
+
+
+def test_who_lacks_something_for_long_gossips_with_all_in_turn() -> None:
+    known = view()
+    known.learn([profile(f"b{number}", "00", bound=1.0) for number in range(4)], [0] * 4, 1)
+    known.prefer(("011",), 5.0, ready=True)
+    for _ in range(2):
+        assert sorted(str(known.partner()) for _ in range(4)) == ["b0", "b1", "b2", "b3"]
+
+
 def test_what_is_told_has_its_age_and_what_is_too_old_is_forgotten() -> None:
     known = view()
     known.learn([profile("b", "0", bound=1.0), profile("p", "", bound=0.0)], [3, 4], 5)

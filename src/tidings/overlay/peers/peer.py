@@ -379,7 +379,11 @@ class Peer:
         if len(profiles) != len(message.ages) or len(profiles) > limit:
             core.counts.malformed += 1
             return
+        known = len(core.view.roots)
         core.view.learn(profiles, message.ages, core.cycle)
+        if len(core.view.roots) != known:
+            # Who publishes anew is needed at once by all that are fed by publishers.
+            core.settle()
         if not message.answer:
             core.gossip(sender, answer=True)
         elif sender in core.probes:

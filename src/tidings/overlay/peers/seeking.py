@@ -37,9 +37,6 @@ nothing, and links seldom get faster."""
 HINTS_MAX = 4
 """Hints that wait to be followed."""
 
-WEARY_MAX = 8
-"""How often the pause doubles after which somebody is asked again who is full: 512 cycles at most."""
-
 LINK_WEIGHT = 0.25
 """How much a new measurement of a link counts against the old ones, twice TCP's 1/8: there is one a cycle."""
 
@@ -69,10 +66,12 @@ class Seeking:
         self._hints: list[Profile] = []
         self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
         """By standing: until when it is not asked again, and how often it has said no."""
-        self._noes: dict[tuple[str, bool], tuple[int, int]] = {}
-        """By standing: when it said no last, and how often in all, whatever it said in between."""
+        self._noes: dict[tuple[str, bool], None] = {}
+        """Standings that have said no since then, whatever they said in between."""
         self._since = 0
-        """The cycle in which the subscription began."""
+        """The cycle in which the subscription began, or in which it was last fed that was fed for long."""
+        self._whole = 0
+        """Cycles in which nothing was missing, up to now."""
         self._lacking = 0
         """Cycles without cover, since the subscription was made coarser."""
         self._hurried = 0
@@ -87,7 +86,7 @@ class Seeking:
         self._rests.clear()
         self._noes.clear()
         self._since = self._core.cycle
-        self._lacking = self._core.seeking = 0
+        self._lacking = self._whole = self._core.seeking = 0
 
     def part(self) -> None:
         """End all links up."""
@@ -149,7 +148,13 @@ class Seeking:
             if long:
                 core.view.prefer(core.dz, core.bound)
             self._lacking = core.seeking = 0
+            self._whole += 1
+            if self._whole >= SETTLED * settings.window:
+                # Who loses its place after long looks for another one as a newcomer does.
+                self._noes.clear()
+                self._since = core.cycle
         else:
+            self._whole = 0
             core.seeking += 1
             self._lacking += 1
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing, long=long):
@@ -160,6 +165,7 @@ class Seeking:
                 core.view.prefer(tuple(missing), core.bound, ready=True)
         if missing:
             self._ask(missing)
+        core.view.passing.clear()
 
     def _missing(self) -> list[str]:
         """What of the subscription no subscriber serves nor all relevant publishers do.
@@ -264,7 +270,10 @@ class Seeking:
         size, most = 0.5 ** len(one), volume(missing)
         waiting = any(not parent.root and one.startswith(parent.asked) for parent in core.parents.values())
         for hint in self._hints:
-            likely = not fed_known or one.startswith(hint.fed) or (hint.hope and not waiting)
+            parent = core.parents.get((hint.peer, hint.root))
+            # What a parent says itself is newer than what another says of it.
+            fed, hope = (hint.fed, hint.hope) if parent is None else (parent.fed, parent.hope)
+            likely = not fed_known or one.startswith(fed) or (hope and not waiting)
             fits = hint.bound + links.get(hint.peer, 0.0) <= limit and one.startswith(hint.dz)
             if likely and fits and self._rested((hint.peer, hint.root)):
                 self._hints.remove(hint)
@@ -282,7 +291,7 @@ class Seeking:
 
         best: Profile | None = None
         best_rank: tuple[int, float, float, str] | None = None
-        for profile in core.view.profiles.values():
+        for profile in core.view.relays():
             if profile.bound > limit or not one.startswith(profile.dz):
                 continue
             peer = profile.peer
@@ -338,20 +347,19 @@ class Seeking:
         )
 
     def _weary(self, key: tuple[str, bool]) -> bool:
-        """Whether somebody who is full has said no so often that it is asked ever more seldom.
+        """Whether somebody who is full has said no, and this peer has looked for long: it is not asked again.
 
         Each time another part may be asked for, and one or the other is sent away for it; those come back,
-        and so on for ever. Whoever has room after all is asked as before.
+        and so on for ever. Whoever has room after all is asked as before: it says so.
         """
         core = self._core
-        last, times = self._noes.get(key, (0, 0))
-        pause = core.settings.retry_after << min(times, WEARY_MAX)
-        return core.cycle - self._since > SETTLED * core.settings.window and core.cycle < last + pause
+        return key in self._noes and core.cycle - self._since > SETTLED * core.settings.window
 
     def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
         """Somebody has said no, or is too far away: ask others for a while."""
         core = self._core
-        self._noes[key] = (core.cycle, self._noes.pop(key, (0, 0))[1] + 1)
+        self._noes.pop(key, None)
+        self._noes[key] = None
         if len(self._noes) > core.settings.remembered:
             del self._noes[next(iter(self._noes))]
         times = self._rests.pop(key, (0, 0))[1]

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidings.overlay.peers.cells import is_set
 from tidings.overlay.peers.messages import Profile
 from tidings.overlay.peers.settings import PeerSettings
-from tidings.space.expressions import Set
+from tidings.space.expressions import Set, volume
 
 RATE_MAX = 1e9
 """Events a second in one expression that are believed: more than any overlay carries. Without a limit one
@@ -33,6 +33,8 @@ class View:
         """By peer, as relays."""
         self.roots: dict[str, Profile] = {}
         """By peer, as publishers; never its own."""
+        self.passing: dict[str, Profile] = {}
+        """Relays heard of in this cycle that are `ready`: a small view may have lost them by its end."""
         self.refused = 0
         """Profiles that cannot be what they say."""
         self._me = me
@@ -40,6 +42,8 @@ class View:
         self._random = random
         self._names: list[str] = []
         """Those in `profiles`; the first half of the places is open to all."""
+        self._met: dict[str, None] = {}
+        """Those that were partners lately, if somebody is looked for who is `ready`."""
         self._born: dict[str, int] = {}
         """The cycle of this peer in which a relay said what is known of it."""
         self._roots_born: dict[str, int] = {}
@@ -58,8 +62,8 @@ class View:
         if profile.bound >= self._bound:
             return False
         if self._ready:
-            fed, floor = profile.fed, profile.floor
-            return any(one.startswith(fed) and floor < 0.5 ** len(one) for one in self._dz)
+            fed = profile.fed
+            return volume([one for one in self._dz if one.startswith(fed)]) > profile.floor
         theirs = profile.dz
         return any(one.startswith(theirs) for one in self._dz)
 
@@ -88,6 +92,8 @@ class View:
                 continue
             held[peer] = profile
             self._born[peer] = cycle - age
+            if self._ready and len(self.passing) < self._settings.view and self._matters(profile):
+                self.passing[peer] = profile
 
     def sound(self, profile: Profile) -> bool:
         """Whether a profile can be what it says."""
@@ -161,6 +167,7 @@ class View:
         if root:
             del self.roots[peer], self._roots_born[peer]
         else:
+            self.passing.pop(peer, None)
             self._remove(peer)
             self._names.remove(peer)
 
@@ -187,8 +194,25 @@ class View:
     # Telling.
 
     def partner(self) -> str | None:
-        """Somebody to gossip with."""
-        return self._names[int(self._random.random() * len(self._names))] if self._names else None
+        """Somebody to gossip with.
+
+        Possible parents know each other, and small views that prefer them are alike. So who lacks something
+        for long goes on to those whom it has not met yet: some day it hears of everybody.
+        """
+        names = self._names
+        if self._ready:
+            names = [peer for peer in names if peer not in self._met]
+            if not names:
+                self._met.clear()
+                names = self._names
+        if not names:
+            return None
+        found = names[int(self._random.random() * len(names))]
+        if self._ready:
+            self._met[found] = None
+            if len(self._met) > self._settings.remembered:
+                del self._met[next(iter(self._met))]
+        return found
 
     def sample(self, mine: Sequence[Profile], cycle: int) -> tuple[tuple[Profile, ...], tuple[int, ...]]:
         """What to tell: the peer's own profiles, all publishers, and some relays, with their ages."""
@@ -210,6 +234,10 @@ class View:
                 *[cycle - born[peer] for peer in told],
             ),
         )
+
+    def relays(self) -> Iterable[Profile]:
+        """Those that may be asked now."""
+        return ({**self.passing, **self.profiles} if self.passing else self.profiles).values()
 
     def relevant(self, one: str) -> Iterator[Profile]:
         """The publishers that may publish in an expression."""
