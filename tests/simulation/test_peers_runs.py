@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tidings.errors import InputError
 from tidings.overlay.peers.downward import Child
 from tidings.overlay.peers.events import AnyHappened, Deliver, Effect, PeerLost, Report, Send, Subscribed
 from tidings.overlay.peers.messages import Event
@@ -261,6 +262,12 @@ def test_quiet_cycles_are_counted_apart() -> None:
     assert [one.cycle for one in outcome.rested] == list(range(13, 23))
     assert outcome.last.cycle == 12
     assert outcome.judged["photographs in quiet"] == 8
+
+
+def test_halves_of_the_space_need_publishers_that_stay() -> None:
+    replace(COURSE, publishers=2, halves=True).check()
+    with pytest.raises(InputError, match="halves cannot be True"):
+        replace(COURSE, publishing=3, halves=True).check()
 
 
 # The same seed.

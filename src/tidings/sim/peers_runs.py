@@ -144,8 +144,9 @@ class Course:
             "coarsen_after": (self.coarsen_after >= 1, "1 or more"),
             "allowed": (0 <= self.allowed <= 1, "a share from 0 to 1"),
             "halves": (
-                not self.halves or self.publishers + self.publishing > 1,
-                "it only where there is more than one publisher",
+                # Subscribers that publish may all be gone at a time, and nobody would publish in one half.
+                not self.halves or self.publishers > 1,
+                "it only where there is more than one publisher that does not subscribe",
             ),
             "bandwidth": (self.bandwidth >= 0, "0 (for no limit) or events a second"),
             "events": (1 <= self.events <= 100_000, "1 to 100,000"),
