@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 PARTITIONS = (1, 3, 16)
 
 
+def divide(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
+    """Have chunks dealt out into so many tasks, however few rows there are."""
+
+    def tasks(spark: SparkSession, rows: int) -> int:
+        return partitions
+
+    monkeypatch.setattr(chunks, "tasks", tasks)
+
+
 def assert_same(
     spark: SparkSession,
     stage: Stage,
@@ -29,8 +38,7 @@ def assert_same(
     """The stage makes the expected rows, bit for bit and as often, whatever the number of partitions."""
     order = [(name, "ascending") for name in expected.column_names if name != "fields"]
     for partitions in PARTITIONS:
-        # Chunks are dealt out anew, into as many tasks as rows need.
-        monkeypatch.setattr(chunks, "ROWS_PER_TASK", max(1, expected.num_rows // partitions))
+        divide(monkeypatch, partitions)
         monkeypatch.setattr(chunks, "CHUNK", 50_000 if partitions == 1 else 13)
         frames = {
             name: spark.createDataFrame(table).repartition(partitions)

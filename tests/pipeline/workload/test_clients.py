@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.pipeline.workload import engines
 from tests.pipeline.workload.models import tiny
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.workload import brokers, chunks, clients, links
@@ -56,7 +57,7 @@ def test_partitions_change_nothing(
     spark: SparkSession, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 70)
-    monkeypatch.setattr(chunks, "ROWS_PER_TASK", -(-500 // partitions))
+    engines.divide(monkeypatch, partitions)
     model = tiny(sizes={"brokers": 7, "subscriptions": 500})
     assert made(spark, clients.STAGE, model).equals(judged(model))
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pipeline.workload import models
+from tests.pipeline.workload import engines, models
 from tidings.language.filters import parse
 from tidings.pipeline.workload import chunks, interests, subscriptions
 from tidings.pipeline.workload.model import Model
@@ -168,7 +168,7 @@ def test_what_is_never_null_has_no_place_for_nulls_though_files_do(spark: SparkS
 @pytest.mark.spark
 def test_chunks_are_exploded_whole(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK", 7)
-    monkeypatch.setattr(chunks, "ROWS_PER_TASK", 50)
+    engines.divide(monkeypatch, 5)
     model = models.tiny(2)
     frames = {
         name: spark.createDataFrame(table)

@@ -11,13 +11,16 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 CHUNK = 50_000
 """Rows of one chunk at most: one array of numbers, which is exploded."""
 
-ROWS_PER_TASK = 500_000
-"""A file of so many rows has some 15 MB; tasks are short enough to share the work evenly."""
+ROWS_PER_TASK_MIN = 500_000
+"""A task takes 0.1 s for itself, as long as 150,000 subscriptions."""
+
+ROWS_PER_TASK_MAX = 5_000_000
+"""A file of so many subscriptions has some 200 MB."""
 
 TASKS_MAX = 10_000
 
@@ -45,11 +48,15 @@ def dealt(frame: DataFrame, rows: int) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    count = tasks(rows)
-    size = max(ROWS_PER_TASK, -(-rows // count))
+    count = tasks(frame.sparkSession, rows)
+    size = max(1, -(-rows // count))
     return frame.repartitionById(count, F.expr(f"cast(begin div {size} as int)"))
 
 
-def tasks(rows: int) -> int:
-    """Into how many tasks so many rows are divided."""
-    return min(TASKS_MAX, max(1, -(-rows // ROWS_PER_TASK)))
+def tasks(spark: SparkSession, rows: int) -> int:
+    """Into how many tasks so many rows are divided: those of a shuffle, unless they would be too small or
+    too large.
+    """
+    usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    least, most = -(-rows // ROWS_PER_TASK_MAX), -(-rows // ROWS_PER_TASK_MIN)
+    return max(1, min(TASKS_MAX, most, max(least, usual)))

@@ -108,8 +108,9 @@ def _make(frames: Frames, model: Model) -> DataFrame:
         return random.fraction(drawn(column)) < share
 
     # Dealt out anew, since a task that has its share of events would have too many reports.
-    events = frames[tables.EVENTS].repartition(
-        chunks.tasks(int(model.spec.sizes.events * asked.each)), "event"
+    events = frames[tables.EVENTS]
+    events = events.repartition(
+        chunks.tasks(events.sparkSession, int(model.spec.sizes.events * asked.each)), "event"
     )
     firsts = model.clients_first[model.clients_count > 0].tolist()
     rows = (
