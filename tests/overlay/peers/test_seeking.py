@@ -233,6 +233,15 @@ def test_after_long_a_small_view_is_for_those_who_serve_what_is_missing(other: P
     assert (kept(10), kept(50)) == (False, True)
 
 
+def test_a_step_coarser_does_not_put_off_the_search_for_those_who_serve_what_is_missing() -> None:
+    alone = Alone("0000", "111", bound=5.0, allowed=1 / 16, settings=replace(DEFAULT, view=2))
+    alone.denied(43)
+    assert alone.peer.dz == ("000", "111")
+    alone.knows(profile("c", "11", bound=2.0))
+    alone.knows(*[profile(f"y{number}", "01", bound=2.0) for number in range(8)])
+    assert "c" in [one.peer for one in alone.peer.view.relays()]
+
+
 def test_to_ask_a_parent_for_less_takes_back_what_it_was_asked_for_besides() -> None:
     alone = Alone("00", "010", "0110", bound=9.0)
     b, c = profile("b", "00", "0110", bound=2.0, fed=False), profile("c", "00", bound=3.0)

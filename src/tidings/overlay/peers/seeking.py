@@ -143,9 +143,8 @@ class Seeking:
             self._once(doubled=True)
             core.settle()
         missing = self._missing()
-        long = self._lacking >= SETTLED * settings.window
         if not missing:
-            if long:
+            if core.seeking >= SETTLED * settings.window:
                 core.view.prefer(core.dz, core.bound)
             self._lacking = core.seeking = 0
             self._whole += 1
@@ -157,10 +156,11 @@ class Seeking:
             self._whole = 0
             core.seeking += 1
             self._lacking += 1
+            long = self._lacking > SETTLED * settings.window
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing, long=long):
                 self._lacking = 0
                 missing = self._missing()
-            elif long:
+            if missing and core.seeking > SETTLED * settings.window:
                 # A small view that is full of those who cannot serve it keeps who could only by chance.
                 core.view.prefer(tuple(missing), core.bound, ready=True)
         if missing:
