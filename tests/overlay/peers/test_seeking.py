@@ -242,6 +242,21 @@ def test_a_step_coarser_does_not_put_off_the_search_for_those_who_serve_what_is_
     assert "c" in [one.peer for one in alone.peer.view.relays()]
 
 
+def test_who_loses_its_place_after_long_soon_looks_for_those_whom_it_does_not_know() -> None:
+    def found(cycles: int) -> bool:
+        alone = Alone("111", bound=5.0, settings=replace(DEFAULT, view=2))
+        request = fed_by(alone, profile("b", "11", bound=2.0))
+        for _ in range(45):
+            alone.cycle()
+        alone.tell("b", Evict(False, request.number, Why.LEAVING))
+        alone.denied(cycles)
+        alone.knows(profile("c", "11", bound=2.0))
+        alone.knows(*[profile(f"y{number}", "01", bound=2.0) for number in range(8)])
+        return "c" in [one.peer for one in alone.peer.view.relays()]
+
+    assert (found(4), found(12)) == (False, True)
+
+
 def test_to_ask_a_parent_for_less_takes_back_what_it_was_asked_for_besides() -> None:
     alone = Alone("00", "010", "0110", bound=9.0)
     b, c = profile("b", "00", "0110", bound=2.0, fed=False), profile("c", "00", bound=3.0)

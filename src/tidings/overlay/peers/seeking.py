@@ -37,6 +37,10 @@ nothing, and links seldom get faster."""
 HINTS_MAX = 4
 """Hints that wait to be followed."""
 
+SEARCH = 2
+"""Windows without cover after which a peer that has been there for long goes on to those whom it does not
+know. After ten, as we had it first, each such find set others off that took as long again."""
+
 LINK_WEIGHT = 0.25
 """How much a new measurement of a link counts against the old ones, twice TCP's 1/8: there is one a cycle."""
 
@@ -144,7 +148,7 @@ class Seeking:
             core.settle()
         missing = self._missing()
         if not missing:
-            if core.seeking >= SETTLED * settings.window:
+            if core.seeking > SEARCH * settings.window:
                 core.view.prefer(core.dz, core.bound)
             self._lacking = core.seeking = 0
             self._whole += 1
@@ -160,7 +164,8 @@ class Seeking:
             if self._lacking > settings.coarsen_after and self._accuracy.coarsen(missing, long=long):
                 self._lacking = 0
                 missing = self._missing()
-            if missing and core.seeking > SETTLED * settings.window:
+            settled = core.cycle > SETTLED * settings.window
+            if missing and settled and core.seeking > SEARCH * settings.window:
                 # A small view that is full of those who cannot serve it keeps who could only by chance.
                 core.view.prefer(tuple(missing), core.bound, ready=True)
         if missing:
