@@ -242,21 +242,6 @@ def test_what_a_subscriber_publishes_itself_is_told_with_what_comes() -> None:
     assert answer.profile.rates == pytest.approx((6.0, 1.0), rel=0.1)
 
 
-def test_what_is_published_here_does_not_count_as_what_would_come() -> None:
-    def grown(published: str) -> bool:
-        alone = Alone("0110", bound=5.0, allowed=1.0, bandwidth=11 * 12.0, advertised=("",), settings=QUICK)
-        root = profile("p", "", bound=0.0, floor=1.0, rates=(60.0,))
-        known = profile("b", "011", bound=9.0, rates=(14.0,))
-        for turn in range(6):
-            alone.knows(root, known)
-            for number in range(4):
-                alone.peer.handle(Published(10 * turn + number, published), alone.now)
-            alone.denied(1)
-        return alone.peer.dz == ("011",)
-
-    assert (grown("0111"), grown("1000")) == (True, False)
-
-
 def test_within_the_budget_nothing_changes() -> None:
     alone = Alone("0110", bound=5.0, allowed=0.1, settings=QUICK)
     for _ in range(4):

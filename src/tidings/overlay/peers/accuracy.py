@@ -61,7 +61,7 @@ class Accuracy:
             wider = coarser(dz, one)
             if self._waste(wider, estimates) > share * core.allowed:
                 continue
-            if limit is None or self._coming(wider, estimates) <= share * limit:
+            if limit is None or estimates.of(wider) <= share * limit:
                 dz = wider
                 taken += 1
         if not taken:
@@ -123,7 +123,7 @@ class Accuracy:
         if estimates.total <= 0.0:
             return False
         seconds = WINDOWS * core.settings.window * core.settings.cycle_s
-        while exceeds(self._coming(dz, estimates), limit, core.settings.slack, seconds):
+        while exceeds(estimates.of(dz), limit, core.settings.slack, seconds):
             open_ = [
                 (estimates.of((one,)) - estimates.of(intersection(core.interest, (one,))), one)
                 for one in dz
@@ -196,11 +196,6 @@ class Accuracy:
             profiles.append(core.relay_profile())
         return Estimates(profiles, core.total())
 
-    def _coming(self, dz: Set, estimates: Estimates) -> float:
-        """Events a second that parents would send of a set: all but those that are published here."""
-        core = self._core
-        return max(0.0, estimates.of(dz) - (core.published.inside(dz) if core.advertised else 0.0))
-
     def _added(self, whole: str, estimates: Estimates) -> float:
         """What an expression would bring beyond the parts of it that are subscribed to."""
         dz = self._core.dz
@@ -210,13 +205,8 @@ class Accuracy:
         return estimates.of((whole,)) - estimates.of(parts)
 
     def _waste(self, dz: Set, estimates: Estimates, interest: Set | None = None) -> float:
-        """As a share of all events; of the peer's own subscription, or of another's if one is given."""
         core = self._core
-        wanted = core.interest if interest is None else interest
+        interest = core.interest if interest is None else interest
         if core.settings.rates == "volume" or estimates.total <= 0.0:
-            return volume(dz) - volume(wanted)
-        if interest is None:
-            more = self._coming(dz, estimates) - self._coming(wanted, estimates)
-        else:
-            more = estimates.of(dz) - estimates.of(wanted)
-        return max(0.0, more) / estimates.total
+            return volume(dz) - volume(interest)
+        return max(0.0, estimates.of(dz) - estimates.of(interest)) / estimates.total
