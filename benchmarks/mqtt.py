@@ -139,14 +139,19 @@ def _measure(load: str, setting: Setting, broker: Broker, folder: Path, **more: 
     """Do a job, and give its figures with what it cost the broker."""
     with Load(load, setting.spec(broker, **more)) as it:
         ready = it.answer()
+        # A row for the publication, and one for its deliveries if there are any.
+        rows_each = 1 + ready.get("taken", 1.0)
+        records = folder / "data" / "records"
+        if broker.content:
+            # What was put off while it was warming up is no part of what is measured.
+            _await_records(records, ready["warm"] * rows_each)
         before = broker.usage()
         it.go()
         figures = it.answer()
         figures["load_cpu"] -= ready["load_cpu"]
         if broker.content:
-            # A row for the publication, and one for its deliveries if there are any.
-            rows = (ready["warm"] + figures["messages"]) * (1 + ready.get("taken", 1.0))
-            figures["recorded"] = _await_records(folder / "data" / "records", rows)
+            rows = (ready["warm"] + figures["messages"]) * rows_each
+            figures["recorded"] = _await_records(records, rows)
         used = broker.usage().cpu_s - before.cpu_s
         figures["broker_cpu"] = used
     seconds = figures["seconds"]
