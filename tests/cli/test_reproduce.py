@@ -198,3 +198,13 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     result = run("agele")
     assert isinstance(result.exception, SetupError)
     assert "tidings-network[papers]" in str(result.exception)
+
+
+def test_where_nobody_looks_a_line_says_now_and_then_how_far_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clock = iter([0.0, 30.0, 90.0, 100.0, 200.0])
+    with reproduce._Progress("toy", 4.0, lambda: next(clock)) as progress:
+        for _ in range(4):
+            progress.step(1.0)
+    assert capsys.readouterr().err == "toy: 50% after 2 min\ntoy: 100% after 3 min\n"

@@ -11,12 +11,13 @@ import os
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any, Protocol, cast
 
 import msgspec
@@ -35,6 +36,9 @@ BESIDE = Path(__file__).resolve().parents[3]
 
 ANY = "any"
 """Of a claim about whatever was run."""
+
+TELL_EVERY_S = 60.0
+"""How often a run that nobody looks at says how far it is."""
 
 HOLDS, DIFFERS, KNOWN = "holds", "differs", "differs, as known"
 
@@ -384,9 +388,9 @@ def _within(one: Verdict) -> str:
 
 
 class _Progress:
-    """A bar on standard error, where somebody looks."""
+    """A bar on standard error, where somebody looks; a line now and then, where it is kept in a file."""
 
-    def __init__(self, title: str, total: float) -> None:
+    def __init__(self, title: str, total: float, clock: Callable[[], float] = monotonic) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
@@ -408,10 +412,21 @@ class _Progress:
             transient=True,
         )
         self._task = self._bars.add_task(title, total=total)
+        self._clock = clock
+        self._began_at = self._told_at = clock()
 
     def step(self, cost: float) -> None:
         """So much more is done."""
         self._bars.advance(self._task, cost)
+        now = self._clock()
+        if self._console.is_terminal or now - self._told_at < TELL_EVERY_S:
+            return
+        self._told_at = now
+        task = self._bars.tasks[0]
+        spent = (now - self._began_at) / 60
+        print(
+            f"{task.description}: {task.percentage:.0f}% after {spent:.0f} min", file=sys.stderr, flush=True
+        )
 
     def __enter__(self) -> _Progress:
         if self._console.is_terminal:
@@ -419,4 +434,5 @@ class _Progress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        if self._console.is_terminal:
+            self._bars.stop()
