@@ -13,7 +13,7 @@ from tidings.pipeline.workload import chunks
 from tidings.pipeline.workload.model import Model
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = (1, 3, 16)
 
@@ -21,7 +21,7 @@ PARTITIONS = (1, 3, 16)
 def divide(monkeypatch: pytest.MonkeyPatch, partitions: int) -> None:
     """Have chunks dealt out into so many tasks, however few rows there are."""
 
-    def tasks(spark: SparkSession, rows: int) -> int:
+    def tasks(frame: DataFrame, rows: int) -> int:
         return partitions
 
     monkeypatch.setattr(chunks, "tasks", tasks)

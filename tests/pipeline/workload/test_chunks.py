@@ -10,7 +10,7 @@ import pytest
 from tidings.pipeline.workload import chunks
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 
 @dataclass
@@ -31,6 +31,13 @@ class Session:
     conf: Settings
 
 
+@dataclass
+class Frame:
+    """And of a DataFrame."""
+
+    sparkSession: Session  # noqa: N815
+
+
 @pytest.mark.parametrize(
     ("rows", "partitions", "tasks"),
     [
@@ -46,5 +53,5 @@ class Session:
 def test_tasks_are_those_of_a_shuffle_unless_too_small_or_too_large(
     rows: int, partitions: int, tasks: int
 ) -> None:
-    spark = cast("SparkSession", Session(Settings(partitions)))
-    assert chunks.tasks(spark, rows) == tasks
+    frame = cast("DataFrame", Frame(Session(Settings(partitions))))
+    assert chunks.tasks(frame, rows) == tasks

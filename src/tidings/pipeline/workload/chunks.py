@@ -11,7 +11,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 CHUNK = 50_000
 """Rows of one chunk at most: one array of numbers, which is exploded."""
@@ -48,15 +48,15 @@ def dealt(frame: DataFrame, rows: int) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    count = tasks(frame.sparkSession, rows)
+    count = tasks(frame, rows)
     size = max(1, -(-rows // count))
     return frame.repartitionById(count, F.expr(f"cast(begin div {size} as int)"))
 
 
-def tasks(spark: SparkSession, rows: int) -> int:
+def tasks(frame: DataFrame, rows: int) -> int:
     """Into how many tasks so many rows are divided: those of a shuffle, unless they would be too small or
     too large.
     """
-    usual = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    usual = int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     least, most = -(-rows // ROWS_PER_TASK_MAX), -(-rows // ROWS_PER_TASK_MIN)
     return max(1, min(TASKS_MAX, most, max(least, usual)))

@@ -109,9 +109,7 @@ def _make(frames: Frames, model: Model) -> DataFrame:
 
     # Dealt out anew, since a task that has its share of events would have too many reports.
     events = frames[tables.EVENTS]
-    events = events.repartition(
-        chunks.tasks(events.sparkSession, int(model.spec.sizes.events * asked.each)), "event"
-    )
+    events = events.repartition(chunks.tasks(events, int(model.spec.sizes.events * asked.each)), "event")
     firsts = model.clients_first[model.clients_count > 0].tolist()
     rows = (
         events.withColumn("count_slot", random.below(drawn("count", "event"), quantiles.SLOTS))
