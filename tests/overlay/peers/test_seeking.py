@@ -110,6 +110,17 @@ def test_who_is_full_for_long_is_not_asked_again_until_it_has_room() -> None:
     assert asked == [0, 2, 6, 14, 30, 250]
 
 
+def test_who_has_looked_for_long_does_not_begin_to_ask_those_that_are_full() -> None:
+    for waited, asked in ((3, ["b"]), (60, [])):
+        alone = Alone("011", bound=5.0)
+        for _ in range(waited):
+            alone.cycle()
+        alone.knows(profile("b", "0", bound=1.0, floor=0.5))
+        assert [to for to, _ in alone.cycle()] == asked
+    alone.knows(profile("b", "0", bound=1.0, version=2))
+    assert [to for to, _ in alone.cycle()] == ["b"], "it has room now"
+
+
 def test_who_loses_its_place_after_long_asks_those_again_that_were_full() -> None:
     def asks_again(cycles: int) -> bool:
         alone = Alone("011", bound=5.0)

@@ -12,7 +12,7 @@ import random
 from tidings.overlay.peers import downward, rates, upward
 from tidings.overlay.peers.downward import Child
 from tidings.overlay.peers.events import Effect, Send
-from tidings.overlay.peers.messages import AnyMessage, Feed, Profile, Shuffle
+from tidings.overlay.peers.messages import LIFE_SHIFT, AnyMessage, Feed, Profile, Shuffle
 from tidings.overlay.peers.rates import Rates
 from tidings.overlay.peers.settings import PeerSettings
 from tidings.overlay.peers.status import Counts
@@ -58,6 +58,8 @@ class Core:
         """By peer: when gossip went to it that it has not answered, if milliseconds count."""
         self.doubled = False
         """Whether an event has come again in this cycle."""
+        self.given: tuple[str, list[str]] = ("", [])
+        """To whom gossip went last that was no answer, and the relays that it spoke of."""
         self.cycle = 0
         """How often the timer has fired."""
         self.changes = 0
@@ -78,7 +80,7 @@ class Core:
         """What it says of itself as a relay; none if that must be put together anew."""
         self.own_root: Profile | None = None
         """The same as a publisher."""
-        self._life = life << 32
+        self._life = life << LIFE_SHIFT
         self._number = 0
         self._version = 0
         self._floor: float | None = None
@@ -256,8 +258,10 @@ class Core:
         if len(self.links) > self.settings.remembered:
             del self.links[next(iter(self.links))]
 
-    def gossip(self, partner: str, answer: bool = False) -> None:
-        """Tell somebody of some that are known. The answer also says how far away it is."""
+    def gossip(self, partner: str, answer: bool = False, seeker: Profile | None = None) -> list[str]:
+        """Tell somebody of some that are known, and say of which relays. The answer also says how far away it
+        is, and is to help one that says that it has looked for a parent for long.
+        """
         mine = []
         if self.dz:
             mine.append(self.relay_profile())
@@ -268,8 +272,12 @@ class Core:
             self.probes[partner] = self.now
             if len(self.probes) > self.settings.remembered:
                 del self.probes[next(iter(self.probes))]
-        profiles, ages = self.view.sample(mine, self.cycle)
+        profiles, ages = self.view.sample(mine, self.cycle, seeker)
+        given = [profile.peer for profile in profiles[len(mine) :] if not profile.root]
+        if not answer:
+            self.given = (partner, given)
         self.send(partner, Shuffle(profiles, ages, answer))
+        return given
 
     def send(self, to: str, message: AnyMessage) -> None:
         self.out.append(Send(to, message))

@@ -17,6 +17,9 @@ import msgspec
 
 from tidings.space.expressions import Set
 
+LIFE_SHIFT = 32
+"""Bits of a version below the life."""
+
 
 class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is known of one standing of a peer. It travels in gossip."""
@@ -49,6 +52,11 @@ class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     hope: bool = True
     """Whether it gets all of it, or is still likely to find who feeds it."""
+
+    @property
+    def life(self) -> int:
+        """How often it had started when it said this."""
+        return self.version >> LIFE_SHIFT
 
 
 class Why(Enum):

@@ -70,8 +70,6 @@ class Seeking:
         self._hints: list[Profile] = []
         self._rests: dict[tuple[str, bool], tuple[int, int]] = {}
         """By standing: until when it is not asked again, and how often it has said no."""
-        self._noes: dict[tuple[str, bool], None] = {}
-        """Standings that have said no since then, whatever they said in between."""
         self._since = 0
         """The cycle in which the subscription began, or in which it was last fed that was fed for long."""
         self._whole = 0
@@ -88,7 +86,6 @@ class Seeking:
         self._hints.clear()
         self._probing.clear()
         self._rests.clear()
-        self._noes.clear()
         self._since = self._core.cycle
         self._lacking = self._whole = self._core.seeking = 0
 
@@ -154,7 +151,6 @@ class Seeking:
             self._whole += 1
             if self._whole >= SETTLED * settings.window:
                 # Who loses its place after long looks for another one as a newcomer does.
-                self._noes.clear()
                 self._since = core.cycle
         else:
             self._whole = 0
@@ -294,6 +290,7 @@ class Seeking:
             theirs = profile.dz
             return volume([other for other in missing if other.startswith(theirs)]) > floor
 
+        weary = self._weary()
         best: Profile | None = None
         best_rank: tuple[int, float, float, str] | None = None
         for profile in core.view.relays():
@@ -314,7 +311,7 @@ class Seeking:
             else:
                 tier = 1 if room(profile) else 5
             parent = core.parents.get(key)
-            if (parent is not None and one.startswith(parent.asked)) or (tier > 2 and self._weary(key)):
+            if (parent is not None and one.startswith(parent.asked)) or (tier > 2 and weary):
                 continue
             rank = (tier, -profile.bound, profile.delay, peer)
             if best_rank is None or rank < best_rank:
@@ -336,7 +333,7 @@ class Seeking:
             if parent is not None and one.startswith(canonical(parent.asked + coming)):
                 continue
             tier = 2 if not fed_known or room(profile) else 4
-            if tier > 2 and self._weary(key):
+            if tier > 2 and weary:
                 continue
             rank = (tier, 0.0, 0.0, profile.peer)
             if best_rank is None or rank < best_rank:
@@ -351,22 +348,18 @@ class Seeking:
             and self._rests.get(key, (0, 0))[0] <= self._core.cycle
         )
 
-    def _weary(self, key: tuple[str, bool]) -> bool:
-        """Whether somebody who is full has said no, and this peer has looked for long: it is not asked again.
+    def _weary(self) -> bool:
+        """Whether this peer has looked for so long that it asks nobody any more who says that it is full.
 
         Each time another part may be asked for, and one or the other is sent away for it; those come back,
         and so on for ever. Whoever has room after all is asked as before: it says so.
         """
         core = self._core
-        return key in self._noes and core.cycle - self._since > SETTLED * core.settings.window
+        return core.cycle - self._since > SETTLED * core.settings.window
 
     def _rest(self, key: tuple[str, bool], far: bool = False) -> None:
         """Somebody has said no, or is too far away: ask others for a while."""
         core = self._core
-        self._noes.pop(key, None)
-        self._noes[key] = None
-        if len(self._noes) > core.settings.remembered:
-            del self._noes[next(iter(self._noes))]
         times = self._rests.pop(key, (0, 0))[1]
         pause = FAR if far else min(core.settings.retry_after << min(times, 16), core.settings.retry_max)
         self._rests[key] = (core.cycle + pause, times + 1)

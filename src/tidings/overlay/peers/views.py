@@ -35,6 +35,8 @@ class View:
         """By peer, as publishers; never its own."""
         self.passing: dict[str, Profile] = {}
         """Relays heard of in this cycle that are `ready`: a small view may have lost them by its end."""
+        self.arrived = False
+        """Whether somebody publishes, since this was last looked at, who did not, or in an earlier life."""
         self.refused = 0
         """Profiles that cannot be what they say."""
         self._me = me
@@ -44,11 +46,15 @@ class View:
         """Those in `profiles`; the first half of the places is open to all."""
         self._met: dict[str, None] = {}
         """Those that were partners lately, if somebody is looked for who is `ready`."""
+        self._heard: dict[str, None] = {}
+        """Those that were heard of meanwhile, in the view or not, and were no partners; the latest last."""
         self._born: dict[str, int] = {}
         """The cycle of this peer in which a relay said what is known of it."""
         self._roots_born: dict[str, int] = {}
         self._gone: dict[tuple[str, bool], int] = {}
         """By standing: the last version that is not believed any more."""
+        self._given: list[str] = []
+        """Those that whoever is being listened to was told of."""
         self._dz: Set = ()
         self._bound = 0.0
         self._ready = False
@@ -57,20 +63,28 @@ class View:
     def prefer(self, dz: Set, bound: float, *, ready: bool = False) -> None:
         """Keep those that could be a parent for this; `ready`: that get a part of it now and have room."""
         self._dz, self._bound, self._ready = dz, bound, ready
+        if not ready:
+            self._met.clear()
+            self._heard.clear()
 
     def _matters(self, profile: Profile) -> bool:
         if profile.bound >= self._bound:
             return False
         if self._ready:
-            fed = profile.fed
-            return volume([one for one in self._dz if one.startswith(fed)]) > profile.floor
+            return _takes(profile, self._dz)
         theirs = profile.dz
         return any(one.startswith(theirs) for one in self._dz)
 
     # Learning.
 
-    def learn(self, profiles: Sequence[Profile], ages: Sequence[int], cycle: int) -> None:
-        """Take what another has said, if it is newer."""
+    def learn(
+        self, profiles: Sequence[Profile], ages: Sequence[int], cycle: int, given: Sequence[str] = ()
+    ) -> None:
+        """Take what another has said, if it is newer.
+
+        Those `given` are known to the other in turn: they make room first.
+        """
+        self._given = [peer for peer in given if peer in self.profiles]
         held, stale_after = self.profiles, self._settings.stale_after
         for profile, age in zip(profiles, ages, strict=True):
             if profile.root:
@@ -88,12 +102,23 @@ class View:
             if not self.sound(profile):
                 self.refused += 1
                 continue
+            if self._ready and known is None:
+                self._hear(peer)
             if known is None and not self._place(profile):
                 continue
             held[peer] = profile
             self._born[peer] = cycle - age
             if self._ready and len(self.passing) < self._settings.view and self._matters(profile):
                 self.passing[peer] = profile
+
+    def _hear(self, peer: str) -> None:
+        """Somebody is there to go to."""
+        heard = self._heard
+        if peer not in self._met:
+            heard.pop(peer, None)
+            heard[peer] = None
+            if len(heard) > self._settings.remembered:
+                del heard[next(iter(heard))]
 
     def sound(self, profile: Profile) -> bool:
         """Whether a profile can be what it says."""
@@ -128,6 +153,7 @@ class View:
         elif not profile.dz:
             self.forget(peer, root=True)
         else:
+            self.arrived |= known is None or known.life != profile.life
             self.roots[peer] = profile
             self._roots_born[peer] = cycle - age
 
@@ -140,14 +166,27 @@ class View:
         if size == 0:
             return False
         half = (size + 1) // 2
-        at = int(self._random.random() * half)
+        at = -1
         if half < size and self._matters(profile):
             preferred = half + int(self._random.random() * (size - half))
             if not self._matters(self.profiles[names[preferred]]):
                 at = preferred
+        if at < 0:
+            at = self._spare(half)
         self._remove(names[at])
         names[at] = profile.peer
         return True
+
+    def _spare(self, half: int) -> int:
+        """The place of one that was given away, else of anybody, among those that are open to all."""
+        given, names = self._given, self._names
+        while given:
+            peer = given.pop()
+            if peer in self.profiles:
+                at = names.index(peer)
+                if at < half:
+                    return at
+        return int(self._random.random() * half)
 
     def _remove(self, peer: str) -> None:
         del self.profiles[peer], self._born[peer]
@@ -197,34 +236,50 @@ class View:
         """Somebody to gossip with.
 
         Possible parents know each other, and small views that prefer them are alike. So who lacks something
-        for long goes on to those whom it has not met yet: some day it hears of everybody.
+        for long goes on to those whom it has not met yet, half of the time to the latest that it heard of,
+        whether or not it has kept them: from one to the next it comes to everybody.
         """
         names = self._names
-        if self._ready:
-            names = [peer for peer in names if peer not in self._met]
-            if not names:
-                self._met.clear()
-                names = self._names
-        if not names:
+        if not self._ready:
+            return names[int(self._random.random() * len(names))] if names else None
+        found = ""
+        if self._heard and self._random.random() < 0.5:
+            found, _ = self._heard.popitem()
+        elif names:
+            unmet = [peer for peer in names if peer not in self._met]
+            if not unmet and self._heard:
+                found, _ = self._heard.popitem()
+            else:
+                if not unmet:
+                    self._met.clear()
+                    unmet = names
+                found = unmet[int(self._random.random() * len(unmet))]
+                self._heard.pop(found, None)
+        if not found:
             return None
-        found = names[int(self._random.random() * len(names))]
-        if self._ready:
-            self._met[found] = None
-            if len(self._met) > self._settings.remembered:
-                del self._met[next(iter(self._met))]
+        self._met[found] = None
+        if len(self._met) > self._settings.remembered:
+            del self._met[next(iter(self._met))]
         return found
 
-    def sample(self, mine: Sequence[Profile], cycle: int) -> tuple[tuple[Profile, ...], tuple[int, ...]]:
-        """What to tell: the peer's own profiles, all publishers, and some relays, with their ages."""
-        names, count = self._names, self._settings.shuffled()
-        if len(names) > count:
+    def sample(
+        self, mine: Sequence[Profile], cycle: int, seeker: Profile | None = None
+    ) -> tuple[tuple[Profile, ...], tuple[int, ...]]:
+        """What to tell: the peer's own profiles, all publishers, and some relays, with their ages.
+
+        Half of these are such as a seeker looks for, if one is told and such are known.
+        """
+        count = self._settings.shuffled()
+        told = self._names[: (self._settings.view + 1) // 2]
+        if len(told) > count:
             # Places are taken at random: those that follow each other are a sample.
-            start = int(self._random.random() * len(names))
-            told = names[start : start + count]
-            if len(told) < count:
-                told += names[: count - len(told)]
-        else:
-            told = names
+            start = int(self._random.random() * len(told))
+            told = (told[start:] + told[:start])[:count]
+        if seeker is not None:
+            found = [peer for peer in self._names if _serves(self.profiles[peer], seeker)]
+            if len(found) > count // 2:
+                found = self._random.sample(found, count // 2)
+            told = list(dict.fromkeys(found + told))[:count]
         profiles, born = self.profiles, self._born
         return (
             (*mine, *self.roots.values(), *[profiles[peer] for peer in told]),
@@ -234,6 +289,14 @@ class View:
                 *[cycle - born[peer] for peer in told],
             ),
         )
+
+    def sought(self, profiles: Iterable[Profile], sender: str) -> Profile | None:
+        """What a sender says of itself as a relay, if it says that it looks for somebody for long."""
+        for profile in profiles:
+            if profile.peer == sender and not profile.root:
+                looks = not profile.hope and profile.fed != profile.dz
+                return profile if looks and self.sound(profile) else None
+        return None
 
     def relays(self) -> Iterable[Profile]:
         """Those that may be asked now."""
@@ -245,3 +308,16 @@ class View:
             theirs = profile.dz
             if one.startswith(theirs) or any(other.startswith(one) for other in theirs):
                 yield profile
+
+
+def _takes(profile: Profile, missing: Iterable[str]) -> bool:
+    """Whether a relay gets a part of what is missing, and has room for one who asks for that."""
+    fed = profile.fed
+    return volume([one for one in missing if one.startswith(fed)]) > profile.floor
+
+
+def _serves(profile: Profile, seeker: Profile) -> bool:
+    """Whether a relay could be the parent that another one looks for."""
+    if profile.bound >= seeker.bound:
+        return False
+    return _takes(profile, (one for one in seeker.dz if not one.startswith(seeker.fed)))
