@@ -264,6 +264,23 @@ def test_quiet_cycles_are_counted_apart() -> None:
     assert outcome.judged["photographs in quiet"] == 8
 
 
+def test_quiet_ends_once_nothing_has_changed_for_long_enough() -> None:
+    outcome = peers_runs.run(replace(COURSE, quiet=60, rest=10), 1)
+    assert outcome.breaches == []
+    assert len(outcome.rested) == outcome.moved + 10 < 60
+    assert outcome.judged["photographs in quiet"] == 8
+    longer = peers_runs.run(replace(COURSE, quiet=60), 1)
+    assert len(longer.rested) == 60
+    assert longer.moved == outcome.moved
+
+
+def test_quiet_does_not_end_before_its_time_where_something_changes_for_ever() -> None:
+    outcome = peers_runs.run(replace(COURSE, quiet=30, rest=10), 1, machine=Restless)
+    assert len(outcome.rested) == 30
+    assert outcome.moved > 20
+    assert "stillness" in {breach.promise for breach in outcome.breaches}
+
+
 def test_halves_of_the_space_need_publishers_that_stay() -> None:
     replace(COURSE, publishers=2, halves=True).check()
     with pytest.raises(InputError, match="halves cannot be True"):

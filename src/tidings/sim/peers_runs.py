@@ -2,7 +2,7 @@
 
 A run has cycles, the periods of peers' timers. At the end of each the overlay is photographed, what came of
 the cycle's events is counted, and the promises are judged. After the cycles of the run there may be quiet
-ones, in which nothing goes wrong any more; at their end nothing is excused.
+ones, in which nothing goes wrong any more; at their end, or once the overlay rests, nothing is excused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ LATELY = 3
 """Photographs in which a peer may have held what still comes: its parents hear of a change within a cycle."""
 
 JUDGED = 8
-"""Last cycles of the quiet ones, in which nothing may change."""
+"""Last cycles of the quiet ones, in which nothing is excused; if they are the last that there may be, nothing
+may change in them either."""
 
 TOLD_WITHIN = 8
 """Cycles after which a peer that is not fed must have told its user: causes are looked for every 3."""
@@ -121,7 +122,11 @@ class Course:
     """Share of the messages that are lost."""
 
     quiet: int = 0
-    """Cycles after the others in which nobody comes or goes, and nothing is lost."""
+    """Cycles after the others in which nobody comes or goes, and nothing is lost: at most, if `rest` is
+    given."""
+
+    rest: int = 0
+    """So many quiet cycles without any change are enough; 0 for all of them in any case."""
 
     metric: Literal["hops", "ms"] = "hops"
     """What bounds are: links, or milliseconds. Then an event is judged by the time it took."""
@@ -157,6 +162,7 @@ class Course:
             "polite": (0 <= self.polite <= 1, "a share from 0 to 1"),
             "loss": (0 <= self.loss < 1, "a share from 0, below 1"),
             "quiet": (self.quiet == 0 or self.quiet > JUDGED, f"0, or more than {JUDGED}"),
+            "rest": (self.rest == 0 or self.rest > JUDGED, f"0, or more than {JUDGED}"),
             "metric": (self.metric in ("hops", "ms"), "hops or ms"),
             "link_s": (0 < self.link_s < 0.1, "seconds, below 0.1"),
             "far_s": (0 <= self.far_s < 0.1, "seconds, below 0.1"),
@@ -222,6 +228,10 @@ class Outcome:
     cycles: list[Cycle] = field(default_factory=list)
     rested: list[Cycle] = field(default_factory=list)
     """The quiet cycles after them."""
+
+    moved: int = 0
+    """The last of those in which a parent or a subscription of anybody changed, counted from 1; 0 if it was
+    none."""
 
     requests: Counter[int] = field(default_factory=Counter)
     """How many peers sent how many connection requests until they had converged."""
@@ -338,6 +348,8 @@ class Run:
         self._windows: deque[Window] = deque(maxlen=2)
         self._parted: deque[tuple[float, Photo]] = deque()
         """Those that went or wanted something else of late, as they were last: who fed them may not know."""
+        self._unchanged = 0
+        """Quiet cycles since something changed."""
 
     def run(self) -> Outcome:
         """All of it."""
@@ -352,6 +364,8 @@ class Run:
             self._cycle(cycle)
             if cycle == course.cycles:
                 self._sum_up()
+            if course.rest and self._unchanged >= course.rest:
+                break
         outcome.messages, outcome.carried = world.messages, world.carried
         return outcome
 
@@ -510,7 +524,14 @@ class Run:
 
     def _judge(self, cycle: int, before: Photo, photo: Photo, tallies: Mapping[str, Tally]) -> None:
         course, ledger, judged = self.course, self.world.ledger, self.outcome.judged
-        still = cycle > course.cycles + course.quiet - JUDGED if course.quiet else False
+        changed = checkers.stillness([before, photo]) if cycle > course.cycles else []
+        if changed:
+            self._unchanged = 0
+            self.outcome.moved = cycle - course.cycles
+        elif cycle > course.cycles:
+            self._unchanged += 1
+        ending = cycle > max(course.cycles, course.cycles + course.quiet - JUDGED)
+        still = ending or (course.rest > 0 and self._unchanged > course.rest - JUDGED)
         photos = list(self._photos)
         found = checkers.links(photo, self.world.now - self._agreed * self._settings.cycle_s)
         judged["photographs"] += 1
@@ -530,7 +551,7 @@ class Run:
         found += checkers.boxes(ledger.strays, [*photos[-lately:], *parted])
         if still:
             found += checkers.repeats(tallies)
-            found += checkers.stillness([before, photo])
+            found += changed
             found += checkers.told(ledger.missed, photos[-TOLD_WITHIN:])
             judged["photographs in quiet"] += 1
         ledger.missed, ledger.strays, ledger.delivered_twice = [], [], []
