@@ -69,9 +69,6 @@ CONVERGED = 0.99
 CHURN_FROM = 15
 """Under churn cycles are averaged from here on: before, the overlay is still being built."""
 
-QUIET_AFTER_CHURN = 2
-"""Times as many quiet cycles come after churn: much of the overlay has to be built anew."""
-
 STILLNESS = "stillness"
 """A promise that is counted apart: whether it is kept depends on how long one waits."""
 
@@ -116,14 +113,15 @@ def _course(chosen: Setting, kind: str, changes: Row, peers: int) -> Row:
         "allowed": float(changes["accepted"]) / 100 if "accepted" in changes else chosen.allowed,
         "churn": churn,
         "events": OFTEN.get(kind, 1) * chosen.events,
-        "quiet": (QUIET_AFTER_CHURN if churn else 1) * chosen.quiet,
+        "quiet": chosen.quiet,
+        "rest": chosen.rest,
     }
 
 
 def _cost(course: Row, cycles: int) -> float:
     """About how many seconds a run takes."""
     each = 4.0 + course["peers"] / 500 + course["events"] / 64 + 0.6 * (course["expressions"] - 1)
-    return float(course["peers"] * (cycles + course["quiet"]) * each / 40_000 + 0.1)
+    return float(course["peers"] * (cycles + (course["rest"] or course["quiet"])) * each / 40_000 + 0.1)
 
 
 def _points(figures: Sequence[str], sizes: Sequence[int]) -> Iterator[tuple[str, Row]]:
@@ -166,7 +164,10 @@ def run(task: Task) -> list[Row]:
     outcome = peers_runs.run(
         chosen.course(chosen.workload(**drawn), **course), f"{chosen.seed}/{task['run']}"
     )
-    rows = [{"kind": "run", "run": task["run"], **drawn, **course, **row} for row in _judged(outcome)]
+    mine = {"run": task["run"], **drawn, **course}
+    rows = [{"kind": "run", **mine, **row} for row in _judged(outcome)]
+    restless = any(one.promise == STILLNESS for one in outcome.breaches)
+    rows.append({"kind": "rest", **mine, "moved": outcome.moved, "restless": int(restless)})
     for point in task["points"]:
         mine = {**point, "run": task["run"]}
         rows.append(
@@ -221,13 +222,24 @@ def conclude(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float
     of: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         of[row["kind"]].append(row)
-    tables: dict[str, list[Row]] = {}
+    tables: dict[str, list[Row]] = {"by_run": _by_run(rows)}
     numbers: dict[str, float] = {}
     for kind, own in of.items():
         made, said = _CONCLUDE[kind](own)
         tables |= made
         numbers |= said
     return tables, numbers
+
+
+def _by_run(rows: Sequence[Row]) -> list[Row]:
+    """What each run came to, before any means are taken."""
+    points = ("kind", "workload", "scenario", "algorithm", "accepted", "churn", "expressions", "peers", "run")
+    found = ("converged", "notified", "waste", "reached", "in_degree", "built_at", "capacity")
+    return [
+        {name: row.get(name, "") for name in points} | {name: row[name] for name in found}
+        for row in sorted(rows, key=lambda row: [str(row.get(name, "")) for name in points])
+        if row.get("cycle") == WHOLE
+    ]
 
 
 def _runs(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
@@ -240,13 +252,11 @@ def _runs(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
         dict(zip(by, key, strict=True)) | {"count": count}
         for key, count in sorted(counts.items(), key=lambda item: repr(item[0]))
     ]
-    broken = [row for row in rows if row["what"] == "breach"]
-    every = [row for row in rows if row["what"] == "run"]
-    restless = sum(row["name"] == STILLNESS for row in broken)
+    broken = [row for row in rows if row["what"] == "breach" and row["name"] != STILLNESS]
     said = {
-        "breaches": sum(row["count"] for row in broken if row["name"] != STILLNESS),
-        "restless": 100 * restless / len(every),
-        "runs": len(every),
+        "breaches": sum(row["count"] for row in broken),
+        "breaches_repaired": sum(row["count"] for row in broken if row["algorithm"] != PRINTED),
+        "runs": sum(row["what"] == "run" for row in rows),
     }
     for what, number in (("forecast, at the start", "first"), ("forecast, later", "later")):
         told = dict.fromkeys(("yes, fed", "yes, not fed", "no, fed", "no, not fed", "nothing"), 0)
@@ -258,6 +268,19 @@ def _runs(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
             if total:
                 said[f"forecast_{number}_{answer}"] = 100 * told[true] / total
     return {"runs": table}, said
+
+
+def _rest(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
+    """After how much quiet nothing changed any more."""
+    by = ("algorithm", "subscriptions", "delays", "allowed", "churn", "expressions", "peers")
+    table = _means(sorted(rows, key=lambda row: repr([row[name] for name in by])), by, ("moved",), ("moved",))
+    for point in table:
+        point["restless"] = sum(row["restless"] for row in _at(rows, **{name: point[name] for name in by}))
+    repaired = [row for row in rows if row["algorithm"] != PRINTED]
+    said = {"restless": 100 * fmean(row["restless"] for row in rows)}
+    if repaired:
+        said["restless_repaired"] = 100 * fmean(row["restless"] for row in repaired)
+    return {"rest": table}, said
 
 
 def _means(
@@ -433,6 +456,7 @@ def _at(rows: Iterable[Row], **point: object) -> list[Row]:
 
 _CONCLUDE = {
     "run": _runs,
+    "rest": _rest,
     "growth": _growth,
     "churn": _churn,
     "size": _size,

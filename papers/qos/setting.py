@@ -30,9 +30,12 @@ class Setting:
     """Share of the peers that a peer knows (§6)."""
 
     cycles: int = 40
-    quiet: int = 24
-    """Cycles after these that nothing is measured in; in the last of them all promises are judged without
-    excuse. Twice as many after churn."""
+    quiet: int = 120
+    """Cycles at most after these that nothing is measured in: time to come to rest."""
+
+    rest: int = 24
+    """So many of those without any change are enough; in the last of them all promises are judged without
+    excuse."""
 
     coarsen_after: int = 3
     """Cycles without cover after which a peer takes a coarser subscription."""
@@ -85,6 +88,7 @@ class Setting:
                 "view",
                 "cycles",
                 "quiet",
+                "rest",
                 "coarsen_after",
                 "allowed",
                 "events",

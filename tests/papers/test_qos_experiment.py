@@ -54,7 +54,7 @@ def test_the_smallest_run_has_every_number_that_a_claim_is_about(
 
 def test_every_figure_has_a_table_and_a_plot(concluded: Any, tmp_path: Path) -> None:
     tables, _ = concluded
-    assert set(tables) == {"runs", *(f"figure{name}" for name in experiment.FIGURES)}
+    assert set(tables) == {"by_run", "runs", "rest", *(f"figure{name}" for name in experiment.FIGURES)}
     plots = experiment.plot(tables, tmp_path)
     assert sorted(plot.name for plot in plots) == [f"figure{name}.png" for name in sorted(experiment.FIGURES)]
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in plots)
@@ -65,6 +65,33 @@ def test_every_run_is_judged_in_quiet(rows: list[dict[str, Any]]) -> None:
     quiet = [row for row in rows if row["kind"] == "run" and row["name"] == "photographs in quiet"]
     assert len(quiet) == len(runs) > 50
     assert {row["count"] for row in quiet} == {8}
+
+
+def test_runs_that_did_not_come_to_rest_are_counted_by_form(concluded: Any) -> None:
+    tables, numbers = concluded
+    restless = {
+        form: sum(row["restless"] for row in tables["rest"] if row["algorithm"] == form)
+        for form in experiment.ALGORITHMS
+    }
+    assert numbers["runs"] == sum(row["runs"] for row in tables["rest"])
+    assert sum(restless.values()) == round(numbers["restless"] * numbers["runs"] / 100)
+    repaired = sum(row["runs"] for row in tables["rest"] if row["algorithm"] != "printed")
+    count = restless["fed"] + restless["ours"]
+    assert count == round(numbers["restless_repaired"] * repaired / 100)
+
+
+def test_what_each_run_came_to_is_there_beside_the_means(concluded: Any) -> None:
+    tables, _ = concluded
+    whole = [row for row in tables["by_run"] if row["kind"] == "waste"]
+    for point in tables["figure5g"]:
+        own = [
+            row["notified"]
+            for row in whole
+            if (row["scenario"], row["algorithm"], row["accepted"])
+            == (point["scenario"], point["algorithm"], point["accepted"])
+        ]
+        assert len(own) == point["runs"]
+        assert sum(own) / len(own) == pytest.approx(point["notified"])
 
 
 def test_points_that_are_the_same_run_are_run_once() -> None:
