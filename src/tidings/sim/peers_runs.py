@@ -162,7 +162,10 @@ class Course:
             "polite": (0 <= self.polite <= 1, "a share from 0 to 1"),
             "loss": (0 <= self.loss < 1, "a share from 0, below 1"),
             "quiet": (self.quiet == 0 or self.quiet > JUDGED, f"0, or more than {JUDGED}"),
-            "rest": (self.rest == 0 or self.rest > JUDGED, f"0, or more than {JUDGED}"),
+            "rest": (
+                not self.rest or not self.quiet or JUDGED < self.rest <= self.quiet,
+                f"0, or more than {JUDGED} and no more than quiet, which is {self.quiet}",
+            ),
             "metric": (self.metric in ("hops", "ms"), "hops or ms"),
             "link_s": (0 < self.link_s < 0.1, "seconds, below 0.1"),
             "far_s": (0 <= self.far_s < 0.1, "seconds, below 0.1"),

@@ -13,6 +13,7 @@ import pytest
 from tests.overlay.peers.alone import Alone
 from tests.overlay.peers.bench import profile
 from tidings.errors import InputError
+from tidings.overlay.peers.core import TOLD_MAX
 from tidings.overlay.peers.events import Joined, PeerLost, Published, Received, Send, Subscribed, TimerFired
 from tidings.overlay.peers.messages import (
     Accept,
@@ -159,6 +160,30 @@ def test_what_is_kept_would_grow_without_its_bounds(without: PeerSettings) -> No
     for crowd in (bounded, unbounded):
         crowd.speak(200)
     assert kept(unbounded.alone.peer) > kept(bounded.alone.peer) + 100
+
+
+def test_those_that_a_seeker_hears_of_and_goes_to_are_remembered_up_to_a_bound() -> None:
+    most = {}
+    for bound in (SMALL.remembered, 10**6):
+        alone = Alone("000", bound=5.0, settings=replace(SMALL, remembered=bound))
+        view = alone.peer.view
+        alone.denied(60)
+        heard = met = 0
+        for cycle in range(60):
+            alone.knows(*(profile(f"y{cycle}.{number}", "1", bound=2.0) for number in range(4)))
+            heard, met = max(heard, len(view._heard)), max(met, len(view._met))
+            alone.denied(1)
+        most[bound] = (heard, met)
+    assert most[SMALL.remembered] == (SMALL.remembered, SMALL.remembered)
+    assert min(most[10**6]) > SMALL.remembered
+
+
+def test_partners_of_gossip_that_owe_an_answer_are_remembered_up_to_a_bound() -> None:
+    alone = Alone("000", bound=5.0, settings=DEFAULT)
+    for cycle in range(100):
+        alone.knows(profile(f"y{cycle}", "1", bound=2.0))
+        alone.denied(1)
+    assert 1 < len(alone.peer._core.told) <= TOLD_MAX
 
 
 def test_parents_that_were_left_are_remembered_up_to_a_bound() -> None:

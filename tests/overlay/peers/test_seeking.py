@@ -239,7 +239,7 @@ def test_after_long_a_small_view_is_for_those_who_serve_what_is_missing(other: P
             alone.denied(1)
         alone.knows(profile("c", "11", bound=2.0))
         alone.knows(*[profile(f"y{number}", "01", bound=2.0) for number in range(8)])
-        return "c" in alone.peer.view.profiles
+        return "c" in [one.peer for one in alone.peer.view.relays()]
 
     assert (kept(10), kept(50)) == (False, True)
 
@@ -261,6 +261,7 @@ def test_who_loses_its_place_after_long_soon_looks_for_those_whom_it_does_not_kn
             alone.cycle()
         alone.tell("b", Evict(False, request.number, Why.LEAVING))
         alone.denied(cycles)
+        alone.knows(profile("h", "11", bound=2.0, fed=False))
         alone.knows(profile("c", "11", bound=2.0))
         alone.knows(*[profile(f"y{number}", "01", bound=2.0) for number in range(8)])
         return "c" in [one.peer for one in alone.peer.view.relays()]

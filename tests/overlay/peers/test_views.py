@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import msgspec
 import pytest
 
-from tests.overlay.peers.alone import Alone
+from tests.overlay.peers.alone import Alone, sends
 from tests.overlay.peers.bench import Overlay, profile
-from tidings.overlay.peers.messages import Profile, Shuffle
+from tidings.overlay.peers.events import Advertised, TimerFired
+from tidings.overlay.peers.messages import LIFE_SHIFT, Profile, Shuffle
+from tidings.overlay.peers.peer import SPREAD, SPREAD_EVERY
 from tidings.overlay.peers.settings import DEFAULT
-from tidings.overlay.peers.views import View
+from tidings.overlay.peers.views import PARTS_MAX, View
 
 SMALL = replace(DEFAULT, view=4, stale_after=10)
 
@@ -61,13 +64,17 @@ def test_who_could_serve_what_is_missing_for_long_is_remembered_until_it_can_be_
         known.prefer(("011", "1"), 5.0, ready=ready)
         known.learn(
             [
+                profile("h0", "01", bound=1.0, fed=False),
+                profile("h1", "01", bound=1.0, fed=False),
+                profile("x0", "00", bound=1.0),
+                profile("x1", "00", bound=1.0),
                 profile("b", "01", bound=1.0, floor=1 / 16),
                 profile("c", "01", bound=1.0, floor=1 / 8),
                 profile("d", "01", bound=5.0),
                 profile("e", "01", bound=1.0, fed=False),
                 profile("f", "", bound=1.0, floor=1 / 2),
             ],
-            [0] * 5,
+            [0] * 9,
             1,
         )
         others = [profile(f"y{number}", "00", bound=1.0) for number in range(40)]
@@ -108,17 +115,41 @@ def test_who_looks_for_long_is_told_first_of_those_that_could_serve_it() -> None
     assert len({one.peer for one in told}) == 8
 
 
-def test_those_that_could_serve_a_seeker_take_half_of_what_is_told_at_most() -> None:
+def test_a_seeker_is_told_of_others_too() -> None:
     known = View("a", replace(DEFAULT, view=200, shuffle=8), random.Random(0))
+    known.prefer(("01",), 5.0)
+    known.learn([profile(f"able{number}", "0", bound=4.0) for number in range(100)], [0] * 100, 1)
     known.learn([profile(f"x{number}", "1010", bound=9.0) for number in range(100)], [0] * 100, 1)
-    known.learn([profile(f"able{number}", "0", bound=4.0) for number in range(50)], [0] * 50, 1)
     able: set[str] = set()
     for _ in range(50):
         told, _ = known.sample((), 1, seeker())
         mine = [one.peer for one in told if one.peer.startswith("able")]
         assert (len(told), len(mine)) == (8, 4)
         able.update(mine)
-    assert len(able) > 25, "not always the same"
+    assert len(able) > 50, "not always the same"
+
+
+def test_nobody_is_left_out_while_a_view_has_room_for_all() -> None:
+    overlay = Overlay(replace(DEFAULT, view=51), seed=5)
+    overlay.publisher("p")
+    for number in range(45):
+        overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0 + number % 4)
+    overlay.cycles(20)
+    known = Counter(one for peer in overlay.peers.values() for one in peer.view.profiles)
+    assert len(known) == 45
+    assert min(known.values()) >= 43
+
+
+def test_of_what_a_seeker_lacks_only_some_parts_are_looked_at() -> None:
+    known = View("a", replace(DEFAULT, view=4), random.Random(0))
+    cells = tuple(format(2 * number, "010b") for number in range(400))
+    assert len(cells) > PARTS_MAX
+    late = profile("late", cells[-1], bound=1.0)
+    early = profile("early", cells[0], bound=1.0)
+    known.learn([late, early], [0, 0], 1)
+    asking = msgspec.structs.replace(profile("s", *cells, bound=5.0, fed=False), hope=False)
+    assert known.sought([asking], "s") is not None
+    assert known.sample((), 1, asking)[0][0] == early
 
 
 @pytest.mark.parametrize(
@@ -210,15 +241,15 @@ def test_profiles_that_cannot_be_are_refused(wrong: Profile) -> None:
 
 def test_those_that_were_told_to_another_make_room_for_what_it_tells() -> None:
     known = View("a", replace(DEFAULT, view=20, shuffle=8), random.Random(0))
-    known.learn([profile(f"b{number}", "0", bound=1.0) for number in range(20)], [0] * 20, 1)
-    open_to_all = set(list(known.profiles)[:10])
-    told, _ = known.sample((), 1)
-    given = [one.peer for one in told]
-    assert set(given) <= open_to_all
-    known.learn([profile(f"c{number}", "0", bound=1.0) for number in range(8)], [0] * 8, 1, given)
-    assert set(given) & set(known.profiles) == set()
-    assert open_to_all - set(given) <= set(known.profiles)
-    assert {f"c{number}" for number in range(8)} <= set(known.profiles)
+    known.prefer(("011",), 5.0)
+    known.learn([profile(f"p{number}", "0", bound=1.0) for number in range(10)], [0] * 10, 1)
+    known.learn([profile(f"b{number}", "1", bound=1.0) for number in range(10)], [0] * 10, 1)
+    told = [one.peer for one in known.sample((), 1)[0]]
+    assert len(told) == 8
+    assert all(peer.startswith("b") for peer in told), "possible parents are kept, and not told on"
+    before = set(known.profiles)
+    known.learn([profile(f"c{number}", "1", bound=1.0) for number in range(8)], [0] * 8, 1, told)
+    assert set(known.profiles) == (before - set(told)) | {f"c{number}" for number in range(8)}
 
 
 def test_hardly_anybody_is_known_to_none() -> None:
@@ -249,36 +280,98 @@ def test_who_lacks_something_for_long_goes_on_to_those_it_has_heard_of_and_not_k
     assert all(known.partner() in known.profiles for _ in range(20))
 
 
-def test_a_publisher_that_comes_or_comes_back_is_told_on_at_once_and_once_in_a_cycle() -> None:
-    def told(alone: Alone, *said: Profile) -> list[str]:
-        sent = alone.hears("z", Shuffle(said, (0,) * len(said), answer=True))
-        assert all(isinstance(message, Shuffle) and not message.answer for _, message in sent)
-        assert all(said[-1] in message.profiles for _, message in sent if isinstance(message, Shuffle))
-        return [to for to, _ in sent]
+def test_a_publisher_that_comes_or_comes_back_is_told_on_at_once() -> None:
+    root = profile("p", "0", bound=0.0, version=1 << LIFE_SHIFT)
+    news = {
+        "the same again": ((1 << LIFE_SHIFT) + 5, ("0",), False),
+        "less": ((1 << LIFE_SHIFT) + 5, ("00",), False),
+        "more": ((1 << LIFE_SHIFT) + 5, ("",), True),
+        "another life": (2 << LIFE_SHIFT, ("0",), True),
+    }
+    for what, (version, dz, is_news) in news.items():
+        alone = Alone("0")
+        alone.knows(*(profile(f"b{number}", "0", bound=1.0) for number in range(20)), root)
+        told = gossip_of(alone, "z", root)
+        assert told == [], what
+        for _ in range(SPREAD_EVERY):
+            alone.cycle()
+        told = gossip_of(alone, "b1", msgspec.structs.replace(root, version=version, dz=dz, fed=dz))
+        assert len(told) == len(set(told)) == (SPREAD if is_news else 0), what
+        assert not {"b1", "p"} & set(told)
 
+
+def gossip_of(alone: Alone, sender: str, *said: Profile) -> list[str]:
+    """To whom it goes when somebody has said something."""
+    sent = alone.hears(sender, Shuffle(said, (0,) * len(said), answer=True))
+    assert all(isinstance(message, Shuffle) and not message.answer for _, message in sent)
+    assert all(said[-1] in message.profiles for _, message in sent if isinstance(message, Shuffle))
+    return [to for to, _ in sent]
+
+
+def test_who_makes_up_publishers_does_not_make_others_talk() -> None:
     alone = Alone("0")
     alone.knows(*(profile(f"b{number}", "0", bound=1.0) for number in range(20)))
-    alone.cycle()
-    root = profile("p", "", bound=0.0, version=1 << 32)
-    first = told(alone, root)
-    assert 1 <= len(first) == len(set(first)) <= 3
-    assert told(alone, msgspec.structs.replace(root, version=(1 << 32) + 5)) == [], "no news"
-    again = msgspec.structs.replace(root, version=2 << 32)
-    assert told(alone, again) == [], "one is enough in a cycle"
-    alone.cycle()
-    assert told(alone, msgspec.structs.replace(root, version=3 << 32)) != []
+    talk = 0
+    for number in range(160):
+        talk += len(gossip_of(alone, "z", profile(f"made up {number}", "", bound=0.0)))
+        if number % 4 == 0:
+            deadline = alone.peer.next_deadline()
+            assert deadline is not None
+            alone.now = deadline
+            sent = sends(alone.peer.handle(TimerFired(), alone.now))
+            talk += sum(isinstance(message, Shuffle) for _, message in sent)
+    # One partner in each of 40 cycles, and three more in each eighth.
+    assert talk <= 40 + SPREAD * (40 // SPREAD_EVERY + 1)
 
 
-def test_all_know_a_publisher_long_before_gossip_has_gone_round() -> None:
+def test_news_that_came_too_soon_after_other_news_is_told_later() -> None:
+    alone = Alone("0")
+    alone.knows(*(profile(f"b{number}", "0", bound=1.0) for number in range(20)))
+    assert len(gossip_of(alone, "z", profile("p", "", bound=0.0))) == SPREAD
+    assert gossip_of(alone, "z", profile("q", "", bound=0.0)) == []
+    counts = []
+    for _ in range(SPREAD_EVERY + 2):
+        deadline = alone.peer.next_deadline()
+        assert deadline is not None
+        alone.now = deadline
+        sent = sends(alone.peer.handle(TimerFired(), alone.now))
+        counts.append(sum(isinstance(message, Shuffle) for _, message in sent))
+    assert sorted(counts) == [1] * (SPREAD_EVERY + 1) + [1 + SPREAD]
+
+
+def test_who_begins_to_publish_tells_some_at_once() -> None:
+    alone = Alone("0")
+    alone.knows(*(profile(f"b{number}", "0", bound=1.0) for number in range(20)))
+    sent = sends(alone.peer.handle(Advertised(("0",)), alone.now))
+    told = [to for to, message in sent if isinstance(message, Shuffle)]
+    assert len(set(told)) == SPREAD
+    assert sends(alone.peer.handle(Advertised(()), alone.now)) == []
+
+
+def test_all_know_a_publisher_before_gossip_has_gone_round() -> None:
     overlay = Overlay(replace(DEFAULT, view=6), seed=5)
     overlay.publisher("p")
     for number in range(60):
         overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0)
     overlay.cycles(20)
     overlay.publisher("q")
+    overlay.settle()
+    at_once = sum("q" in peer.view.roots for peer in overlay.peers.values())
     overlay.cycles(2)
-    knowing = sum("q" in peer.view.roots for peer in overlay.peers.values())
-    assert knowing >= 58
+    later = sum("q" in peer.view.roots for peer in overlay.peers.values())
+    assert at_once >= 20
+    assert later >= 59
+
+
+def test_who_has_started_anew_is_believed_though_its_last_life_does_not_answer() -> None:
+    known = view()
+    for root in (False, True):
+        bound = 0.0 if root else 1.0
+        known.learn([profile("b", "0", bound=bound, version=2 << LIFE_SHIFT)], [0], 1)
+        known.forget("b", root, 1)
+        assert "b" in (known.roots if root else known.profiles)
+        known.forget("b", root, 2)
+        assert "b" not in (known.roots if root else known.profiles)
 
 
 def test_gossip_alone_brings_a_publisher_to_everybody() -> None:

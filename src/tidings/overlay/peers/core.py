@@ -24,6 +24,9 @@ DELAY_STEP = 0.05
 """By which share a measured delay must change before children are told: every measurement differs a little,
 and what is told goes down the whole tree."""
 
+TOLD_MAX = 16
+"""Partners of gossip that may owe an answer: one a cycle, and some more when there is news."""
+
 
 class Core:
     """One per peer; `now` and `out` belong to the event that is being handled."""
@@ -58,8 +61,8 @@ class Core:
         """By peer: when gossip went to it that it has not answered, if milliseconds count."""
         self.doubled = False
         """Whether an event has come again in this cycle."""
-        self.given: tuple[str, list[str]] = ("", [])
-        """To whom gossip went last that was no answer, and the relays that it spoke of."""
+        self.told: dict[str, list[str]] = {}
+        """By peer to whom gossip went that it has not answered: the relays that it was told of."""
         self.cycle = 0
         """How often the timer has fired."""
         self.changes = 0
@@ -273,11 +276,14 @@ class Core:
             if len(self.probes) > self.settings.remembered:
                 del self.probes[next(iter(self.probes))]
         profiles, ages = self.view.sample(mine, self.cycle, seeker)
-        given = [profile.peer for profile in profiles[len(mine) :] if not profile.root]
+        told = [profile.peer for profile in profiles[len(mine) :] if not profile.root]
         if not answer:
-            self.given = (partner, given)
+            self.told.pop(partner, None)
+            self.told[partner] = told
+            if len(self.told) > TOLD_MAX:
+                del self.told[next(iter(self.told))]
         self.send(partner, Shuffle(profiles, ages, answer))
-        return given
+        return told
 
     def send(self, to: str, message: AnyMessage) -> None:
         self.out.append(Send(to, message))

@@ -64,8 +64,10 @@ CONTACT_EVERY = 8
 """Cycles after which gossip goes to a contact again."""
 
 SPREAD = 3
-"""Those who are told at once of a new publisher. If each that hears of it tells three others, 94% of all know
-it after the time of a few links; the rest hear of it in the next cycles."""
+"""Those who are told at once of a new publisher, by each that hears of it."""
+
+SPREAD_EVERY = 8
+"""Cycles in which that is done once at most, whatever is said of publishers."""
 
 
 class Peer:
@@ -95,8 +97,10 @@ class Peer:
         self._expecting = Expecting(core, self._accuracy)
         self._due: float | None = None
         self._contacts: tuple[str, ...] = ()
-        self._spread_in = -1
-        """The cycle in which others were last told at once of a publisher."""
+        self._news = False
+        """Whether somebody publishes anew, and nobody was told yet."""
+        self._spread_from = 0
+        """The cycle from which on others may be told of such at once."""
         self._on_message: dict[type, Callable[[str, Any], None]] = {
             Accept: self._seeking.on_accept,
             Alive: self._feeding.on_alive,
@@ -313,6 +317,9 @@ class Peer:
         core.published.forget(core.now)
         self._feeding.advertise()
         core.settle()
+        if event.dz and self._due is not None:
+            for partner in core.view.some(SPREAD, ()):
+                core.gossip(partner)
 
     def _on_joined(self, event: Joined) -> None:
         core = self._core
@@ -324,8 +331,8 @@ class Peer:
         core.counted.begin(core.now)
         core.incoming.begin(core.now)
         core.published.begin(core.now)
-        if self._contacts:
-            core.gossip(self._contacts[0])
+        for contact in self._contacts[: SPREAD if core.advertised else 1]:
+            core.gossip(contact)
         self._expecting.enquire(self._contacts)
 
     def _on_left(self, event: Left) -> None:  # noqa: ARG002
@@ -368,6 +375,7 @@ class Peer:
         partner = self._partner()
         if partner is not None:
             core.gossip(partner)
+        self._spread()
 
     # Gossip.
 
@@ -387,34 +395,30 @@ class Peer:
             return
         if not message.answer:
             seeker = core.view.sought(profiles, sender) if core.settings.fed_known else None
-            given = core.gossip(sender, answer=True, seeker=seeker)
+            told = core.gossip(sender, answer=True, seeker=seeker)
         else:
-            given = core.given[1] if core.given[0] == sender else []
+            told = core.told.pop(sender, [])
         known = len(core.view.roots)
-        core.view.learn(profiles, message.ages, core.cycle, given)
+        arrived = core.view.learn(profiles, message.ages, core.cycle, told)
         if len(core.view.roots) != known:
             # Who publishes anew is needed at once by all that are fed by publishers.
             core.settle()
-        if core.view.arrived:
-            core.view.arrived = False
+        if arrived:
+            self._news = True
             self._spread(sender)
         if message.answer and sender in core.probes:
             core.near(sender, core.measured(core.probes.pop(sender)))
 
-    def _spread(self, heard_from: str) -> None:
+    def _spread(self, *heard_from: str) -> None:
         """Somebody publishes of whom nobody here knew: tell some others without waiting for the next cycle.
 
-        Once in a cycle: who makes up publishers is not to make everybody talk.
+        Not again for a while: who makes up publishers is not to make everybody talk.
         """
         core = self._core
-        if self._spread_in == core.cycle:
-            return
-        self._spread_in = core.cycle
-        told = {heard_from}
-        for _ in range(SPREAD):
-            partner = core.view.partner()
-            if partner is not None and partner not in told:
-                told.add(partner)
+        if self._news and core.cycle >= self._spread_from:
+            self._news = False
+            self._spread_from = core.cycle + SPREAD_EVERY
+            for partner in core.view.some(SPREAD, (*heard_from, *core.view.roots)):
                 core.gossip(partner)
 
 

@@ -48,13 +48,15 @@ LINK_WEIGHT = 0.25
 class Asking:
     """A request that is not answered yet."""
 
-    __slots__ = ("asked", "cycle", "number", "sent")
+    __slots__ = ("asked", "cycle", "life", "number", "sent")
 
-    def __init__(self, number: int, asked: Set, cycle: int, sent: float) -> None:
+    def __init__(self, number: int, asked: Set, cycle: int, sent: float, life: int) -> None:
         self.number = number
         self.asked = asked
         self.cycle = cycle
         self.sent = sent
+        self.life = life
+        """Of whom was asked, as far as was known."""
 
 
 class Seeking:
@@ -87,6 +89,7 @@ class Seeking:
         self._probing.clear()
         self._rests.clear()
         self._since = self._core.cycle
+        self._core.view.end_search()
         self._lacking = self._whole = self._core.seeking = 0
 
     def part(self) -> None:
@@ -107,14 +110,14 @@ class Seeking:
         core = self._core
         answer_before = core.cycle - core.settings.answer_within
         for key in [key for key, asking in self._asking.items() if asking.cycle <= answer_before]:
-            number = self._asking.pop(key).number
-            core.view.forget(*key)
+            asking = self._asking.pop(key)
+            core.view.forget(*key, asking.life)
             # Perhaps it said yes, and that was lost: a place is not to be kept for nobody, nor a link to end
             # because its parent goes by a request of which the child heard nothing.
             if key in core.parents:
                 self._confirm(core.parents[key])
             else:
-                core.send(key[0], Leave(key[1], number))
+                core.send(key[0], Leave(key[1], asking.number))
         for key, since in list(self._probing.items()):
             if key[0] in core.links:
                 del self._probing[key]
@@ -123,7 +126,7 @@ class Seeking:
                 core.view.forget(*key)
         silent_before = core.cycle - core.settings.silent_after
         for parent in [one for one in core.parents.values() if one.heard < silent_before]:
-            core.view.forget(parent.peer, parent.root)
+            core.view.forget(parent.peer, parent.root, parent.profile.life)
             self.drop(parent)
         for peer in [peer for peer, since in core.left.items() if since < silent_before]:
             del core.left[peer]
@@ -147,6 +150,7 @@ class Seeking:
         if not missing:
             if core.seeking > SEARCH * settings.window:
                 core.view.prefer(core.dz, core.bound)
+                core.view.end_search()
             self._lacking = core.seeking = 0
             self._whole += 1
             if self._whole >= SETTLED * settings.window:
@@ -248,7 +252,7 @@ class Seeking:
             if parent is not None:
                 asked += [one for one in parent.asked if one.startswith(core.dz)]
             number, dz = core.next_number(), canonical(asked)
-            self._asking[key] = Asking(number, dz, core.cycle, core.now)
+            self._asking[key] = Asking(number, dz, core.cycle, core.now, found.life)
             self._connect(*key, number, dz)
         # What is of no use for what is missing now is old by the time that it might be.
         self._hints = later[:HINTS_MAX]
