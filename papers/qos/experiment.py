@@ -164,10 +164,19 @@ def run(task: Task) -> list[Row]:
     outcome = peers_runs.run(
         chosen.course(chosen.workload(**drawn), **course), f"{chosen.seed}/{task['run']}"
     )
-    mine = {"run": task["run"], **drawn, **course}
-    rows = [{"kind": "run", **mine, **row} for row in _judged(outcome)]
-    restless = any(one.promise == STILLNESS for one in outcome.breaches)
-    rows.append({"kind": "rest", **mine, "moved": outcome.moved, "restless": int(restless)})
+    what = {"run": task["run"], **drawn, **course}
+    rows = [{"kind": "run", **what, **row} for row in _judged(outcome)]
+    if outcome.rested:
+        rows.append(
+            {
+                "kind": "rest",
+                **what,
+                "moved": outcome.moved,
+                "restless": int(any(one.promise == STILLNESS for one in outcome.breaches)),
+                "converged": 100 * outcome.rested[-1].converged,
+                "notified": 100 * outcome.rested[-1].notified,
+            }
+        )
     for point in task["points"]:
         mine = {**point, "run": task["run"]}
         rows.append(
@@ -235,10 +244,10 @@ def _by_run(rows: Sequence[Row]) -> list[Row]:
     """What each run came to, before any means are taken."""
     points = ("kind", "workload", "scenario", "algorithm", "accepted", "churn", "expressions", "peers", "run")
     found = ("converged", "notified", "waste", "reached", "in_degree", "built_at", "capacity")
+    whole = [row for row in rows if row.get("cycle") == WHOLE]
     return [
         {name: row.get(name, "") for name in points} | {name: row[name] for name in found}
-        for row in sorted(rows, key=lambda row: [str(row.get(name, "")) for name in points])
-        if row.get("cycle") == WHOLE
+        for row in sorted(whole, key=lambda row: [(str(type(at)), at) for at in map(row.get, points)])
     ]
 
 
@@ -271,9 +280,10 @@ def _runs(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
 
 
 def _rest(rows: Sequence[Row]) -> tuple[dict[str, list[Row]], dict[str, float]]:
-    """After how much quiet nothing changed any more."""
-    by = ("algorithm", "subscriptions", "delays", "allowed", "churn", "expressions", "peers")
-    table = _means(sorted(rows, key=lambda row: repr([row[name] for name in by])), by, ("moved",), ("moved",))
+    """After how much quiet nothing changed any more, and what it had come to by then."""
+    by = ("algorithm", "subscriptions", "delays", "allowed", "churn", "expressions", "peers", "events")
+    ordered = sorted(rows, key=lambda row: [row[name] for name in by])
+    table = _means(ordered, by, ("moved", "converged", "notified"), ("moved",))
     for point in table:
         point["restless"] = sum(row["restless"] for row in _at(rows, **{name: point[name] for name in by}))
     repaired = [row for row in rows if row["algorithm"] != PRINTED]

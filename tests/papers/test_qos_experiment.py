@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 TINY = {
     "peers": "8",
     "cycles": "4",
-    "quiet": "9",
+    "quiet": "30",
+    "rest": "9",
     "events": "4",
     "depth_most": "4",
     "delay_most": "40",
@@ -64,7 +65,7 @@ def test_every_run_is_judged_in_quiet(rows: list[dict[str, Any]]) -> None:
     runs = [row for row in rows if row["kind"] == "run" and row["what"] == "run"]
     quiet = [row for row in rows if row["kind"] == "run" and row["name"] == "photographs in quiet"]
     assert len(quiet) == len(runs) > 50
-    assert {row["count"] for row in quiet} == {8}
+    assert min(row["count"] for row in quiet) >= 8
 
 
 def test_runs_that_did_not_come_to_rest_are_counted_by_form(concluded: Any) -> None:
@@ -80,9 +81,11 @@ def test_runs_that_did_not_come_to_rest_are_counted_by_form(concluded: Any) -> N
     assert count == round(numbers["restless_repaired"] * repaired / 100)
 
 
-def test_what_each_run_came_to_is_there_beside_the_means(concluded: Any) -> None:
-    tables, _ = concluded
+def test_what_each_run_came_to_is_there_beside_the_means() -> None:
+    tasks = experiment.tasks(["5g"], True, 2, 0, TINY)
+    tables, _ = experiment.conclude([row for task in tasks for row in experiment.run(task)])
     whole = [row for row in tables["by_run"] if row["kind"] == "waste"]
+    assert {point["runs"] for point in tables["figure5g"]} == {2}
     for point in tables["figure5g"]:
         own = [
             row["notified"]

@@ -268,7 +268,7 @@ def test_quiet_ends_once_nothing_has_changed_for_long_enough() -> None:
     outcome = peers_runs.run(replace(COURSE, quiet=60, rest=10), 1)
     assert outcome.breaches == []
     assert len(outcome.rested) == outcome.moved + 10 < 60
-    assert outcome.judged["photographs in quiet"] == 8
+    assert outcome.judged["photographs in quiet"] >= 8
     longer = peers_runs.run(replace(COURSE, quiet=60), 1)
     assert len(longer.rested) == 60
     assert longer.moved == outcome.moved
