@@ -27,7 +27,7 @@ class Profile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     peer: str
 
     version: int
-    """The larger one is the newer: the peer's life, then its cycles."""
+    """The larger one is the newer: the peer's life, then how often it has spoken of itself in that."""
 
     root: bool
     """Whether it is its standing as a publisher."""
