@@ -20,6 +20,16 @@ from tidings.overlay.peers.views import PARTS_MAX, View
 SMALL = replace(DEFAULT, view=4, stale_after=10)
 
 
+def grown(peers: int, *, view: int) -> Overlay:
+    """An overlay that has been there for a while."""
+    overlay = Overlay(replace(DEFAULT, view=view), seed=5)
+    overlay.publisher("p")
+    for number in range(peers):
+        overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0 + number % 4)
+    overlay.cycles(20)
+    return overlay
+
+
 def view() -> View:
     return View("a", SMALL, random.Random(0))
 
@@ -130,11 +140,7 @@ def test_a_seeker_is_told_of_others_too() -> None:
 
 
 def test_nobody_is_left_out_while_a_view_has_room_for_all() -> None:
-    overlay = Overlay(replace(DEFAULT, view=51), seed=5)
-    overlay.publisher("p")
-    for number in range(45):
-        overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0 + number % 4)
-    overlay.cycles(20)
+    overlay = grown(45, view=51)
     known = Counter(one for peer in overlay.peers.values() for one in peer.view.profiles)
     assert len(known) == 45
     assert min(known.values()) >= 43
@@ -254,11 +260,7 @@ def test_those_that_were_told_to_another_make_room_for_what_it_tells() -> None:
 
 def test_hardly_anybody_is_known_to_none() -> None:
     """One half of a view is a sample of all: those who were told of pass from one to the other."""
-    overlay = Overlay(replace(DEFAULT, view=6), seed=5)
-    overlay.publisher("p")
-    for number in range(60):
-        overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0 + number % 4)
-    overlay.cycles(20)
+    overlay = grown(60, view=6)
     unknown = 0
     for _ in range(20):
         overlay.cycles()
@@ -349,11 +351,7 @@ def test_who_begins_to_publish_tells_some_at_once() -> None:
 
 
 def test_all_know_a_publisher_before_gossip_has_gone_round() -> None:
-    overlay = Overlay(replace(DEFAULT, view=6), seed=5)
-    overlay.publisher("p")
-    for number in range(60):
-        overlay.subscriber(f"s{number}", format(number % 8, "03b"), bound=1.0)
-    overlay.cycles(20)
+    overlay = grown(60, view=6)
     overlay.publisher("q")
     overlay.settle()
     at_once = sum("q" in peer.view.roots for peer in overlay.peers.values())
