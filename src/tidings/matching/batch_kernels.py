@@ -53,6 +53,10 @@ F_HASH, F_START, F_SIZE, F_NUMBER, F_BOOL, F_TEXT = range(6)
 
 LAST_PART = np.uint64(PARTS - 1)
 
+AT_ONCE = 3
+"""Boxes of a word that are looked at without asking whether there are so many: most words that have any have
+one to three."""
+
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
 OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
 
@@ -224,6 +228,31 @@ def read(
                 break
 
 
+@part
+def note(
+    word: Number,
+    owners: Array,
+    box: Number,
+    last: Number,
+    doubtful: Array,
+    out: Array,
+    written: Number,
+    doubts: Number,
+) -> Number:
+    """Note the owner of the box of the lowest bit, if there is one and it is not the last owner once more.
+
+    Nothing here is guessed: whether a word has another bit, and whose, is as good as random. What is written
+    for nothing is written over by the next.
+    """
+    some = word != U0
+    owner = np.int64(owners[box + (lowest(word) & U63)])
+    new = np.uint64(some & (owner != last))
+    if written < np.uint64(len(out)):
+        out[written] = owner
+    doubts += new & (doubtful[np.uint64(owner) >> U6] >> (np.uint64(owner) & U63))
+    return word & (word - U1), owner if some else last, written + new, doubts
+
+
 @kernel
 def ask(
     lines: Array,
@@ -277,11 +306,13 @@ def ask(
                     part_of = min((max(value, least) - least) >> shift, LAST_PART)
                     low = np.uint64(guides[a, part_of])
                     left = np.uint64(guides[a, part_of + U1]) - low
-                    while left > U0:
+                    while left > U1:
                         half = left >> U1
                         above = np.uint64(cuts[first + low + half] <= value)
                         low += (half + U1) * above
                         left = half * (U1 - above) + (left - half - U1) * above
+                    # Whether one is left is as good as random, and to guess wrong takes longer than to look.
+                    low += left & np.uint64(cuts[first + low] <= value)
                     row = (none + low) * row_words
                     prefetch(lines, row)
                     prefetch(lines, row + row_words - U8)
@@ -299,15 +330,14 @@ def ask(
                     words &= words - U1
                     word = rows[k]
                     box = (group << np.uint64(9)) + (k << U6)
+                    for _ in range(AT_ONCE):
+                        word, last, written, doubts = note(
+                            word, owners, box, last, doubtful, out, written, doubts
+                        )
                     while word:
-                        owner = np.int64(owners[box + lowest(word)])
-                        word &= word - U1
-                        if owner != last:
-                            last = owner
-                            if written < room:
-                                out[written] = owner
-                            written += U1
-                            doubts += (doubtful[owner >> 6] >> (np.uint64(owner) & U63)) & U1
+                        word, last, written, doubts = note(
+                            word, owners, box, last, doubtful, out, written, doubts
+                        )
                 for a in range(at, at + count):
                     rows[a] += U8
             at += count

@@ -57,8 +57,8 @@ class Slab:
         self.attributes = attributes
         self.owners = owners
         """Of each box."""
-        self.cuts = np.empty(0, dtype=np.uint64)
-        """Of one attribute after the other, sorted."""
+        self.cuts = np.zeros(1, dtype=np.uint64)
+        """Of one attribute after the other, sorted, and one behind them that is looked at and means nothing."""
         self.guides = np.zeros((len(attributes), PARTS + 1), dtype=np.uint16)
         self.places: dict[int, int] = {}
         """The place of each attribute, by its number."""
@@ -106,7 +106,7 @@ def slab_of(state: State, box_count: int) -> Slab | None:
     slab = Slab(
         memory, groups, np.zeros((len(numbers), 5), dtype=np.uint64), boxes[:, B_OWNER].astype(np.int64)
     )
-    slab.cuts = np.concatenate(ends)
+    slab.cuts = np.concatenate((*ends, slab.cuts))
     slab.places = {int(number): place for place, number in enumerate(numbers)}
     cut = row = 0
     everyone = _bits(np.arange(many), groups)
