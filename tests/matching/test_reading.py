@@ -33,7 +33,7 @@ FILTERS = (
 ABOUT = {"$topic": "t/1", "$user": None}
 
 NAMES = st.sampled_from(
-    ("a", "b", "c", "flag", "kind", "inner", "other", "é", "$topic", "long_name_that_is_asked_for", "")
+    ("a", "aa", "b", "c", "flag", "kind", "inner", "other", "é", "$topic", "long_name_that_is_asked_for", "")
 )
 NUMBERS = st.sampled_from(
     (
@@ -109,6 +109,25 @@ def texts(draw: st.DrawFn) -> bytes:
     return text
 
 
+@st.composite
+def alike(draw: st.DrawFn) -> list[bytes]:
+    """Objects of one device: the same keys in the same order, but for what one of them may do."""
+    names = draw(st.lists(NAMES, max_size=4, unique=True))
+    some = []
+    for _ in range(draw(st.integers(2, 8))):
+        own = list(names)
+        match draw(st.sampled_from(("same", "same", "same", "fewer", "other", "more"))):
+            case "fewer":
+                own = own[: draw(st.integers(0, len(own)))]
+            case "other" if own:
+                own[draw(st.integers(0, len(own) - 1))] = draw(NAMES)
+            case "more":
+                own.insert(draw(st.integers(0, len(own))), draw(NAMES))
+        members = [f"{json.dumps(name, ensure_ascii=False)}:{draw(NUMBERS | WORDS)}" for name in own]
+        some.append(f"{{{','.join(members)}}}".encode())
+    return some
+
+
 def laid_out(some: Sequence[bytes]) -> Payloads:
     """Payloads in one buffer, with something between them."""
     data, begins, ends = b"1", [], []
@@ -136,7 +155,7 @@ def both(filters: Sequence[str]) -> tuple[Index, Scan]:
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(texts(), min_size=1, max_size=12), st.sets(st.sampled_from(FILTERS), min_size=1))
+@given(st.lists(texts(), min_size=1, max_size=12) | alike(), st.sets(st.sampled_from(FILTERS), min_size=1))
 @example([b'{"a":3}'], {"a >= 3"})
 @example([b'{"a":3,"a":3}', b'{"a":3}', b'{"a":3}'], {"a >= 3"})
 @example([b'{"$topic":3}', b"{}", b"{}"], {"$topic = 't/1' AND a > 2", "a >= 3"})
@@ -174,6 +193,50 @@ def test_plain_objects_are_read(text: bytes) -> None:
     event = decoded(text)
     assert event is not None
     assert answers.owners.tolist() == list(scan.match(event))
+
+
+@pytest.mark.parametrize("odd", [b"", b"\\", b"\x1f", b"\x7f", b"\xc3\xa9", b'"', b"\0"])
+def test_long_texts_are_looked_at_to_their_end(odd: bytes) -> None:
+    """What is odd is seen wherever it is, as what is behind the object is not."""
+    index, _ = both(["a > 1"])
+    for size in (0, 1, 31, 32, 33, 63, 64, 70):
+        for at in range(size + 1):
+            text = b'{"a":2,"pad":"' + b"." * at + odd + b"." * (size - at) + b'"}'
+            answers = index.match_payloads(laid_out([b'{"a":2}', text]), ABOUT)
+            assert answers is not None
+            assert answers.unread == ([1] if odd else []), text
+    # A text that nothing ends, but for what is behind the object.
+    answers = index.match_payloads(laid_out([b'{"a":2}', b'{"a":2,"pad":"' + b"." * 40]), ABOUT)
+    assert answers is not None
+    assert answers.unread == [1]
+
+
+def test_keys_are_told_apart_though_those_before_them_were_the_same() -> None:
+    index, _ = both(["a > 1", "aa > 1", "b > 1", "c > 1"])
+    some = [
+        b'{"a":2,"b":2}',
+        b'{"a":2,"b":2,"c":2}',
+        b'{"a":2,"aa":2,"c":2}',
+        b'{"aa":2,"b":2,"c":2}',
+        b'{"a":2,"b":2,"c":2}',
+        b'{"a":2,"b":2,"a":2}',
+        b'{"a":2}',
+        b'{"a":2,"b":2,"c":2}',
+    ]
+    answers = index.match_payloads(laid_out(some), ABOUT)
+    assert answers is not None
+    own = np.split(answers.owners, answers.ends)[:-1]
+    assert [one.tolist() for one in own] == [
+        [0, 2],
+        [0, 2, 3],
+        [0, 1, 3],
+        [1, 2, 3],
+        [0, 2, 3],
+        [],
+        [0],
+        [0, 2, 3],
+    ]
+    assert answers.unread == [5]
 
 
 def test_numbers_are_read_to_the_last_bit() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.matching.samples import some_parsed, some_values
 from tidings.language.filters import Unknown, parse
-from tidings.matching import Index, Scan, slabs, store
+from tidings.matching import Index, Scan, compiling, slabs, store
 
 
 @pytest.fixture
@@ -56,6 +56,23 @@ def test_more_than_there_is_room_for_is_found_all_the_same() -> None:
     found = index.match_batch([{"a": 9}] * 100)
     assert has_slab(index)
     assert all(np.array_equal(some, np.arange(1500)) for some in found)
+
+
+@pytest.mark.usefixtures("_at_once")
+def test_whatever_room_there_is_nothing_that_was_found_is_lost() -> None:
+    """Doubles and boxes that are not there are written for nothing: not over what is there."""
+    index, scan = Index(), Scan()
+    for number in range(9):
+        wanted = parse(f"a BETWEEN 0 AND {number} OR a BETWEEN 1 AND 3 OR a = {10 + number}")
+        index.add(number, wanted)
+        scan.add(number, wanted)
+    events = [{"a": value} for value in (2, 5, 12, 0, 99, 3, 8, 15)]
+    due = [list(some) for some in scan.match_batch(events)]
+    index.match_batch(events)
+    for room in range(1, 1 + sum(map(len, due))):
+        found = index._store.match(compiling.compiled(), *index._attributes.encode_batch(events), room)
+        assert has_slab(index)
+        assert [owners.tolist() for owners, _ in found] == due, room
 
 
 @pytest.mark.usefixtures("_at_once")

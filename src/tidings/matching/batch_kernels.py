@@ -30,13 +30,12 @@ from tidings.matching.kernels import (
     lowest,
     meet,
     part,
+    plain,
     prefetch,
 )
+from tidings.matching.reading import KEYS_MAX
 from tidings.matching.slabs import BLOCK, G_ABSENT, G_CUTS, G_LEAST, G_ROWS, G_SHIFT, PARTS
 from tidings.matching.state import Array
-
-KEYS_MAX = 32
-"""Keys of an object; one with more is left alone. Each is compared with those before it."""
 
 DIGITS_MAX = np.uint64(15)
 """Of a number: whole numbers of so many digits, and powers of ten up to as many, are floats exactly, so that
@@ -51,11 +50,20 @@ MIX_SHIFT = np.uint64(29)
 # Columns of the table of fields.
 F_HASH, F_START, F_SIZE, F_NUMBER, F_BOOL, F_TEXT = range(6)
 
+# What is known of a key: its place among the fields is that of nobody if no filter asks for it.
+K_HASH, K_START, K_SIZE, K_FIELD = range(4)
+
 LAST_PART = np.uint64(PARTS - 1)
 
 AT_ONCE = 3
 """Boxes of a word that are looked at without asking whether there are so many: most words that have any have
 one to three."""
+
+PLAIN = np.array([32 <= byte <= 126 and byte not in b'"\\' for byte in range(256)])
+"""The bytes of a text that stand for themselves."""
+
+TEXT_BYTES = np.uint64(32)
+"""Of a text that are looked at together."""
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
 OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
@@ -70,15 +78,25 @@ def behind_blanks(data: Array, at: Number, end: Number) -> Number:
 
 @part
 def behind_text(data: Array, at: Number, end: Number) -> Number:
-    """Where a text of plain ASCII ends that begins at a place; the end if it is another one."""
-    while at < end:
-        byte = data[at]
-        if byte == QUOTE:
-            return at
-        if byte < 32 or byte > 126 or byte == BACKSLASH:
-            return end
+    """Where plain ASCII ends that begins at a place: at a quote, a backslash or anything else that is odd."""
+    room = np.uint64(len(data))
+    while at + TEXT_BYTES <= room:
+        more = plain(data, at)
+        at += more
+        if more < TEXT_BYTES or at >= end:
+            return min(at, end)
+    while at < end and PLAIN[data[at]]:
         at += U1
-    return end
+    return at
+
+
+@part
+def is_same(data: Array, at: Number, other: Number, size: Number) -> Number:
+    """Whether so many bytes at two places are the same."""
+    same = True
+    for i in range(size):
+        same &= data[at + i] == data[other + i]
+    return same
 
 
 @part
@@ -94,6 +112,24 @@ def is_word(data: Array, at: Number, end: Number, word: Array) -> Number:
 TRUE, FALSE, NULL = (np.frombuffer(word, np.uint8) for word in (b"true", b"false", b"null"))
 
 
+@part
+def field_of(
+    code: Number, first: Number, size: Number, data: Array, names: Array, fields: Array, mask: Number
+) -> Number:
+    """The place of a key in the table of fields: its own, or an empty one if nobody asks for it."""
+    place = (code >> U6) & mask
+    while fields[place, F_HASH] != U0:
+        if fields[place, F_HASH] == code and fields[place, F_SIZE] == size:
+            same = True
+            start = fields[place, F_START]
+            for i in range(size):
+                same &= names[start + i] == data[first + i]
+            if same:
+                break
+        place = (place + U1) & mask
+    return place
+
+
 @kernel
 def read(
     data: Array,
@@ -101,7 +137,7 @@ def read(
     ends: Array,
     names: Array,
     fields: Array,
-    hashes: Array,
+    keys: Array,
     raw: Array,
     floats: Array,
     there: Array,
@@ -111,10 +147,12 @@ def read(
 
     `fields` is a table by hash (`Reader`), `names` the bytes of their names. Values go to `raw`, and to
     `floats`, which are the same bytes; `there` says which are there, `done` of which objects all of it is
-    true. `hashes` is scratch.
+    true. `keys` is scratch, for what is known of the keys of the object before: as long as they come again in
+    the same order, as from one device they do, they need not be looked up.
     """
     mask = np.uint64(len(fields) - 1)
-    for e in range(len(begins)):
+    known = U0
+    for e in range(np.uint64(len(begins))):
         done[e] = 0
         for c in range(there.shape[0]):
             there[c, e] = 0
@@ -126,59 +164,51 @@ def read(
         if at < end and data[at] == CLOSE:
             done[e] = behind_blanks(data, at + U1, end) == end
             continue
-        keys = U0
-        while at < end and data[at] == QUOTE and keys < KEYS_MAX:
+        key = U0
+        alike = True
+        while at < end and data[at] == QUOTE and key < KEYS_MAX:
             at += U1
             first = at
-            code = U0
-            while at < end:
-                byte = data[at]
-                if byte < 32 or byte > 126 or byte in (QUOTE, BACKSLASH):
+            size = keys[key, K_SIZE]
+            # The quote behind it is compared, too.
+            alike &= key < known and size < end - at and is_same(data, at, keys[key, K_START], size + U1)
+            if alike:
+                at += size
+            else:
+                code = U0
+                while at < end and PLAIN[data[at]]:
+                    code = (code ^ np.uint64(data[at])) * MIX
+                    code ^= code >> MIX_SHIFT
+                    at += U1
+                if at >= end or data[at] != QUOTE:
                     break
-                code = (code ^ np.uint64(byte)) * MIX
-                code ^= code >> MIX_SHIFT
-                at += U1
-            if at >= end or data[at] != QUOTE:
-                break
-            size = at - first
-            code |= U1
-            twice = False
-            for k in range(keys):
-                twice |= hashes[k] == code
-            if twice:
-                break
-            hashes[keys] = code
-            keys += U1
+                size = at - first
+                code |= U1
+                twice = False
+                for k in range(key):
+                    twice |= keys[k, K_HASH] == code
+                if twice:
+                    break
+                keys[key, K_HASH], keys[key, K_START], keys[key, K_SIZE] = code, first, size
+                keys[key, K_FIELD] = field_of(code, first, size, data, names, fields, mask)
+                known = key + U1
+            field = keys[key, K_FIELD]
+            number = np.int64(fields[field, F_NUMBER])
+            truth = np.int64(fields[field, F_BOOL])
+            text = np.int64(fields[field, F_TEXT])
+            key += U1
             at = behind_blanks(data, at + U1, end)
             if at >= end or data[at] != COLON:
                 break
             at = behind_blanks(data, at + U1, end)
             if at >= end:
                 break
-            # Whether a filter looks at it.
-            place = (code >> U6) & mask
-            asked = False
-            while fields[place, F_HASH] != U0:
-                if fields[place, F_HASH] == code and fields[place, F_SIZE] == size:
-                    asked = True
-                    start = fields[place, F_START]
-                    for i in range(size):
-                        asked &= names[start + i] == data[first + i]
-                    if asked:
-                        break
-                place = (place + U1) & mask
-            number = np.int64(-1)
-            truth = np.int64(-1)
-            text = np.int64(-1)
-            if asked:
-                number = np.int64(fields[place, F_NUMBER])
-                truth = np.int64(fields[place, F_BOOL])
-                text = np.int64(fields[place, F_TEXT])
             byte = data[at]
             if byte == QUOTE:
-                at = behind_text(data, at + U1, end) + U1
-                if at > end or text != -1:
+                at = behind_text(data, at + U1, end)
+                if at >= end or data[at] != QUOTE or text != -1:
                     break
+                at += U1
             elif byte == MINUS or (byte >= ZERO and byte <= NINE):
                 if byte == MINUS:
                     at += U1

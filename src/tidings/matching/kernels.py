@@ -247,9 +247,30 @@ def _meet(_typing: Any, memory: Any, ordinals: Any, _alive: Any, _start: Any, _s
     return index(memory, ordinals, index, index, index, index), write
 
 
-# What numba has no name for: one instruction each, and one short loop.
+def _plain(_typing: Any, data: Any, _at: Any) -> Any:
+    """How many of the 32 bytes from data[at] on are printable ASCII without quotes and backslashes, up to the
+    first that is not.
+    """
+
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        line, word = ir.VectorType(ir.IntType(8), 32), ir.IntType(64)
+        place = builder.bitcast(builder.gep(start, [arguments[1]]), line.as_pointer())
+        read = builder.load(place, align=1)
+        odd: Any = ir.Constant(ir.VectorType(ir.IntType(1), 32), [0] * 32)
+        for compared, byte in (("<", 32), (">", 126), ("==", ord('"')), ("==", ord("\\"))):
+            like = builder.icmp_unsigned(compared, read, ir.Constant(line, [byte] * 32))
+            odd = builder.or_(odd, like)
+        found = builder.zext(builder.bitcast(odd, ir.IntType(32)), word)
+        return builder.cttz(builder.or_(found, word(1 << 32)), ir.IntType(1)(0))
+
+    return types.uint64(data, types.uint64), write
+
+
+# What numba has no name for: a few instructions each, and one short loop.
 meet: Any = intrinsic(_meet)
 prefetch: Any = intrinsic(_prefetch)
+plain: Any = intrinsic(_plain)
 lowest: Any = intrinsic(_lowest)
 population: Any = intrinsic(_population)
 

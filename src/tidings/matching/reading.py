@@ -20,6 +20,9 @@ from tidings.matching.state import Array, Scratch
 NAMES_MAX = 1024
 """Fields that a reader looks for; where filters ask for more, events are read one by one."""
 
+KEYS_MAX = 32
+"""Keys of an object; one with more is left alone. Each is compared with those before it."""
+
 LEAVE = -2
 """Of a field: a value of this kind is not for a reader."""
 
@@ -65,7 +68,7 @@ class Reader:
         self.changes = attributes.changes
         self.besides = tuple(besides)
         self._attributes = attributes
-        self._hashes = np.empty(64, dtype=np.uint64)
+        self._keys = np.empty((KEYS_MAX, 4), dtype=np.uint64)
         self._raw, self._there, self._done = Scratch(np.uint64), Scratch(np.uint8), Scratch(np.uint8)
         asked: dict[str, tuple[int, int, int]] = {}
         heads: list[int] = []
@@ -111,7 +114,7 @@ class Reader:
             payloads.ends,
             self._names,
             self._fields,
-            self._hashes,
+            self._keys,
             raw,
             raw.view(np.float64),
             there,
@@ -131,6 +134,7 @@ def _table(asked: dict[str, tuple[int, int, int]]) -> tuple[Array, Array]:
     while size < 2 * len(asked):
         size *= 2
     table = np.zeros((size, 6), dtype=np.uint64)
+    table[:, 3:] = np.array(NOTHING).view(np.uint64)
     encoded = b""
     for name, columns in asked.items():
         one = name.encode("utf-8", "surrogatepass")

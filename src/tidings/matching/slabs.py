@@ -58,7 +58,7 @@ class Slab:
         self.owners = owners
         """Of each box."""
         self.cuts = np.zeros(1, dtype=np.uint64)
-        """Of one attribute after the other, sorted, and one behind them that is looked at and means nothing."""
+        """Of one attribute after the other, sorted, and one behind them that means nothing."""
         self.guides = np.zeros((len(attributes), PARTS + 1), dtype=np.uint16)
         self.places: dict[int, int] = {}
         """The place of each attribute, by its number."""

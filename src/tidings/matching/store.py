@@ -624,11 +624,11 @@ class Store:
     def _rehearse_batch(self, batches: ModuleType) -> None:
         data = np.frombuffer(b"{}", dtype=np.uint8)
         begins, ends = np.zeros(1, dtype=np.int64), np.full(1, 2, dtype=np.int64)
-        words, bits = np.zeros(64, dtype=np.uint64), np.zeros((1, 1), dtype=np.uint64)
+        keys, bits = np.zeros((1, 4), dtype=np.uint64), np.zeros((1, 1), dtype=np.uint64)
         raw, there, flags = bits.copy(), np.zeros((1, 1), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
         numbers = np.zeros(2, dtype=np.int64)
         fields = np.zeros((16, 6), dtype=np.uint64)
-        batches.read(data, begins, ends, data, fields, words, raw, raw.view(np.float64), there, flags)
+        batches.read(data, begins, ends, data, fields, keys, raw, raw.view(np.float64), there, flags)
         slab = slab_of(self.state, self._box_count)
         assert slab is not None, "one box fits"
         batches.ask(
