@@ -69,8 +69,10 @@ def test_whatever_room_there_is_nothing_that_was_found_is_lost() -> None:
     events = [{"a": value} for value in (2, 5, 12, 0, 99, 3, 8, 15)]
     due = [list(some) for some in scan.match_batch(events)]
     index.match_batch(events)
+    kernels = compiling.compiled()
+    assert kernels is not None
     for room in range(1, 1 + sum(map(len, due))):
-        found = index._store.match(compiling.compiled(), *index._attributes.encode_batch(events), room)
+        found = index._store.match(kernels, *index._attributes.encode_batch(events), room)
         assert has_slab(index)
         assert [owners.tolist() for owners, _ in found] == due, room
 

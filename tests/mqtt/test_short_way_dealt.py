@@ -134,7 +134,7 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
     dealt = []
 
     class Seen(dealing.Dealt):
-        def stretches(self, data: bytes) -> list[tuple[int, bytes]]:
+        def stretches(self, data: bytes) -> list[tuple[int, memoryview]]:
             dealt.append(data)
             return super().stretches(data)
 

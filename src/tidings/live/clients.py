@@ -83,7 +83,8 @@ PAUSED = 8
 class Transport(Protocol):
     """What a client asks of the connection below it: TCP, TLS or a WebSocket."""
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: m.Chunk) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
     def is_closing(self) -> bool: ...
@@ -499,8 +500,12 @@ class Clients:
     def _transmit(self, effect: m.Transmit) -> None:
         client = self.by_number.get(effect.connection)
         if client is not None and client.lost is None:
-            chunks = effect.chunks
-            client.transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            chunks, transport = effect.chunks, client.transport
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if type(data) is memoryview and transport.get_write_buffer_size():
+                # It will wait behind other things: not with all that it was laid out with.
+                data = bytes(data)
+            transport.write(data)
 
     def _shut(self, effect: m.Shut) -> None:
         client = self.by_number.pop(effect.connection, None)

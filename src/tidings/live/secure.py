@@ -193,7 +193,7 @@ class Secure(asyncio.Protocol):
 
     # What is asked of a connection.
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         if self._closed or self._transport.is_closing():
             return
         try:
@@ -209,6 +209,9 @@ class Secure(asyncio.Protocol):
         except ssl.SSLError:
             # The client's fault, whatever it is: nothing of it may reach whoever writes.
             self.abort()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()

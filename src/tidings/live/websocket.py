@@ -77,10 +77,13 @@ class WebSocket(asyncio.Protocol):
 
     # What a client asks of its connection.
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         if self._protocol.state is State.OPEN:
-            self._protocol.send_binary(data)
+            self._protocol.send_binary(bytes(data))
             self._flush()
+
+    def get_write_buffer_size(self) -> int:
+        return self._transport.get_write_buffer_size()
 
     def pause_reading(self) -> None:
         self._transport.pause_reading()

@@ -29,6 +29,7 @@ from tidings.matching.kernels import (
     kernel,
     lowest,
     meet,
+    move,
     part,
     plain,
     prefetch,
@@ -64,6 +65,8 @@ PLAIN = np.array([32 <= byte <= 126 and byte not in b'"\\' for byte in range(256
 
 TEXT_BYTES = np.uint64(32)
 """Of a text that are looked at together."""
+
+LINE_BYTES = np.uint64(64)
 
 QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
 OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
@@ -165,7 +168,7 @@ def read(
             done[e] = behind_blanks(data, at + U1, end) == end
             continue
         key = U0
-        alike = True
+        alike: Number = True
         while at < end and data[at] == QUOTE and key < KEYS_MAX:
             at += U1
             first = at
@@ -397,19 +400,28 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
     Of owner o, links[first[o]] says how many they are; they follow it.
     """
     at = U0
-    for e in range(len(ends)):
+    for e in range(np.uint64(len(ends))):
         last = np.uint64(ends[e])
+        # One word is put together before it is written: to write it again and again would be to wait.
+        word = place = U0
         while at < last:
-            place = first[owners[at]]
-            for i in range(place + 1, place + 1 + links[place]):
+            link = np.uint64(first[np.uint64(owners[at])])
+            for i in range(link + U1, link + U1 + np.uint64(links[link])):
                 taker = np.uint64(links[i])
-                bits[e, taker >> U6] |= U1 << (taker & U63)
+                if taker >> U6 != place:
+                    bits[e, place] |= word
+                    word, place = U0, taker >> U6
+                word |= U1 << (taker & U63)
             at += U1
+        # Where nobody has been linked yet, there is not one word to a row.
+        if word:
+            bits[e, place] |= word
 
 
 @kernel
-def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, sizes: Array) -> Number:
-    """List who takes each piece, those of piece e up to upto[e], and add up what each takes; their number.
+def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, totals: Array) -> Number:
+    """List who takes each piece, those of piece e up to upto[e]; their number. Add up how many pieces
+    each takes, and how many bytes.
 
     Beyond the room in `takers` they are only counted.
     """
@@ -425,7 +437,8 @@ def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, s
                 if written < room:
                     takers[written] = np.int32(taker)
                 written += U1
-                sizes[taker] += size
+                totals[0, taker] += 1
+                totals[1, taker] += size
         upto[e] = np.int64(written)
     return np.int64(written)
 
@@ -447,12 +460,21 @@ def sort(takers: Array, upto: Array, places: Array, pieces: Array) -> None:
 def join(
     data: Array, begins: Array, ends: Array, pieces: Array, first: Number, last: Number, out: Array
 ) -> None:
-    """Write some of the listed pieces one behind the other."""
+    """Write some of the listed pieces one behind the other.
+
+    They are copied 64 bytes at a time where there is room: what is too much, the next is written over. Behind
+    the last, `out` may have any bytes.
+    """
     to = U0
     for i in range(first, last):
         e = np.uint64(pieces[i])
         begin = np.uint64(begins[e])
         size = np.uint64(ends[e]) - begin
-        for k in range(size):
-            out[to + k] = data[begin + k]
+        spare = size + LINE_BYTES
+        if begin + spare <= np.uint64(len(data)) and to + spare <= np.uint64(len(out)):
+            for k in range(U0, size, LINE_BYTES):
+                move(data, begin + k, out, to + k)
+        else:
+            for k in range(size):
+                out[to + k] = data[begin + k]
         to += size

@@ -21,7 +21,11 @@ BYTES_MAX = 16 << 20
 common take less memory."""
 
 TOGETHER_BYTES = 128 * 1024
-"""What is laid out before it is copied to where it stays: little enough to be in the cache still."""
+"""What several takers get lies together up to so much: as long as one of them has not let go of its own, all
+of it is kept."""
+
+SPARE_BYTES = 64
+"""Behind what is laid out: it is copied in pieces of that size."""
 
 UNKNOWN = -1
 
@@ -80,62 +84,63 @@ class Deal:
     def count(self, begins: Array, ends: Array) -> Dealt | None:
         """Who gets how much of pieces that begin and end there; None if that is too much in all."""
         kernels = _kernels()
-        sizes = np.zeros(self._takers, dtype=np.int64)
+        totals = np.zeros((2, self._takers), dtype=np.int64)
         upto = np.empty(len(begins), dtype=np.int64)
         takers = _takers.take(16 * len(begins))
-        found = kernels.count(begins, ends, self.bits, takers, upto, sizes)
+        found = kernels.count(begins, ends, self.bits, takers, upto, totals)
+        counts, sizes = totals
         if int(sizes.sum()) > BYTES_MAX:
             return None
         if found > len(takers):
             takers = _takers.take(found)
-            kernels.count(begins, ends, self.bits, takers, upto, np.zeros_like(sizes))
-        return Dealt(begins, ends, takers[:found].copy(), upto, sizes)
+            kernels.count(begins, ends, self.bits, takers, upto, np.zeros_like(totals))
+        return Dealt(begins, ends, takers[:found].copy(), upto, counts, sizes)
 
 
 class Dealt:
     """Pieces and who takes them."""
 
-    def __init__(self, begins: Array, ends: Array, takers: Array, upto: Array, sizes: Array) -> None:
+    def __init__(
+        self, begins: Array, ends: Array, takers: Array, upto: Array, counts: Array, sizes: Array
+    ) -> None:
         self._begins = begins
         self._ends = ends
         self.takers = takers
         """Of one piece after the other, by their numbers."""
         self.upto = upto
         """Where those of each piece end."""
+        self._counts = counts
         self._sizes = sizes
 
-    def stretches(self, data: bytes) -> list[tuple[int, bytes]]:
+    def stretches(self, data: bytes) -> list[tuple[int, memoryview]]:
         """What each taker gets, if it gets anything."""
         kernels = _kernels()
-        counts = np.bincount(self.takers, minlength=len(self._sizes))
-        places = np.cumsum(counts) - counts
+        places = np.cumsum(self._counts) - self._counts
         pieces = _pieces.take(len(self.takers))
         kernels.sort(self.takers, self.upto, places, pieces)
         buffer = np.frombuffer(data, dtype=np.uint8)
-        found: list[tuple[int, bytes]] = []
+        found: list[tuple[int, memoryview]] = []
         sizes, lasts = self._sizes.tolist(), places.tolist()
         taker = begin = 0
         while taker < len(sizes):
-            # As much at a time as the cache has room for.
             first, size = taker, sizes[taker]
             while taker + 1 < len(sizes) and size + sizes[taker + 1] <= TOGETHER_BYTES:
                 taker += 1
                 size += sizes[taker]
-            out = _bytes.take(size)
+            out = np.empty(size + SPARE_BYTES, dtype=np.uint8)
             kernels.join(buffer, self._begins, self._ends, pieces, begin, lasts[taker], out)
             begin = lasts[taker]
             taker += 1
-            whole, at = memoryview(out.data), 0
+            whole, at = out.data, 0
             for one in range(first, taker):
                 if sizes[one]:
-                    found.append((one, bytes(whole[at : at + sizes[one]])))
+                    found.append((one, whole[at : at + sizes[one]]))
                     at += sizes[one]
         return found
 
 
 _pieces = Scratch(np.int32)
 _takers = Scratch(np.int32)
-_bytes = Scratch(np.uint8)
 
 
 def _kernels() -> ModuleType:

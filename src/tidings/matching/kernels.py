@@ -267,10 +267,25 @@ def _plain(_typing: Any, data: Any, _at: Any) -> Any:
     return types.uint64(data, types.uint64), write
 
 
+def _move(_typing: Any, data: Any, _at: Any, out: Any, _to: Any) -> Any:
+    """Copy the 64 bytes from data[at] on to out[to]."""
+
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        line = ir.VectorType(ir.IntType(8), 64).as_pointer()
+        source = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        target = context.make_array(signature.args[2])(context, builder, arguments[2]).data
+        moved = builder.load(builder.bitcast(builder.gep(source, [arguments[1]]), line), align=1)
+        builder.store(moved, builder.bitcast(builder.gep(target, [arguments[3]]), line), align=1)
+        return context.get_dummy_value()
+
+    return types.void(data, types.uint64, out, types.uint64), write
+
+
 # What numba has no name for: a few instructions each, and one short loop.
 meet: Any = intrinsic(_meet)
 prefetch: Any = intrinsic(_prefetch)
 plain: Any = intrinsic(_plain)
+move: Any = intrinsic(_move)
 lowest: Any = intrinsic(_lowest)
 population: Any = intrinsic(_population)
 

@@ -651,7 +651,7 @@ class Store:
         batches.known(numbers, numbers)
         batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
-        batches.count(begins, ends, bits, takers, begins.copy(), numbers.copy())
+        batches.count(begins, ends, bits, takers, begins.copy(), numbers.reshape(2, 1).copy())
         batches.sort(takers, begins, numbers.copy(), takers.copy())
         batches.join(data, begins, ends, takers, 0, 0, flags)
 

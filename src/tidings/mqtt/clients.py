@@ -13,6 +13,7 @@ import msgspec
 
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.core import Core
+from tidings.mqtt.events import Chunk
 from tidings.mqtt.packets import (
     NO_PROPERTIES,
     AnyPacket,
@@ -147,7 +148,7 @@ class Client:
         self.generation = 0
         """Which connection of its session this is."""
         self.v5 = True
-        self.out: list[bytes] = []
+        self.out: list[Chunk] = []
         self.congested = False
         self.heard_at = core.now
         self.keep_alive_s = 0

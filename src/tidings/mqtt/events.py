@@ -8,6 +8,9 @@ clients have them from one counter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import msgspec
 
 from tidings.language.subscriptions import EVERYTHING
@@ -72,11 +75,15 @@ class AccessChanged(Happened, frozen=True):
     access: Access
 
 
+Chunk: TypeAlias = bytes | memoryview
+"""What is sent. A view may keep more than itself: whoever has it waiting for long makes bytes of it."""
+
+
 class Transmit(Wanted, frozen=True):
     """Send bytes to a client. At most one for each connection in the effects of one turn."""
 
     connection: int
-    chunks: list[bytes]
+    chunks: Sequence[Chunk]
     """In order; to be joined or written as they are."""
 
 
