@@ -17,7 +17,11 @@ def answers(found: list[list[int]]) -> Answers:
 
 
 @given(
-    st.lists(st.tuples(st.binary(max_size=9), st.sets(st.integers(0, 5))), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(st.binary(max_size=9) | st.binary(min_size=60, max_size=140), st.sets(st.integers(0, 5))),
+        min_size=1,
+        max_size=30,
+    ),
     st.lists(st.lists(st.integers(2, 140), max_size=3, unique=True), min_size=6, max_size=6),
     st.integers(0, 2),
 )
@@ -41,14 +45,14 @@ def test_each_taker_gets_its_pieces_in_order(
         sorted({*range(everyone), *(taker for owner in owners for taker in takers_of[owner])})
         for _, owners in pieces
     ]
-    assert [some.tolist() for some in np.split(dealt.takers, dealt.upto[:-1])] == wanted
-    for taker, stretch in dealt.stretches(data):
+    assert dealt.served.tolist() == [at for at, who in enumerate(wanted) if who]
+    assert [some.tolist() for some in np.split(dealt.takers, dealt.upto)][:-1] == list(filter(None, wanted))
+    stretches = dealt.stretches(data)
+    assert len(stretches) == 141
+    for taker, stretch in enumerate(stretches):
         assert stretch == b"".join(
             piece for (piece, _), who in zip(pieces, wanted, strict=True) if taker in who
         )
-        assert stretch
-    got = {taker for taker, _ in dealt.stretches(data)}
-    assert got == {taker for (piece, _), who in zip(pieces, wanted, strict=True) for taker in who if piece}
 
 
 def test_what_would_be_too_much_at_once_is_not_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,4 +71,28 @@ def test_more_takers_than_are_usual_are_listed_all_the_same() -> None:
     dealt = deal.count(np.array([0, 1]), np.array([1, 2]))
     assert dealt is not None
     assert dealt.takers.tolist() == [*range(100), *range(100)]
-    assert {stretch for _, stretch in dealt.stretches(b"ab")} == {b"ab"}
+    assert {bytes(stretch) for stretch in dealt.stretches(b"ab")} == {b"ab"}
+
+
+def test_where_nobody_takes_anything_nobody_gets_anything() -> None:
+    """Not even memory that is not there is written to."""
+    deal = Deal(3, 0)
+    links = Links()
+    deal.mark(links, answers([[], [], []]))
+    dealt = deal.count(np.array([0, 1, 2]), np.array([1, 2, 3]))
+    assert dealt is not None
+    assert dealt.takers.tolist() == dealt.served.tolist() == dealt.stretches(b"abc") == []
+
+
+def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as one of them is kept, all of it is."""
+    monkeypatch.setattr(dealing, "TOGETHER_BYTES", 10)
+    deal = Deal(3, 5)
+    for piece, taker in ((0, 0), (1, 0), (1, 1), (2, 2), (0, 4), (1, 4), (2, 4)):
+        deal.mark_one(piece, taker)
+    dealt = deal.count(np.array([0, 4, 8]), np.array([4, 8, 12]))
+    assert dealt is not None
+    stretches = dealt.stretches(b"aaaabbbbcccc")
+    assert [bytes(one) for one in stretches] == [b"aaaabbbb", b"bbbb", b"cccc", b"", b"aaaabbbbcccc"]
+    kept = [memoryview(one.obj).nbytes - dealing.SPARE_BYTES for one in stretches if one]
+    assert kept == [8, 8, 8, 12]

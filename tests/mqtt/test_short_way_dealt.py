@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.mqtt.talk import V5, V311
 from tests.mqtt.test_short_way import Recorded
-from tidings.matching import compile_kernels, dealing
+from tidings.matching import compile_kernels, compiling, dealing
 from tidings.mqtt import publishing
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Transmit
@@ -134,7 +134,7 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
     dealt = []
 
     class Seen(dealing.Dealt):
-        def stretches(self, data: bytes) -> list[tuple[int, memoryview]]:
+        def stretches(self, data: bytes) -> list[memoryview]:
             dealt.append(data)
             return super().stretches(data)
 
@@ -159,6 +159,15 @@ def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.Monkey
     what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(dealing, "BYTES_MAX", 100)
+    assert run(1, who, what, None) == expected
+
+
+def test_before_there_are_kernels_bursts_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
+    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    expected = run(1_000_000, who, what, None)
+    monkeypatch.setattr(compiling, "_compiled", None)
+    monkeypatch.setattr(compiling, "_batches", None)
     assert run(1, who, what, None) == expected
 
 

@@ -125,9 +125,6 @@ def test_receivers_as_numbers_are_the_lists_that_they_stand_for(
     receivers = numbered(lists)
     assert list(receivers) == lists
     assert list(receivers[first:end]) == lists[first:end]
-    places, served = receivers.served()
-    assert places.tolist() == [at for at, some in enumerate(lists) if some]
-    assert list(served) == [some for some in lists if some]
 
 
 def test_names_that_receivers_are_numbers_of_may_grow() -> None:

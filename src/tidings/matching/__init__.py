@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidings.matching.base import Matcher, Matches
 from tidings.matching.compiling import compile_kernels
-from tidings.matching.dealing import Deal, Dealt, Links
+from tidings.matching.dealing import Deal, Dealt, Links, spans
 from tidings.matching.index import Index
 from tidings.matching.reading import Answers, Payloads
 from tidings.matching.scan import Scan
@@ -25,4 +25,5 @@ __all__ = [
     "Payloads",
     "Scan",
     "compile_kernels",
+    "spans",
 ]

@@ -32,11 +32,11 @@ from tidings.matching.kernels import (
     move,
     part,
     plain,
+    population,
     prefetch,
 )
-from tidings.matching.reading import KEYS_MAX
 from tidings.matching.slabs import BLOCK, G_ABSENT, G_CUTS, G_LEAST, G_ROWS, G_SHIFT, PARTS
-from tidings.matching.state import Array
+from tidings.matching.state import KEYS_MAX, Array
 
 DIGITS_MAX = np.uint64(15)
 """Of a number: whole numbers of so many digits, and powers of ten up to as many, are floats exactly, so that
@@ -145,17 +145,19 @@ def read(
     floats: Array,
     there: Array,
     done: Array,
-) -> None:
+) -> Number:
     """Take what filters ask for out of JSON objects: object e is data[begins[e]:ends[e]].
 
     `fields` is a table by hash (`Reader`), `names` the bytes of their names. Values go to `raw`, and to
     `floats`, which are the same bytes; `there` says which are there, `done` of which objects all of it is
-    true. `keys` is scratch, for what is known of the keys of the object before: as long as they come again in
-    the same order, as from one device they do, they need not be looked up.
+    true. How many others there are is returned. `keys` is scratch, for what is known of the keys of the
+    object before: as long as they come again in the same order, as from one device they do, they need not be
+    looked up.
     """
     mask = np.uint64(len(fields) - 1)
-    known = U0
+    known = left = U0
     for e in range(np.uint64(len(begins))):
+        left += U1
         done[e] = 0
         for c in range(there.shape[0]):
             there[c, e] = 0
@@ -166,6 +168,7 @@ def read(
         at = behind_blanks(data, at + U1, end)
         if at < end and data[at] == CLOSE:
             done[e] = behind_blanks(data, at + U1, end) == end
+            left -= np.uint64(done[e])
             continue
         key = U0
         alike: Number = True
@@ -258,7 +261,9 @@ def read(
             at = behind_blanks(data, at + U1, end)
             if byte != COMMA:
                 done[e] = byte == CLOSE and at == end
+                left -= np.uint64(done[e])
                 break
+    return np.int64(left)
 
 
 @part
@@ -375,10 +380,10 @@ def ask(
                     rows[a] += U8
             at += count
             if written > room:
-                ends[e, 0] = np.int64(written - before)
+                ends[0, e] = np.int64(written - before)
                 return e - start
-            ends[e, 0] = np.int64(written)
-            ends[e, 1] = np.int64(doubts)
+            ends[0, e] = np.int64(written)
+            ends[1, e] = np.int64(doubts)
         block = behind
     return stop - start
 
@@ -419,39 +424,65 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
 
 
 @kernel
-def count(begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, totals: Array) -> Number:
-    """List who takes each piece, those of piece e up to upto[e]; their number. Add up how many pieces
-    each takes, and how many bytes.
+def spread(parts: Array, begins: Array, bodies: Array, ends: Array) -> None:
+    """Where pieces begin, where what counts in them does, and where they end (`dealing.spans`)."""
+    e = U0
+    for i in range(np.uint64(len(parts))):
+        at, stride = parts[i, 0], parts[i, 2]
+        for _ in range(parts[i, 1]):
+            begins[e] = at
+            at += stride
+            bodies[e] = at - parts[i, 3]
+            ends[e] = at
+            e += U1
 
-    Beyond the room in `takers` they are only counted.
+
+@kernel
+def total(bits: Array) -> Number:
+    """How many bits are set."""
+    found = U0
+    for e in range(np.uint64(len(bits))):
+        for at in range(np.uint64(bits.shape[1])):
+            found += population(bits[e, at])
+    return np.int64(found)
+
+
+@kernel
+def count(
+    begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, served: Array, totals: Array
+) -> Number:
+    """List who takes each piece, one piece after the other, and add up how many pieces each takes, and how
+    many bytes. `served` are the pieces that somebody takes, whose number is returned; the takers of the k-th
+    of them end at upto[k].
     """
-    written = U0
-    room = np.uint64(len(takers))
-    for e in range(len(begins)):
+    written = k = U0
+    for e in range(np.uint64(len(begins))):
+        before = written
         size = ends[e] - begins[e]
         for at in range(np.uint64(bits.shape[1])):
             word = bits[e, at]
             while word:
                 taker = (at << U6) + lowest(word)
                 word &= word - U1
-                if written < room:
-                    takers[written] = np.int32(taker)
+                takers[written] = np.int32(taker)
                 written += U1
                 totals[0, taker] += 1
                 totals[1, taker] += size
-        upto[e] = np.int64(written)
-    return np.int64(written)
+        served[k] = np.int64(e)
+        upto[k] = np.int64(written)
+        k += np.uint64(written != before)
+    return np.int64(k)
 
 
 @kernel
-def sort(takers: Array, upto: Array, places: Array, pieces: Array) -> None:
+def sort(takers: Array, upto: Array, served: Array, places: Array, pieces: Array) -> None:
     """List the pieces of each taker, in order, from `places` on; there they end then."""
     at = U0
-    for e in range(len(upto)):
-        last = np.uint64(upto[e])
+    for k in range(np.uint64(len(upto))):
+        last = np.uint64(upto[k])
         while at < last:
             taker = np.uint64(takers[at])
-            pieces[places[taker]] = np.int32(e)
+            pieces[places[taker]] = np.int32(served[k])
             places[taker] += 1
             at += U1
 

@@ -30,6 +30,20 @@ SPARE_BYTES = 64
 UNKNOWN = -1
 
 
+def spans(parts: Sequence[tuple[int, int, int, int]]) -> tuple[Array, Array, Array] | None:
+    """Where pieces begin, where what counts in them does, and where they end; None without kernels.
+
+    A part is pieces of one size in a row: where the first begins, how many, their size, and how much of its
+    end counts.
+    """
+    kernels = compiled_batches()
+    if kernels is None:
+        return None
+    begins, bodies, ends = np.empty((3, sum([count for _, count, _, _ in parts])), dtype=np.int64)
+    kernels.spread(np.array(parts, dtype=np.int64), begins, bodies, ends)
+    return begins, bodies, ends
+
+
 class Links:
     """For whom the owners of one index stand; learnt when they are first found."""
 
@@ -84,42 +98,48 @@ class Deal:
     def count(self, begins: Array, ends: Array) -> Dealt | None:
         """Who gets how much of pieces that begin and end there; None if that is too much in all."""
         kernels = _kernels()
+        takers = np.empty(kernels.total(self.bits), dtype=np.int32)
         totals = np.zeros((2, self._takers), dtype=np.int64)
-        upto = np.empty(len(begins), dtype=np.int64)
-        takers = _takers.take(16 * len(begins))
-        found = kernels.count(begins, ends, self.bits, takers, upto, totals)
+        upto, served = np.empty((2, len(begins)), dtype=np.int64)
+        found = kernels.count(begins, ends, self.bits, takers, upto, served, totals)
         counts, sizes = totals
         if int(sizes.sum()) > BYTES_MAX:
             return None
-        if found > len(takers):
-            takers = _takers.take(found)
-            kernels.count(begins, ends, self.bits, takers, upto, np.zeros_like(totals))
-        return Dealt(begins, ends, takers[:found].copy(), upto, counts, sizes)
+        return Dealt(begins, ends, takers, upto[:found], served[:found], counts, sizes)
 
 
 class Dealt:
     """Pieces and who takes them."""
 
     def __init__(
-        self, begins: Array, ends: Array, takers: Array, upto: Array, counts: Array, sizes: Array
+        self,
+        begins: Array,
+        ends: Array,
+        takers: Array,
+        upto: Array,
+        served: Array,
+        counts: Array,
+        sizes: Array,
     ) -> None:
         self._begins = begins
         self._ends = ends
         self.takers = takers
         """Of one piece after the other, by their numbers."""
         self.upto = upto
-        """Where those of each piece end."""
+        """Where those of each piece end that somebody takes."""
+        self.served = served
+        """Which pieces these are."""
         self._counts = counts
         self._sizes = sizes
 
-    def stretches(self, data: bytes) -> list[tuple[int, memoryview]]:
-        """What each taker gets, if it gets anything."""
+    def stretches(self, data: bytes) -> list[memoryview]:
+        """What each taker gets, by its number."""
         kernels = _kernels()
         places = np.cumsum(self._counts) - self._counts
         pieces = _pieces.take(len(self.takers))
-        kernels.sort(self.takers, self.upto, places, pieces)
+        kernels.sort(self.takers, self.upto, self.served, places, pieces)
         buffer = np.frombuffer(data, dtype=np.uint8)
-        found: list[tuple[int, memoryview]] = []
+        found: list[memoryview] = []
         sizes, lasts = self._sizes.tolist(), places.tolist()
         taker = begin = 0
         while taker < len(sizes):
@@ -132,15 +152,13 @@ class Dealt:
             begin = lasts[taker]
             taker += 1
             whole, at = out.data, 0
-            for one in range(first, taker):
-                if sizes[one]:
-                    found.append((one, whole[at : at + sizes[one]]))
-                    at += sizes[one]
+            for one in sizes[first:taker]:
+                found.append(whole[at : at + one])
+                at += one
         return found
 
 
 _pieces = Scratch(np.int32)
-_takers = Scratch(np.int32)
 
 
 def _kernels() -> ModuleType:

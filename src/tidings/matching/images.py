@@ -135,7 +135,7 @@ class Frozen:
         those about which a filter must be asked.
         """
         count = raw.shape[1]
-        ends = np.empty((count, 2), dtype=np.int64)
+        ends = np.empty((2, count), dtype=np.int64)
         parts: list[Array] = []
         begin = written = 0
         one = int(self._state.head[H_BITS]) + 2
@@ -145,16 +145,16 @@ class Frozen:
                 self._state, columns, raw, there, begin, count, self._doubtful, out, ends
             )
             if done:
-                size = int(ends[begin + done - 1, 0])
-                ends[begin : begin + done, 0] += written
+                size = int(ends[0, begin + done - 1])
+                ends[0, begin : begin + done] += written
                 parts.append(out[:size])
                 written += size
                 begin += done
             if begin < count:
                 self._room *= 2
         owners = parts[0] if len(parts) == 1 else np.concatenate([*parts, np.empty(0, dtype=np.int64)])
-        found = Found(owners, ends[:, 0])
-        return self._decided(found, ends[:, 1], event) if ends[:, 1].any() else found
+        found = Found(owners, ends[0])
+        return self._decided(found, ends[1], event) if ends[1].any() else found
 
     def _decided(self, found: Found, doubts: Array, event: Callable[[int], Event]) -> Found:
         """Without those whose filter says no when it is asked."""

@@ -67,7 +67,7 @@ class Index(Matcher):
         self._one_float = self._one_raw.view(np.float64)
         self._one_columns = np.empty(64, dtype=np.int64)
         self._one_there = np.ones((64, 1), dtype=np.uint8)
-        self._one_end = np.empty((1, 2), dtype=np.int64)
+        self._one_end = np.empty((2, 1), dtype=np.int64)
         self._one_out = np.empty(1024, dtype=np.int64)
 
     # Filters.
@@ -204,10 +204,10 @@ class Index(Matcher):
             return None
         store = self._store
         store.settle(kernels)
-        columns, raw, there, done = reader.read(batches, payloads, about)
-        unread: list[int] = np.flatnonzero(done == 0).tolist()
-        if 2 * len(unread) > len(done):
+        columns, raw, there, done, left = reader.read(batches, payloads, about)
+        if 2 * left > len(done):
             return None
+        unread: list[int] = np.flatnonzero(done == 0).tolist() if left else []
         room = max(1024, self._found * len(done) * 3 // 2)
         if room > OWNERS_MAX:
             # Forgotten little by little, so that it is tried again: others may be asked about by now.
@@ -219,15 +219,15 @@ class Index(Matcher):
             return None
         owners, ends = found
         self._found = 1 + len(owners) // len(done)
-        for at in np.flatnonzero(ends[:, 1]).tolist():
+        upto, doubts = ends
+        for at in np.flatnonzero(doubts).tolist() if self._asked else ():
             if done[at]:
                 done[at] = 0
                 unread.append(at)
         if unread:
             unread.sort()
-            owners, ends[:, 0] = _without(owners, ends[:, 0], done)
-        # In the form for which kernels are compiled beforehand.
-        return Answers(owners, np.ascontiguousarray(ends[:, 0]), unread)
+            owners, upto = _without(owners, upto, done)
+        return Answers(owners, upto, unread)
 
     def _answer(self, event: Event, owners: Array, doubts: int) -> Matches:
         """Ids as they are given back, without those whose filter says no when it is asked."""

@@ -1525,7 +1525,7 @@ def match(
                         s.bits[(i << U6) + lowest(words)] = U0
                         words &= words - U1
                     s.summary[i] = U0
-                ends[e, 0] = np.int64(total)
+                ends[0, e] = np.int64(total)
                 return e - start
         doubts = U0
         for i in range(last_summary):
@@ -1551,6 +1551,6 @@ def match(
                     if written >= upto_word:
                         break
                 written = upto_word
-        ends[e, 0] = np.int64(written)
-        ends[e, 1] = np.int64(doubts)
+        ends[0, e] = np.int64(written)
+        ends[1, e] = np.int64(doubts)
     return stop - start

@@ -15,13 +15,10 @@ import numpy as np
 
 from tidings.matching.axes import Attributes
 from tidings.matching.base import Event
-from tidings.matching.state import Array, Scratch
+from tidings.matching.state import KEYS_MAX, Array, Scratch
 
 NAMES_MAX = 1024
 """Fields that a reader looks for; where filters ask for more, events are read one by one."""
-
-KEYS_MAX = 32
-"""Keys of an object; one with more is left alone. Each is compared with those before it."""
 
 LEAVE = -2
 """Of a field: a value of this kind is not for a reader."""
@@ -93,8 +90,9 @@ class Reader:
 
     def read(
         self, kernels: ModuleType, payloads: Payloads, about: Event
-    ) -> tuple[Array, Array, Array, Array]:
-        """The columns of payloads, as `Attributes.encode_batch` has them, and which payloads were read.
+    ) -> tuple[Array, Array, Array, Array, int]:
+        """The columns of payloads, as `Attributes.encode_batch` has them; which payloads were read, and how
+        many were not.
 
         `about` has the fields that are the same for all. The arrays hold until the next time.
         """
@@ -108,24 +106,26 @@ class Reader:
         count = len(payloads)
         raw = self._raw.take(own + same, count)
         there, done = self._there.take(own + same, count), self._done.take(count)
-        kernels.read(
-            np.frombuffer(payloads.data, dtype=np.uint8),
-            payloads.begins,
-            payloads.ends,
-            self._names,
-            self._fields,
-            self._keys,
-            raw,
-            raw.view(np.float64),
-            there,
-            done,
+        left = int(
+            kernels.read(
+                np.frombuffer(payloads.data, dtype=np.uint8),
+                payloads.begins,
+                payloads.ends,
+                self._names,
+                self._fields,
+                self._keys,
+                raw,
+                raw.view(np.float64),
+                there,
+                done,
+            )
         )
         if not same:
-            return self._heads, raw, there, done
+            return self._heads, raw, there, done, left
         raw.view(np.float64)[own : own + len(heads)] = np.array(floats).reshape(-1, 1)
         raw[own + len(heads) :] = np.array(ordinals, dtype=np.uint64).reshape(-1, 1)
         there[own:] = 1
-        return np.concatenate((self._heads, heads, others)).astype(np.int64), raw, there, done
+        return np.concatenate((self._heads, heads, others)).astype(np.int64), raw, there, done, left
 
 
 def _table(asked: dict[str, tuple[int, int, int]]) -> tuple[Array, Array]:

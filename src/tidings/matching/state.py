@@ -56,6 +56,10 @@ MAX_CUTS: Final = 126
 MAX_BOUNDS: Final = 256
 """Bounds in a table: which of them are cuts of a column is four words."""
 
+KEYS_MAX: Final = 32
+"""Keys of a JSON object that is read as columns; one with more is left alone. Each is compared with those
+before it."""
+
 ANY_ATTRIBUTE: Final = 0
 """The attribute that every event has: boxes without a required constraint are entered by it."""
 

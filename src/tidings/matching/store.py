@@ -448,7 +448,7 @@ class Store:
         owners, ends = both
         found: list[tuple[Array, int]] = []
         at = 0
-        for end, doubts in ends.tolist():
+        for end, doubts in zip(*ends.tolist(), strict=True):
             found.append((owners[at:end], doubts))
             at = end
         return found
@@ -461,7 +461,7 @@ class Store:
         is seen that there are more than `most`.
         """
         count = raw.shape[1]
-        ends = np.empty((count, 2), dtype=np.int64)
+        ends = np.empty((2, count), dtype=np.int64)
         slab = self._slab or self._new_slab(count)
         places = None if slab is None else slab.columns(columns)
         parts: list[Array] = []
@@ -492,8 +492,9 @@ class Store:
                     ends,
                 )
             if done:
-                size = int(ends[start + done - 1, 0])
-                ends[start : start + done, 0] += written
+                size = int(ends[0, start + done - 1])
+                if written:
+                    ends[0, start : start + done] += written
                 parts.append(out[:size])
                 written += size
                 start += done
@@ -501,7 +502,7 @@ class Store:
                 if written > most:
                     return None
                 # The next event alone may need more than there was.
-                out = np.empty(max(len(out), 2 * int(ends[start, 0]) + 64), dtype=np.int64)
+                out = np.empty(max(len(out), 2 * int(ends[0, start]) + 64), dtype=np.int64)
         return parts[0] if len(parts) == 1 else np.concatenate(parts), ends
 
     def _new_slab(self, count: int) -> Slab | None:
@@ -646,13 +647,15 @@ class Store:
             self.doubtful.array,
             slab.scratch,
             numbers.copy(),
-            numbers.reshape(1, 2).copy(),
+            numbers.reshape(2, 1).copy(),
         )
         batches.known(numbers, numbers)
         batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
-        batches.count(begins, ends, bits, takers, begins.copy(), numbers.reshape(2, 1).copy())
-        batches.sort(takers, begins, numbers.copy(), takers.copy())
+        batches.total(bits)
+        batches.count(begins, ends, bits, takers, begins.copy(), begins.copy(), numbers.reshape(2, 1).copy())
+        batches.spread(np.zeros((1, 4), dtype=np.int64), begins.copy(), begins.copy(), begins.copy())
+        batches.sort(takers, begins, begins, numbers.copy(), takers.copy())
         batches.join(data, begins, ends, takers, 0, 0, flags)
 
 

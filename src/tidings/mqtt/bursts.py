@@ -11,12 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from tidings.mqtt.packets import Publish
 from tidings.mqtt.properties import variable
-
-Array = npt.NDArray[np.int64]
 
 LOOK_AT = 32
 """Packets that are looked at one by one before those behind them are compared many at once."""
@@ -59,15 +56,6 @@ class Burst:
             for start, count, stride, size in self.parts
             for end in range(start + stride, start + count * stride + 1, stride)
         ]
-
-    def spans(self) -> tuple[Array, Array, Array]:
-        """Where each packet begins, where its payload does, and where both end."""
-        starts, counts, strides, sizes = np.array(self.parts, dtype=np.int64).T
-        steps = np.arange(self.count) - np.repeat(np.cumsum(counts) - counts, counts)
-        lengths = np.repeat(strides, counts)
-        begins = np.repeat(starts, counts) + steps * lengths
-        ends = begins + lengths
-        return begins, ends - np.repeat(sizes, counts), ends
 
     def packets(self) -> list[bytes]:
         """Each packet's bytes."""
@@ -173,7 +161,7 @@ def _alike(data: bytes, at: int, stride: int, same: bytes) -> int:
     """
     found, step, many = 0, LOOK_AT, (len(data) - at) // stride
     while found < many:
-        step = min(2 * step, many - found)
+        step = min(8 * step, many - found)
         heads = np.frombuffer(data, np.uint8, step * stride, at + found * stride)
         heads = heads.reshape(step, stride)[:, : len(same)]
         if heads.tobytes() != same * step:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tidings.language import names
 from tidings.language.views import PREFIX
-from tidings.matching import Answers, Deal, Links, Payloads
+from tidings.matching import Answers, Deal, Links, Payloads, spans
 from tidings.matching.dealing import BYTES_MAX as DEAL_BYTES_MAX
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
@@ -504,7 +504,10 @@ class Publishing:
         broker, dirty, counters = self._broker, self._core.dirty, self._core.counters
         if plan.singly or len(everyone) * (burst.end - burst.start) > DEAL_BYTES_MAX:
             return False
-        begins, bodies, ends = burst.spans()
+        placed = spans(burst.parts)
+        if placed is None:
+            return False
+        begins, bodies, ends = placed
         payloads = Payloads(burst.data, bodies, ends)
         answers = broker.match_payloads(route.filtered, payloads, broker.about(route.topic))
         if answers is None:
@@ -538,18 +541,24 @@ class Publishing:
         dealt = deal.count(begins, ends)
         if dealt is None:
             return False
-        for place, data in dealt.stretches(burst.data):
-            receiver = clients[place]
-            receiver.out.append(data)
-            dirty[receiver] = None
+        for receiver, data in zip(clients, dealt.stretches(burst.data), strict=True):
+            if data:
+                receiver.out.append(data)
+                dirty[receiver] = None
         broker.count_unreadable(unreadable)
         receivers = Receivers(plan.names, dealt.takers, dealt.upto)
-        broker.note(route, client.id, burst.sizes, burst.count, receivers)
-        sizes = ends - bodies
-        counters.published_bytes += int(sizes.sum())
-        counters.delivered += len(dealt.takers)
-        counters.delivered_bytes += int(sizes @ np.diff(dealt.upto, prepend=0))
-        counters.packets_out += len(dealt.takers)
+        sizes = burst.sizes
+        broker.note(route, client.id, sizes, burst.count, receivers, dealt.served)
+        delivered = len(dealt.takers)
+        if len(sizes) == 1:
+            counters.published_bytes += sizes[0] * burst.count
+            counters.delivered_bytes += sizes[0] * delivered
+        else:
+            counters.published_bytes += sum(sizes)
+            each = np.array(sizes)[dealt.served]
+            counters.delivered_bytes += int(each @ np.diff(dealt.upto, prepend=0))
+        counters.delivered += delivered
+        counters.packets_out += delivered
         return True
 
     def _number(self, plan: Plan, takers: Sequence[Client]) -> None:

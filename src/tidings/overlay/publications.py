@@ -25,6 +25,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -45,7 +46,10 @@ from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish,
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Grown, Tree, Trees
-from tidings.records.record import Kind, Receivers, Run
+from tidings.records.record import Kind, Run
+
+if TYPE_CHECKING:
+    from tidings.records.record import Integers
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -365,17 +369,19 @@ class Publications:
         sizes: Sequence[int],
         count: int,
         receivers: Sequence[tuple[str, ...]],
+        served: Integers | None = None,
     ) -> int:
         """Number and write down publications that went the short way; the number of the first.
 
-        `sizes` and `receivers` have one item for each, or one for all.
+        `sizes` and `receivers` have one item for each, or one for all; if not all were received by anybody,
+        `served` may say which were, and `receivers` is about these then.
         """
         core = self._core
         stream = route.stream
         number = self._numbers.get(stream)
         first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = first + count - 1
-        self._write_down(route, session, (core.at_us,), range(first, first + count), sizes, receivers)
+        self._write_down(route, session, (core.at_us,), range(first, first + count), sizes, receivers, served)
         return first
 
     def note_all(self, notes: Sequence[tuple[Lane, int]], at_us: int) -> None:
@@ -436,6 +442,7 @@ class Publications:
         numbers: Sequence[int],
         sizes: Sequence[int],
         receivers: Sequence[tuple[str, ...]],
+        served: Integers | None = None,
     ) -> None:
         core = self._core
         core.out.append(
@@ -454,12 +461,11 @@ class Publications:
             )
         )
         core.records += len(numbers)
-        if isinstance(receivers, Receivers):
-            places, receivers = receivers.served()
-            if len(places) < len(numbers):
+        if served is not None:
+            if len(served) < len(numbers):
                 assert isinstance(numbers, range), "those that were published together count up"
-                numbers = array("q", (places + numbers[0]).tobytes())
-                sizes = [sizes[at] for at in places.tolist()] if len(sizes) > 1 else sizes
+                numbers = array("q", (served + numbers[0]).tobytes())
+                sizes = [sizes[at] for at in served.tolist()] if len(sizes) > 1 else sizes
         elif len(receivers) > 1 and not all(receivers):
             kept = [at for at, some in enumerate(receivers) if some]
             numbers = [numbers[at] for at in kept]

@@ -152,11 +152,6 @@ class Receivers(Sequence[tuple[str, ...]]):
         lengths[1:] -= self.ends[:-1]
         return lengths
 
-    def served(self) -> tuple[Integers, Receivers]:
-        """The places of those publications that somebody received, and their receivers."""
-        kept = self.lengths().nonzero()[0]
-        return kept, Receivers(self.names, self.numbers, self.ends[kept])
-
 
 class Run(msgspec.Struct, frozen=True):
     """Many rows that differ in little, as one value: publications of one client to one topic.
