@@ -239,7 +239,9 @@ def read(
                 if whole + places > DIGITS_MAX or (at < end and (data[at] | 32) == E) or number < -1:
                     break
                 if number >= 0:
-                    exact = np.float64(value) / POWERS[places]
+                    exact = np.float64(value)
+                    if places != U0:
+                        exact /= POWERS[places]
                     floats[number, e] = -exact if byte == MINUS else exact
                     there[number, e] = 1
             elif is_word(data, at, end, NULL):
@@ -267,16 +269,7 @@ def read(
 
 
 @part
-def note(
-    word: Number,
-    owners: Array,
-    box: Number,
-    last: Number,
-    doubtful: Array,
-    out: Array,
-    written: Number,
-    doubts: Number,
-) -> Number:
+def note(word: Number, owners: Array, box: Number, last: Number, out: Array, written: Number) -> Number:
     """Note the owner of the box of the lowest bit, if there is one and it is not the last owner once more.
 
     Nothing here is guessed: whether a word has another bit, and whose, is as good as random. What is written
@@ -287,8 +280,7 @@ def note(
     new = np.uint64(some & (owner != last))
     if written < np.uint64(len(out)):
         out[written] = owner
-    doubts += new & (doubtful[np.uint64(owner) >> U6] >> (np.uint64(owner) & U63))
-    return word & (word - U1), owner if some else last, written + new, doubts
+    return word & (word - U1), owner if some else last, written + new
 
 
 @kernel
@@ -322,6 +314,9 @@ def ask(
     row_words = group_count << U3
     written = U0
     room = np.uint64(len(out))
+    some_doubtful = False
+    for i in range(np.uint64(len(doubtful))):
+        some_doubtful |= doubtful[i] != U0
     block = start
     while block < stop:
         behind = min(stop, block + BLOCK)
@@ -360,7 +355,6 @@ def ask(
         for e in range(block, behind):
             before = written
             last = np.int64(-1)
-            doubts = U0
             for group in range(group_count):
                 words = meet(lines, rows, rows[at], at + U1, at + count, U0)
                 while words:
@@ -369,13 +363,9 @@ def ask(
                     word = rows[k]
                     box = (group << np.uint64(9)) + (k << U6)
                     for _ in range(AT_ONCE):
-                        word, last, written, doubts = note(
-                            word, owners, box, last, doubtful, out, written, doubts
-                        )
+                        word, last, written = note(word, owners, box, last, out, written)
                     while word:
-                        word, last, written, doubts = note(
-                            word, owners, box, last, doubtful, out, written, doubts
-                        )
+                        word, last, written = note(word, owners, box, last, out, written)
                 for a in range(at, at + count):
                     rows[a] += U8
             at += count
@@ -383,7 +373,11 @@ def ask(
                 ends[0, e] = np.int64(written - before)
                 return e - start
             ends[0, e] = np.int64(written)
-            ends[1, e] = np.int64(doubts)
+            ends[1, e] = 0
+            if some_doubtful:
+                for i in range(before, written):
+                    owner_at = np.uint64(out[i])
+                    ends[1, e] += np.int64((doubtful[owner_at >> U6] >> (owner_at & U63)) & U1)
         block = behind
     return stop - start
 
@@ -393,7 +387,7 @@ def known(owners: Array, first: Array) -> Number:
     """Whether `first` has something for each of some owners; it has -1 for those that it does not know."""
     room = np.int64(len(first))
     for i in range(np.uint64(len(owners))):
-        if owners[i] >= room or first[np.uint64(owners[i])] < 0:
+        if owners[i] >= room or first[np.uint64(owners[i])] == -1:
             return False
     return True
 
@@ -402,7 +396,8 @@ def known(owners: Array, first: Array) -> Number:
 def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) -> None:
     """Set the bits of those for whom owners stand. The owners of event e end at ends[e].
 
-    Of owner o, links[first[o]] says how many they are; they follow it.
+    Where owner o stands for one, as most do, first[o] is its number taken from -2. Else links[first[o]] says
+    how many they are; they follow it.
     """
     at = U0
     for e in range(np.uint64(len(ends))):
@@ -410,14 +405,20 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
         # One word is put together before it is written: to write it again and again would be to wait.
         word = place = U0
         while at < last:
-            link = np.uint64(first[np.uint64(owners[at])])
-            for i in range(link + U1, link + U1 + np.uint64(links[link])):
-                taker = np.uint64(links[i])
-                if taker >> U6 != place:
-                    bits[e, place] |= word
-                    word, place = U0, taker >> U6
-                word |= U1 << (taker & U63)
+            link = first[np.uint64(owners[at])]
             at += U1
+            taker = np.uint64(-2 - link)
+            if link >= 0:
+                for i in range(
+                    np.uint64(link) + U1, np.uint64(link) + U1 + np.uint64(links[np.uint64(link)])
+                ):
+                    taker = np.uint64(links[i])
+                    bits[e, taker >> U6] |= U1 << (taker & U63)
+                continue
+            if taker >> U6 != place:
+                bits[e, place] |= word
+                word, place = U0, taker >> U6
+            word |= U1 << (taker & U63)
         # Where nobody has been linked yet, there is not one word to a row.
         if word:
             bits[e, place] |= word

@@ -7,6 +7,7 @@ are, is not known here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from types import ModuleType
 
@@ -20,7 +21,7 @@ BYTES_MAX = 16 << 20
 """What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
 common take less memory."""
 
-TOGETHER_BYTES = 128 * 1024
+TOGETHER_BYTES = 256 * 1024
 """What several takers get lies together up to so much: as long as one of them has not let go of its own, all
 of it is kept."""
 
@@ -65,6 +66,9 @@ class Links:
 
     def link(self, owner: int, takers: Sequence[int]) -> None:
         """An owner stands for these."""
+        if len(takers) == 1:
+            self._first[owner] = -2 - takers[0]
+            return
         end = self._used + 1 + len(takers)
         if end > len(self._links):
             self._links = np.append(self._links, np.zeros(end, dtype=np.int64))
@@ -140,21 +144,18 @@ class Dealt:
         kernels.sort(self.takers, self.upto, self.served, places, pieces)
         buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[memoryview] = []
-        sizes, lasts = self._sizes.tolist(), places.tolist()
-        taker = begin = 0
-        while taker < len(sizes):
-            first, size = taker, sizes[taker]
-            while taker + 1 < len(sizes) and size + sizes[taker + 1] <= TOGETHER_BYTES:
-                taker += 1
-                size += sizes[taker]
-            out = np.empty(size + SPARE_BYTES, dtype=np.uint8)
-            kernels.join(buffer, self._begins, self._ends, pieces, begin, lasts[taker], out)
-            begin = lasts[taker]
-            taker += 1
+        upto, lasts = np.cumsum(self._sizes).tolist(), places.tolist()
+        taker = piece = before = 0
+        while taker < len(upto):
+            # All that fits, and one at least.
+            end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
+            out = np.empty(upto[end - 1] - before + SPARE_BYTES, dtype=np.uint8)
+            kernels.join(buffer, self._begins, self._ends, pieces, piece, lasts[end - 1], out)
             whole, at = out.data, 0
-            for one in sizes[first:taker]:
-                found.append(whole[at : at + one])
-                at += one
+            for last in upto[taker:end]:
+                found.append(whole[at : last - before])
+                at = last - before
+            taker, piece, before = end, lasts[end - 1], upto[end - 1]
         return found
 
 

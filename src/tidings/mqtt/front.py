@@ -354,7 +354,7 @@ class Front:
                 out.append(Transmit(client.number, client.out))
                 client.out = []
         core.dirty.clear()
-        core.counters.bytes_out += sum([sum(map(len, it.chunks)) for it in out])
+        core.counters.bytes_out += sum([len(chunk) for it in out for chunk in it.chunks])
         return out
 
     def next_deadline(self) -> float | None:
