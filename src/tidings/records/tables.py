@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
+    Small = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 WORDS = ("broker", "kind", "topic", "publisher", "client")
@@ -214,9 +215,11 @@ class _Shared:
         """The value for each row."""
         import numpy as np
 
-        counts = np.concatenate(self._counts)
+        counts, values = np.concatenate(self._counts), np.concatenate(self._values)
+        if len(values) == len(lengths) and (counts == 1).all():
+            return np.repeat(values, lengths)
         shared = np.repeat(counts == 1, lengths)
-        return np.concatenate(self._values)[np.repeat(_starts(counts), lengths) + np.where(shared, 0, steps)]
+        return values[np.repeat(_starts(counts), lengths) + np.where(shared, 0, steps)]
 
 
 class _Lists:
@@ -226,11 +229,11 @@ class _Lists:
         self._words = _numbering()
         self._seen: dict[tuple[str, ...], int] = {}
         self._many = 0
-        self._numbers: list[Integers] = []
+        self._numbers: list[Small] = []
         """Of the strings of all lists."""
         self._counts: list[Integers] = []
         """Of strings in each list."""
-        self._names: dict[int, tuple[Sequence[str], Integers]] = {}
+        self._names: dict[int, tuple[Sequence[str], Small]] = {}
         """By identity: names that lists were numbers of, kept so that it stays theirs; and their numbers."""
 
     def add(self, runs: Sequence[Sequence[tuple[str, ...]]]) -> Integers:
@@ -261,25 +264,30 @@ class _Lists:
         counts = _integers(map(len, new), len(new))
         self._counts.append(counts)
         strings = chain.from_iterable(new)
-        self._numbers.append(_integers(map(self._words.__getitem__, strings), int(counts.sum())))
+        self._numbers.append(_small(map(self._words.__getitem__, strings), int(counts.sum())))
         return _integers(map(seen.__getitem__, lists), len(lists))
 
     def _add_numbered(self, some: Sequence[Receivers]) -> None:
         import numpy as np
 
-        self._numbers.append(self._words_of(some[0].names)[np.concatenate([one.numbers for one in some])])
+        words = self._words_of(some[0].names)
+        numbers = [one.numbers.astype(np.int32, copy=False) for one in some]
+        # Where names are numbered here as they were there, as the first ones are, numbers stay what they are.
+        if not np.array_equal(words, np.arange(len(words))):
+            numbers = [words[np.concatenate(numbers)]]
+        self._numbers += numbers
         self._counts += [one.lengths() for one in some]
         self._many += sum(map(len, some))
 
-    def _words_of(self, names: Sequence[str]) -> Integers:
+    def _words_of(self, names: Sequence[str]) -> Small:
         """The numbers of some strings here. The same lists of them come again and again, and may grow."""
         import numpy as np
 
-        known, words = self._names.get(id(names), (names, np.empty(0, np.int64)))
+        known, words = self._names.get(id(names), (names, np.empty(0, np.int32)))
         # Looked at once: whoever keeps the list may lengthen it meanwhile, in another thread.
         new = names[len(words) :]
         if new:
-            words = np.concatenate((words, _integers(map(self._words.__getitem__, new), len(new))))
+            words = np.concatenate((words, _small(map(self._words.__getitem__, new), len(new))))
             self._names[id(names)] = known, words
         return words
 
@@ -299,13 +307,11 @@ class _Lists:
         # they are, and only where each begins is said anew.
         in_order = np.array_equal(rows[each > 0], np.flatnonzero(counts))
         if words:
-            indices = pa.Array.from_buffers(
-                pa.int32(), len(numbers), [None, pa.py_buffer(numbers.astype(np.int32))]
-            )
+            indices = pa.Array.from_buffers(pa.int32(), len(numbers), [None, pa.py_buffer(numbers)])
             strings = pa.DictionaryArray.from_arrays(indices, known)
             kind = pa.list_(kind.value_field.with_type(strings.type))
         else:
-            strings = known.take(_column(numbers))
+            strings = known.take(_column(numbers.astype(np.int64)))
         starts = _offsets(each if in_order else counts)
         lists = pa.Array.from_buffers(
             kind, len(each if in_order else counts), [None, starts], children=[strings]
@@ -322,6 +328,12 @@ def _integers(values: Iterable[int], many: int) -> Integers:
     import numpy as np
 
     return np.fromiter(values, np.int64, many)
+
+
+def _small(values: Iterable[int], many: int) -> Small:
+    import numpy as np
+
+    return np.fromiter(values, np.int32, many)
 
 
 def _numbers(values: Sequence[int]) -> Integers:
