@@ -57,6 +57,10 @@ class EchoFront(LocalBroker):
                 return [m.Transmit(event.connection, [b"shh"]), m.Quiet(event.connection)]
         return [m.Transmit(event.connection, [event.data])]
 
+    def views(self, event: m.BytesReceived) -> list[Any]:
+        """For `answer`: sends back views of more than they show."""
+        return [m.Transmit(event.connection, [memoryview(b"<" + event.data + b">")[1:-1]])]
+
     def bytes_of(self, connection: int) -> bytes:
         return b"".join(one.data for one in self.told(m.BytesReceived) if one.connection == connection)
 

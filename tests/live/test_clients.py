@@ -8,11 +8,13 @@ import socket
 import ssl
 import struct
 import threading
+import weakref
 from pathlib import Path
 from time import thread_time
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from tests.live.front import TCP, EchoFront, connect, echo_node
@@ -171,6 +173,29 @@ def test_a_client_that_takes_nothing_is_told_to_be_congested_and_others_go_on() 
         writer.transport.resume_reading()  # type: ignore[attr-defined]
         await reader.readexactly(20_000_000)
         await until(lambda: m.ClientCongested(1, False) in front.told(m.ClientCongested))
+        await node.stop()
+
+    run(story)
+
+
+def test_what_waits_for_a_client_keeps_no_more_than_itself() -> None:
+    """But for what was on its way when it stopped taking: that is kept with what it lies with."""
+
+    async def story() -> None:
+        node, front = await echo_node()
+        reader, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        blocks = []
+        for _ in range(40):
+            block = np.full(1_000_000, 7, dtype=np.uint8)
+            blocks.append(weakref.ref(block))
+            node._carry_out([m.Transmit(1, [block.data[:500_000]])])
+            del block
+        await until(lambda: m.ClientCongested(1, True) in front.told(m.ClientCongested))
+        assert sum(block() is not None for block in blocks) <= 1
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await reader.readexactly(20_000_000) == b"\7" * 20_000_000
         await node.stop()
 
     run(story)

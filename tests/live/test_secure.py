@@ -36,10 +36,12 @@ async def secured(
     await node.stop()
 
 
+@pytest.mark.parametrize("views", [False, True])
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_any_amount_of_bytes_goes_in_and_out(tmp_path: Path, version: ssl.TLSVersion) -> None:
+def test_any_amount_of_bytes_goes_in_and_out(tmp_path: Path, version: ssl.TLSVersion, views: bool) -> None:
     async def story() -> None:
-        async with secured(tmp_path) as (node, _, context):
+        async with secured(tmp_path) as (node, front, context):
+            front.answer = front.views if views else front.echo
             context.maximum_version = context.minimum_version = version
             reader, writer = await connect(node, "tls", ssl=context, server_hostname="broker")
             for size in (1, 16_383, 16_384, 16_385, 3_000_000, 7):
@@ -194,9 +196,11 @@ def test_bytes_that_are_forged_cost_the_connection(tmp_path: Path) -> None:
     run(story)
 
 
-def test_a_websocket_may_be_above(tmp_path: Path) -> None:
+@pytest.mark.parametrize("views", [False, True])
+def test_a_websocket_may_be_above(tmp_path: Path, views: bool) -> None:
     async def story() -> None:
         async with secured(tmp_path, "wss") as (node, front, context):
+            front.answer = front.views if views else front.echo
             url = f"wss://{node.mqtt_addresses['wss']}/mqtt"
             socket = await dial(url, ssl=context, subprotocols=[Subprotocol("mqtt")])
             large = b"x" * 300_000

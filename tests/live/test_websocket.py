@@ -26,9 +26,11 @@ async def talk(node: Node, path: str = "/mqtt", **how: Any) -> ClientConnection:
     return await dial(url, **{"subprotocols": [Subprotocol("mqtt")], **how})
 
 
-def test_bytes_come_in_and_go_out_in_binary_frames() -> None:
+@pytest.mark.parametrize("views", [False, True])
+def test_bytes_come_in_and_go_out_in_binary_frames(views: bool) -> None:
     async def story() -> None:
         node, front = await echo_node(listening=WS)
+        front.answer = front.views if views else front.echo
         socket = await talk(node)
         assert socket.subprotocol == "mqtt"
         await socket.send(b"hello")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.matching import Answers, Deal, Links, dealing
+from tidings.matching import Answers, Deal, Links, compiling, dealing, state
 
 
 def answers(found: list[list[int]]) -> Answers:
@@ -62,6 +62,9 @@ def test_what_would_be_too_much_at_once_is_not_dealt(monkeypatch: pytest.MonkeyP
     deal.mark_one(0, 0)
     assert deal.count(begins, ends) is not None
     deal.mark_one(1, 0)
+    kernels = compiling.compiled_batches()
+    # Nor is memory taken for it.
+    monkeypatch.setattr(kernels, "count", None)
     assert deal.count(begins, ends) is None
 
 
@@ -84,6 +87,25 @@ def test_where_nobody_takes_anything_nobody_gets_anything() -> None:
     assert dealt.takers.tolist() == dealt.served.tolist() == dealt.stretches(b"abc") == []
 
 
+def test_what_goes_into_records_keeps_no_more_than_itself() -> None:
+    deal = Deal(1000, 2)
+    deal.mark_one(7, 1)
+    dealt = deal.count(np.arange(1000), np.arange(1000) + 1)
+    assert dealt is not None
+    assert (dealt.takers.tolist(), dealt.upto.tolist(), dealt.served.tolist()) == ([1], [1], [7])
+    assert dealt.takers.base is dealt.upto.base is None
+
+
+def test_an_owner_that_is_not_known_stands_for_nobody() -> None:
+    deal = Deal(2, 1)
+    links = Links()
+    links.link(0, [0])
+    deal.mark(links, answers([[0, 1], [1]]))
+    dealt = deal.count(np.array([0, 1]), np.array([1, 2]))
+    assert dealt is not None
+    assert dealt.stretches(b"ab") == [b"a"]
+
+
 def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as one of them is kept, all of it is."""
     monkeypatch.setattr(dealing, "TOGETHER_BYTES", 10)
@@ -94,5 +116,5 @@ def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytes
     assert dealt is not None
     stretches = dealt.stretches(b"aaaabbbbcccc")
     assert [bytes(one) for one in stretches] == [b"aaaabbbb", b"bbbb", b"cccc", b"", b"aaaabbbbcccc"]
-    kept = [memoryview(one.obj).nbytes - dealing.SPARE_BYTES for one in stretches if one]
+    kept = [memoryview(one.obj).nbytes - state.MOVED_BYTES for one in stretches if one]
     assert kept == [8, 8, 8, 12]

@@ -36,7 +36,7 @@ from tidings.matching.kernels import (
     prefetch,
 )
 from tidings.matching.slabs import BLOCK, G_ABSENT, G_CUTS, G_LEAST, G_ROWS, G_SHIFT, PARTS
-from tidings.matching.state import KEYS_MAX, Array
+from tidings.matching.state import KEYS_MAX, MOVED_BYTES, Array
 
 DIGITS_MAX = np.uint64(15)
 """Of a number: whole numbers of so many digits, and powers of ten up to as many, are floats exactly, so that
@@ -66,9 +66,9 @@ PLAIN = np.array([32 <= byte <= 126 and byte not in b'"\\' for byte in range(256
 TEXT_BYTES = np.uint64(32)
 """Of a text that are looked at together."""
 
-LINE_BYTES = np.uint64(64)
+MOVED = np.uint64(MOVED_BYTES)
 
-QUOTE, BACKSLASH, COMMA, COLON, MINUS, POINT = 34, 92, 44, 58, 45, 46
+QUOTE, COMMA, COLON, MINUS, POINT = 34, 44, 58, 45, 46
 OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
 
 
@@ -297,6 +297,7 @@ def ask(
     start: Number,
     stop: Number,
     doubtful: Array,
+    doubts: Number,
     rows: Array,
     out: Array,
     ends: Array,
@@ -304,7 +305,8 @@ def ask(
     """The same as `kernels.match`, by a slab: `lines`, `groups` to a row, are its rows.
 
     For each of its attributes, `columns` has the column of the events, twice, plus one for floats, or less
-    than 0 if there is none. `rows` is scratch: a line for the AND, then the rows of some events.
+    than 0 if there is none. `doubts` is whether any owner is doubtful. `rows` is scratch: a line for the AND,
+    then the rows of some events.
 
     Events are done in blocks: where the rows are is found attribute by attribute, since the cuts of one fit
     into the first cache and the searches do not wait for each other, and rows are asked for ahead of use.
@@ -314,9 +316,6 @@ def ask(
     row_words = group_count << U3
     written = U0
     room = np.uint64(len(out))
-    some_doubtful = False
-    for i in range(np.uint64(len(doubtful))):
-        some_doubtful |= doubtful[i] != U0
     block = start
     while block < stop:
         behind = min(stop, block + BLOCK)
@@ -374,7 +373,7 @@ def ask(
                 return e - start
             ends[0, e] = np.int64(written)
             ends[1, e] = 0
-            if some_doubtful:
+            if doubts:
                 for i in range(before, written):
                     owner_at = np.uint64(out[i])
                     ends[1, e] += np.int64((doubtful[owner_at >> U6] >> (owner_at & U63)) & U1)
@@ -397,7 +396,7 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
     """Set the bits of those for whom owners stand. The owners of event e end at ends[e].
 
     Where owner o stands for one, as most do, first[o] is its number taken from -2. Else links[first[o]] says
-    how many they are; they follow it.
+    how many they are; they follow it. Who is not known (-1) stands for nobody.
     """
     at = U0
     for e in range(np.uint64(len(ends))):
@@ -407,14 +406,14 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) ->
         while at < last:
             link = first[np.uint64(owners[at])]
             at += U1
-            taker = np.uint64(-2 - link)
             if link >= 0:
-                for i in range(
-                    np.uint64(link) + U1, np.uint64(link) + U1 + np.uint64(links[np.uint64(link)])
-                ):
+                begin = np.uint64(link) + U1
+                for i in range(begin, begin + np.uint64(links[begin - U1])):
                     taker = np.uint64(links[i])
                     bits[e, taker >> U6] |= U1 << (taker & U63)
+            if link >= -1:
                 continue
+            taker = np.uint64(-2 - link)
             if taker >> U6 != place:
                 bits[e, place] |= word
                 word, place = U0, taker >> U6
@@ -439,22 +438,25 @@ def spread(parts: Array, begins: Array, bodies: Array, ends: Array) -> None:
 
 
 @kernel
-def total(bits: Array) -> Number:
-    """How many bits are set."""
-    found = U0
+def total(begins: Array, ends: Array, bits: Array) -> Number:
+    """How often pieces are taken in all, how many are, and how many bytes that makes."""
+    takers = served = size = U0
     for e in range(np.uint64(len(bits))):
+        before = takers
         for at in range(np.uint64(bits.shape[1])):
-            found += population(bits[e, at])
-    return np.int64(found)
+            takers += population(bits[e, at])
+        served += np.uint64(takers != before)
+        size += (takers - before) * np.uint64(ends[e] - begins[e])
+    return np.int64(takers), np.int64(served), np.int64(size)
 
 
 @kernel
 def count(
     begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, served: Array, totals: Array
-) -> Number:
+) -> None:
     """List who takes each piece, one piece after the other, and add up how many pieces each takes, and how
-    many bytes. `served` are the pieces that somebody takes, whose number is returned; the takers of the k-th
-    of them end at upto[k].
+    many bytes. `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k].
+    There is room for as many as `total` says.
     """
     written = k = U0
     for e in range(np.uint64(len(begins))):
@@ -469,10 +471,10 @@ def count(
                 written += U1
                 totals[0, taker] += 1
                 totals[1, taker] += size
-        served[k] = np.int64(e)
-        upto[k] = np.int64(written)
-        k += np.uint64(written != before)
-    return np.int64(k)
+        if written != before:
+            served[k] = np.int64(e)
+            upto[k] = np.int64(written)
+            k += U1
 
 
 @kernel
@@ -502,9 +504,9 @@ def join(
         e = np.uint64(pieces[i])
         begin = np.uint64(begins[e])
         size = np.uint64(ends[e]) - begin
-        spare = size + LINE_BYTES
+        spare = size + MOVED
         if begin + spare <= np.uint64(len(data)) and to + spare <= np.uint64(len(out)):
-            for k in range(U0, size, LINE_BYTES):
+            for k in range(U0, size, MOVED):
                 move(data, begin + k, out, to + k)
         else:
             for k in range(size):

@@ -15,18 +15,15 @@ import numpy as np
 
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.reading import Answers
-from tidings.matching.state import Array, Scratch
+from tidings.matching.state import MOVED_BYTES, Array, Scratch
 
 BYTES_MAX = 16 << 20
 """What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
 common take less memory."""
 
-TOGETHER_BYTES = 256 * 1024
+TOGETHER_BYTES = 128 * 1024
 """What several takers get lies together up to so much: as long as one of them has not let go of its own, all
 of it is kept."""
-
-SPARE_BYTES = 64
-"""Behind what is laid out: it is copied in pieces of that size."""
 
 UNKNOWN = -1
 
@@ -102,14 +99,15 @@ class Deal:
     def count(self, begins: Array, ends: Array) -> Dealt | None:
         """Who gets how much of pieces that begin and end there; None if that is too much in all."""
         kernels = _kernels()
-        takers = np.empty(kernels.total(self.bits), dtype=np.int32)
-        totals = np.zeros((2, self._takers), dtype=np.int64)
-        upto, served = np.empty((2, len(begins)), dtype=np.int64)
-        found = kernels.count(begins, ends, self.bits, takers, upto, served, totals)
-        counts, sizes = totals
-        if int(sizes.sum()) > BYTES_MAX:
+        taken, pieces, size = kernels.total(begins, ends, self.bits)
+        if size > BYTES_MAX:
             return None
-        return Dealt(begins, ends, takers, upto[:found], served[:found], counts, sizes)
+        # Each by itself, and no longer than it is: those that go into records are kept for a while.
+        takers = np.empty(taken, dtype=np.int32)
+        upto, served = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)
+        counts, sizes = totals = np.zeros((2, self._takers), dtype=np.int64)
+        kernels.count(begins, ends, self.bits, takers, upto, served, totals)
+        return Dealt(begins, ends, takers, upto, served, counts, sizes)
 
 
 class Dealt:
@@ -149,7 +147,7 @@ class Dealt:
         while taker < len(upto):
             # All that fits, and one at least.
             end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            out = np.empty(upto[end - 1] - before + SPARE_BYTES, dtype=np.uint8)
+            out = np.empty(upto[end - 1] - before + MOVED_BYTES, dtype=np.uint8)
             kernels.join(buffer, self._begins, self._ends, pieces, piece, lasts[end - 1], out)
             whole, at = out.data, 0
             for last in upto[taker:end]:

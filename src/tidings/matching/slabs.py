@@ -62,6 +62,8 @@ class Slab:
         self.guides = np.zeros((len(attributes), PARTS + 1), dtype=np.uint16)
         self.places: dict[int, int] = {}
         """The place of each attribute, by its number."""
+        self.doubts = False
+        """Whether any owner is doubtful."""
         self.scratch = np.empty(8 + BLOCK * len(attributes), dtype=np.uint64)
 
     def columns(self, heads: Array) -> Array:

@@ -56,6 +56,9 @@ MAX_CUTS: Final = 126
 MAX_BOUNDS: Final = 256
 """Bounds in a table: which of them are cuts of a column is four words."""
 
+MOVED_BYTES: Final = 64
+"""What is copied at once. Where there is so much room behind what is written, all of it is."""
+
 KEYS_MAX: Final = 32
 """Keys of a JSON object that is read as columns; one with more is left alone. Each is compared with those
 before it."""

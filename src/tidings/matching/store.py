@@ -487,6 +487,7 @@ class Store:
                     start,
                     count,
                     self.doubtful.array,
+                    slab.doubts,
                     slab.scratch,
                     out,
                     ends,
@@ -511,8 +512,11 @@ class Store:
             return None
         self._asked += count
         if self._asked >= max(SLAB_FROM, SLAB_FROM_EACH * self._box_count):
-            self._slab = slab_of(self.state, self._box_count)
+            self._slab = slab = slab_of(self.state, self._box_count)
             self._asked = -1
+            if slab is not None:
+                words = self.doubtful.array[slab.owners >> 6] >> (slab.owners & 63).astype(np.uint64)
+                slab.doubts = bool((words & np.uint64(1)).any())
         return self._slab
 
     def scan(self, columns: Array, raw: Array, there: Array, event: int) -> tuple[Array, int]:
@@ -645,6 +649,7 @@ class Store:
             0,
             1,
             self.doubtful.array,
+            slab.doubts,
             slab.scratch,
             numbers.copy(),
             numbers.reshape(2, 1).copy(),
@@ -652,7 +657,7 @@ class Store:
         batches.known(numbers, numbers)
         batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
-        batches.total(bits)
+        batches.total(begins, ends, bits)
         batches.count(begins, ends, bits, takers, begins.copy(), begins.copy(), numbers.reshape(2, 1).copy())
         batches.spread(np.zeros((1, 4), dtype=np.int64), begins.copy(), begins.copy(), begins.copy())
         batches.sort(takers, begins, begins, numbers.copy(), takers.copy())

@@ -157,7 +157,8 @@ def read(data: bytes, at: int, v5: bool) -> Burst | None:
 def _alike(data: bytes, at: int, stride: int, same: bytes) -> int:
     """How many packets of one size in a row begin with the same bytes.
 
-    Ever more are looked at as long as all are alike, so that it takes no more time than is found.
+    Ever more are looked at as long as all are alike, so that what is looked at in vain is a few times what is
+    found at most.
     """
     found, step, many = 0, LOOK_AT, (len(data) - at) // stride
     while found < many:

@@ -217,6 +217,7 @@ class _Shared:
 
         counts, values = np.concatenate(self._counts), np.concatenate(self._values)
         if len(values) == len(lengths) and (counts == 1).all():
+            # As the sizes of most are, and the times.
             return np.repeat(values, lengths)
         shared = np.repeat(counts == 1, lengths)
         return values[np.repeat(_starts(counts), lengths) + np.where(shared, 0, steps)]
