@@ -25,6 +25,9 @@ OWNERS_MAX = 1 << 20
 """Answers about many payloads at once, at most: 8 MiB. Where most filters match there are far more, and then
 it takes no longer to ask about a few payloads at a time."""
 
+ONE_BY_ONE = 2
+"""Up to so many events are asked about one by one: to make columns of them takes longer."""
+
 CELLS_MAX = 1 << 22
 """Fields of many payloads that are read at once, at most: 64 MiB."""
 
@@ -173,8 +176,8 @@ class Index(Matcher):
         return self._answer(event, *found)
 
     def match_batch(self, events: Sequence[Event]) -> list[Matches]:
-        if not events:
-            return []
+        if len(events) <= ONE_BY_ONE:
+            return [self.match(event) for event in events]
         store = self._store
         kernels = self._kernels
         store.settle(kernels)
