@@ -14,7 +14,7 @@ of several rounds; a figure is the median. Everything stays on this machine.
 * QoS 1: one to one, as many under way as the broker lets us, each acknowledged both ways.
 * content: 50 connections with 20 filters each, every filter a range on each of six attributes that 1% of all
   events fall into. A broker without content filters sends everything to everyone; what its clients would then
-  spend on filtering is not counted.
+  spend on filtering is not counted. All on one topic, and mixed: on 50 topics in turn.
 * latency: 2,000 messages a second at times fixed before, from the time that a message was due.
 * idle: what an idle connection takes, plain and with TLS, and a subscription; how long it takes until all TLS
   connections are served again that are cut at once.
@@ -203,10 +203,14 @@ def qos1(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
     return _measure("acknowledged", setting, broker, folder)
 
 
-def content(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
+def content(setting: Setting, broker: Broker, folder: Path, topics: int = 1) -> dict[str, float]:
     # Filters are properties of MQTT 5. A broker loads its compiled matching once, when it is first needed.
     more = {"subscribers": 50, "filters": 20, "content": broker.content, "protocol": 5, "warm_s": 3.0}
-    return _measure("flow", setting, broker, folder, **more)
+    return _measure("flow", setting, broker, folder, topics=topics, **more)
+
+
+def mixed_content(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
+    return content(setting, broker, folder, topics=50)
 
 
 def latency(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
@@ -286,6 +290,7 @@ JOBS: dict[str, Callable[[Setting, Broker, Path], dict[str, float]]] = {
     "one-at-a-time": one_at_a_time,
     "qos1": qos1,
     "content": content,
+    "mixed-content": mixed_content,
     "latency": latency,
     "idle-plain": idle_plain,
     "idle-tls": idle_tls,
@@ -321,6 +326,8 @@ LINES = (
     Line("qos1", "QoS 1, one to one: messages per CPU-s", "delivered_per_cpu_s", target=2),
     Line("content", "content: publications per CPU-s", "messages_per_cpu_s", target=20),
     Line("content", "content: deliveries per CPU-s", "delivered_per_cpu_s"),
+    Line("mixed-content", "the same, mixed: publications per CPU-s", "messages_per_cpu_s", target=20),
+    Line("mixed-content", "the same, mixed: deliveries per CPU-s", "delivered_per_cpu_s"),
     Line("latency", "latency at 2,000/s: p50", "p50", "us", 1e6),
     Line("latency", "latency at 2,000/s: p99", "p99", "us", 1e6, target=1.5, at_most=True),
     Line("latency", "latency at 2,000/s: p99.9", "p99.9", "us", 1e6),
@@ -409,7 +416,7 @@ def main() -> None:
         print("mosquitto is not installed, so there is nothing to compare with (apt install mosquitto)")
         brokers = [name for name in brokers if name != "mosquitto"]
     print(", ".join(f"{name} {found[name]}" for name in brokers), f"on {os.cpu_count()} cores", flush=True)
-    if "content" in (asked.only or JOBS) and "tidings" in brokers:
+    if {"content", "mixed-content"} & {*(asked.only or JOBS)} and "tidings" in brokers:
         # Once on a machine, and kept: it is no part of what a message costs.
         program = "from tidings.matching import compile_kernels; compile_kernels()"
         subprocess.run([sys.executable, "-c", program], check=True)
