@@ -64,6 +64,7 @@ class Links:
     def link(self, owner: int, takers: Sequence[int]) -> None:
         """An owner stands for these."""
         if len(takers) == 1:
+            # Most stand for one, which is then at hand without another place to look at.
             self._first[owner] = -2 - takers[0]
             return
         end = self._used + 1 + len(takers)
