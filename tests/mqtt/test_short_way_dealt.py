@@ -62,7 +62,17 @@ subscribers = st.lists(
     min_size=1,
     max_size=5,
 )
-published = st.lists(st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=30), min_size=1, max_size=3)
+Turn = tuple[bool, list[bytes]]
+"""What a publisher sends at once, and whether it speaks version 5."""
+
+published = st.lists(
+    st.tuples(
+        st.sampled_from((True, True, False)),
+        st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=30),
+    ),
+    min_size=1,
+    max_size=3,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,7 +95,7 @@ class Watched(Recorded):
 
 
 def run(
-    deal_from: int, who: list[Subscriber], what: list[list[bytes]], slow: int | None
+    deal_from: int, who: list[Subscriber], what: list[Turn], slow: int | None
 ) -> tuple[dict[int, bytes], list[str], dict[str, Any]]:
     """The bytes that each connection got, what was written down, and what was counted."""
     with pytest.MonkeyPatch.context() as patch:
@@ -103,13 +113,13 @@ def run(
                 )
                 client.send(Subscribe(number, (Asked(topic_filter, qos),), about if v5 else Properties()))
             receivers.append(client)
-        publisher = talk.connect("p")
+        publishers = talk.connect("q", version=V311), talk.connect("p")
         talk.advance(2.0)
-        for turn, some in enumerate(what):
+        for turn, (v5, some) in enumerate(what):
             if slow is not None and slow < len(receivers):
                 talk.tell(ClientCongested(receivers[slow].connection, turn % 2 == 0))
-            packets = [encode(Publish("t/1", payload), V5) for payload in some]
-            talk.tell(BytesReceived(publisher.connection, b"".join(packets)))
+            packets = [encode(Publish("t/1", payload), V5 if v5 else V311) for payload in some]
+            talk.tell(BytesReceived(publishers[v5].connection, b"".join(packets)))
         talk.advance(3.0)
         lines = sorted(
             json.dumps(
@@ -125,9 +135,19 @@ def run(
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(subscribers, published, st.none() | st.integers(0, 4))
 def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
-    who: list[Subscriber], what: list[list[bytes]], slow: int | None
+    who: list[Subscriber], what: list[Turn], slow: int | None
 ) -> None:
     assert run(1, who, what, slow) == run(1_000_000, who, what, slow)
+
+
+@pytest.mark.parametrize("deal_from", [1, 1_000_000])
+@pytest.mark.parametrize("first", [True, False])
+def test_publishers_of_both_versions_reach_a_content_filter(deal_from: int, first: bool) -> None:
+    """The subscriber gets packets of its own version, whoever published before."""
+    what = [(first, [b'{"n":3}']), (not first, [b'{"n":4}'] * 2), (first, [b'{"n":5}'] * 20)]
+    sent = run(deal_from, [(True, [("t/1", 0, "n >= 3", 0)])], what, None)[0]
+    expected = b"".join([encode(Publish("t/1", payload), V5) for _, some in what for payload in some])
+    assert sent[1].endswith(expected)
 
 
 def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +166,7 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
             (True, [("t/#", 0, "n < 2 OR n = 7", 0)]),
             (True, [("t/1", 0, "", 0)]),
         ],
-        [[b'{"n":3}', b'{"n":1}'] * publishing.DEAL_FROM],
+        [(True, [b'{"n":3}', b'{"n":1}'] * publishing.DEAL_FROM)],
         None,
     )
     assert dealt
@@ -156,7 +176,7 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(dealing, "BYTES_MAX", 100)
     assert run(1, who, what, None) == expected
@@ -164,7 +184,7 @@ def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.Monkey
 
 def test_before_there_are_kernels_bursts_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(compiling, "_compiled", None)
     monkeypatch.setattr(compiling, "_batches", None)
@@ -183,14 +203,14 @@ def test_where_somebody_must_be_looked_at_singly_bursts_are_not_read_in_vain(
 
     monkeypatch.setattr(tables.Table, "match_payloads", watched)
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 5)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [[b'{"n":3}', b'{"n":2}'] * 10] * 3
+    what = [(True, [b'{"n":3}', b'{"n":2}'] * 10)] * 3
     assert run(1, who, what, None) == run(1_000_000, who, what, None)
     assert len(read) == 1
 
 
 def test_too_many_takers_for_too_many_payloads_get_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [[b'{"n":3}', b'{"n":2}', b"text"] * 10]
+    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(publishing, "DEAL_BITS_MAX", 59)
     assert run(1, who, what, None) == expected

@@ -102,8 +102,9 @@ class Place:
         self.route: Route | None = None
         self.foreign = False
         """Whether someone who is not a client of ours has a content filter there."""
-        self.plans: list[Plan | None] = [None, None]
-        """For QoS 0 and 1."""
+        self.plans: list[Plan | None] = [None] * 4
+        """For QoS 0 and 1, each from publishers of 3.1.1 and of 5.0: a packet of one version is none of the
+        other, so that it depends on this who can have it as it is."""
 
 
 class Plan:
@@ -193,14 +194,15 @@ class Publishing:
         route = place.route
         broker = self._broker
         if route is None or not broker.fresh(route):
-            place.plans = [None, None]
+            place.plans = [None] * 4
             route = place.route = broker.route(place.topic)
             place.foreign = self._has_strangers(route)
         plan = None
         if may and place.short and not place.foreign and broker.straight(route):
-            plan = place.plans[burst.qos]
+            sort = 2 * burst.qos + burst.v5
+            plan = place.plans[sort]
             if plan is None or plan.version != self._core.plans:
-                plan = place.plans[burst.qos] = self._plan(route, burst.qos)
+                plan = place.plans[sort] = self._plan(route, burst.qos)
             if plan.foreign or (burst.qos and (route.filtered or client.acks)):
                 plan = None
             elif client.offered_in == self._core.turn:
