@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -66,6 +67,23 @@ def test_a_run_is_divided_where_a_segment_is_full(tmp_path: Path) -> None:
     assert list(read_records(tmp_path)) == [row(0), *run(1, 7).records()]
 
 
+def test_a_run_of_several_topics_is_divided_with_them(tmp_path: Path) -> None:
+    mixed = msgspec.structs.replace(
+        run(1, 7), topics=("t", "u"), prefixes=("b1:1:0:", "b1:1:1:"), which=array("i", [0, 1, 1, 0, 1, 0, 1])
+    )
+    writer = SegmentWriter(tmp_path, "b1", 1, rows_max=3)
+    writer.add(row(0))
+    writer.add(mixed)
+    writer.close()
+    found = list(read_records(tmp_path))
+    assert found == [row(0), *mixed.records()]
+    assert [(one.topic, one.message) for one in found[1:4]] == [
+        ("t", "b1:1:0:1"),
+        ("u", "b1:1:1:2"),
+        ("u", "b1:1:1:3"),
+    ]
+
+
 def test_receivers_of_a_run_count_for_each_of_its_rows(tmp_path: Path) -> None:
     everyone = tuple(f"session-{number}" for number in range(1_000))
     writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=400_000)
@@ -78,7 +96,7 @@ def test_receivers_of_a_run_count_for_each_of_its_rows(tmp_path: Path) -> None:
 def test_long_topics_fill_a_segment_as_many_rows_do(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=500_000)
     long = "t" * 65_000
-    writer.add(msgspec.structs.replace(run(1, 20), topic=long))
+    writer.add(msgspec.structs.replace(run(1, 20), topics=(long,)))
     for n in range(21, 41):
         writer.add(row(n, topic=long))
     assert len(closed_segments(tmp_path)) == 5

@@ -32,14 +32,16 @@ def runs(draw: st.DrawFn) -> Run:
         st.lists(st.integers(0, 2**63 - 1), max_size=4) | st.builds(range, st.just(7), st.integers(7, 12))
     )
     rows = len(numbers)
+    topics = draw(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3))
+    places = st.integers(0, len(topics) - 1)
     return Run(
         draw(NAMES),
         draw(st.integers(0, 2**40)),
         draw(st.integers(0, 2**40)),
         draw(st.lists(INTEGERS, min_size=1, max_size=1) | _each(rows, INTEGERS)),
         draw(st.sampled_from(Kind)),
-        draw(NAMES),
-        draw(NAMES),
+        [topic for topic, _ in topics],
+        [prefix for _, prefix in topics],
         numbers,
         draw(st.lists(st.integers(0, 2**40), min_size=1, max_size=1) | _each(rows, st.integers(0, 2**40))),
         draw(NAMES),
@@ -47,6 +49,7 @@ def runs(draw: st.DrawFn) -> Run:
         draw(st.none() | INTEGERS),
         draw(st.none() | INTEGERS),
         draw(st.lists(LISTS, min_size=1, max_size=1) | _each(rows, LISTS) | _each(rows, LISTS).map(numbered)),
+        draw(st.lists(places, min_size=1, max_size=1) | _each(rows, places)),
     )
 
 

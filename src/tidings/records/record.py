@@ -154,7 +154,7 @@ class Receivers(Sequence[tuple[str, ...]]):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Many rows that differ in little, as one value: publications of one client to one topic.
+    """Many rows that differ in little, as one value: publications of one client, to one topic or a few.
 
     Of the columns that are sequences here, one of length 1 holds for all rows.
     """
@@ -166,9 +166,11 @@ class Run(msgspec.Struct, frozen=True):
 
     at: Sequence[int]
     kind: Kind
-    topic: str
-    prefix: str
-    """Of the publications' identities: `message` is this and the number."""
+    topics: Sequence[str]
+    """All that rows are of."""
+
+    prefixes: Sequence[str]
+    """For each topic, of the publications' identities: `message` is this and the number."""
 
     numbers: Sequence[int]
     """Of the publications, one for each row."""
@@ -179,22 +181,25 @@ class Run(msgspec.Struct, frozen=True):
     hops: int | None = None
     latency_us: int | None = None
     receivers: Sequence[tuple[str, ...]] = ((),)
+    which: Sequence[int] = (0,)
+    """Of each row, the place of its topic among `topics`."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def records(self) -> Iterator[Record]:
         """The rows one by one: what it means."""
-        times, sizes, receivers = self.at, self.bytes, self.receivers
+        times, sizes, receivers, which = self.at, self.bytes, self.receivers, self.which
         for at, number in enumerate(self.numbers):
+            topic = which[at if len(which) > 1 else 0]
             yield Record(
                 self.broker,
                 self.boot,
                 self.n + at,
                 times[at if len(times) > 1 else 0],
                 self.kind,
-                self.topic,
-                f"{self.prefix}{number}",
+                self.topics[topic],
+                f"{self.prefixes[topic]}{number}",
                 sizes[at if len(sizes) > 1 else 0],
                 publisher=self.publisher,
                 client=self.client,

@@ -60,6 +60,9 @@ RUN_ROW_BYTES = 200
 LIST_BYTES = 56
 """What a tuple takes by itself."""
 
+TOPIC_BYTES = 200
+"""What a topic of a run of several takes, beside its characters: strings that may be kept for it alone."""
+
 NUMBER_BYTES = 40
 """What a number takes in a list."""
 
@@ -332,12 +335,13 @@ def write_table(table: pa.Table, file: IO[bytes]) -> None:
 
 def _row_bytes(run: Run) -> int:
     """About what a row of a run takes, that of its table included."""
-    lists = run.receivers
+    lists, topics = run.receivers, run.topics
+    words = len(run.publisher) + (len(topics[0]) if len(topics) == 1 else max(map(len, topics)))
     if isinstance(lists, Receivers):
         own = RECEIVER_NUMBER_BYTES * len(lists.numbers) // max(1, len(lists))
-        return RUN_ROW_BYTES + own + len(run.topic) + len(run.publisher)
+        return RUN_ROW_BYTES + own + words
     receivers = len(lists[0]) if len(lists) == 1 else sum(map(len, lists)) // max(1, len(lists))
-    return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + len(run.topic) + len(run.publisher)
+    return RUN_ROW_BYTES + RECEIVER_BYTES * receivers + words
 
 
 def _held_bytes(run: Run) -> int:
@@ -347,7 +351,9 @@ def _held_bytes(run: Run) -> int:
         own = lists.numbers.nbytes + lists.ends.nbytes
     else:
         own = 0 if len(lists) == 1 else sum(LIST_BYTES + RECEIVER_BYTES * len(one) for one in lists)
-    for column in (run.numbers, run.at, run.bytes):
+    if len(run.topics) > 1:
+        own += sum(TOPIC_BYTES + len(topic) for topic in run.topics)
+    for column in (run.numbers, run.at, run.bytes, run.which):
         if isinstance(column, array):
             own += column.itemsize * len(column)
         elif not isinstance(column, range) and len(column) > 1:
@@ -364,6 +370,7 @@ def _part(run: Run, first: int, end: int) -> Run:
         numbers=run.numbers[first:end],
         bytes=run.bytes if len(run.bytes) == 1 else run.bytes[first:end],
         receivers=run.receivers if len(run.receivers) == 1 else run.receivers[first:end],
+        which=run.which if len(run.which) == 1 else run.which[first:end],
     )
 
 
@@ -382,7 +389,8 @@ def _portions(rows: list[Record | Run]) -> Iterator[list[Record | Run]]:
             lists = row.receivers
             if isinstance(lists, Receivers):
                 lists = ((),)
-            spent += 1.2 + 0.04 * len(row) + 0.1 * len(lists) + 0.05 * len(lists) * len(lists[0])
+            spent += 1.0 + 0.2 * len(row.topics) + 0.04 * len(row)
+            spent += 0.1 * len(lists) + 0.05 * len(lists) * len(lists[0])
         else:
             spent += 0.6 + 0.02 * len(row.receivers)
         if spent >= PORTION_US:

@@ -5,8 +5,8 @@ time that it takes but for how long at a stretch it holds the interpreter, which
 running. `Columns` takes rows in as many portions as its owner likes, with a little Python for each; `table`
 then does the rest in numpy and Arrow, which let others run. It knows nothing of files.
 
-Runs are what comes in great numbers. A run's *head* is all in it that hardly differs from run to run; each
-different head becomes one row, by way of JSON, and is then spread over the rows of its runs. pyarrow is
+Runs are what comes in great numbers. A *head* is all in a row of a run that hardly differs from run to run;
+each different head becomes one row, by way of JSON, and is then spread over the rows that have it. pyarrow is
 loaded when first needed. `pyarrow.array` and `scalar` are not used: they load pandas, where there is one.
 """
 
@@ -108,7 +108,8 @@ class Columns:
         return np.repeat(starts, lengths) + _steps(lengths)
 
 
-_HEAD = attrgetter("broker", "boot", "kind", "topic", "prefix", "publisher", "client", "hops")
+_SHARED = attrgetter("broker", "boot", "kind", "publisher", "client", "hops")
+"""What all rows of a run have in common; with its topic and what its message begins with it is a head."""
 
 
 class _Runs:
@@ -127,7 +128,7 @@ class _Runs:
         self._receivers = _Shared()
         self._heads = _numbering()
         self._lists = _Lists()
-        self._head: list[Integers] = []
+        self._head = _Shared()
 
     def add(self, runs: Sequence[Run]) -> None:
         many = len(runs)
@@ -142,13 +143,27 @@ class _Runs:
             self._numbers.append(starts.repeat(lengths) + _steps(lengths))
         else:
             self._numbers += map(_numbers, numbers)
-        self._head.append(_integers(map(self._heads.__getitem__, map(_HEAD, runs)), many))
+        self._head.add([run.which for run in runs], self._heads_of(runs))
         times = [run.at for run in runs]
         self._at.add(times, list(chain.from_iterable(times)))
         sizes = [run.bytes for run in runs]
         self._bytes.add(sizes, list(chain.from_iterable(sizes)))
         receivers = [run.receivers for run in runs]
         self._receivers.add(receivers, self._lists.add(receivers))
+
+    def _heads_of(self, runs: Sequence[Run]) -> list[int]:
+        """The numbers of the heads of some runs, one for each run or one for each row."""
+        heads = self._heads
+        found: list[int] = []
+        for run in runs:
+            shared, topics, prefixes = _SHARED(run), run.topics, run.prefixes
+            if len(run.which) == 1:
+                at = run.which[0]
+                found.append(heads[shared, topics[at], prefixes[at]])
+                continue
+            known = [heads[shared, *each] for each in zip(topics, prefixes, strict=True)]
+            found += [known[at] for at in run.which]
+        return found
 
     def table(self, *, words: bool) -> pa.Table:
         """All rows; `words` is whether strings that come again and again are given once, in dictionaries."""
@@ -162,10 +177,10 @@ class _Runs:
         steps = _steps(lengths)
         lines = msgspec.json.Encoder().encode_lines(
             Record(broker, boot, 0, 0, kind, topic, prefix, publisher=publisher, client=client, hops=hops)
-            for broker, boot, kind, topic, prefix, publisher, client, hops in self._heads
+            for (broker, boot, kind, publisher, client, hops), topic, prefix in self._heads
         )
         heads = _table_of_lines(lines).combine_chunks()
-        head = _column(np.repeat(np.concatenate(self._head), lengths))
+        head = _column(self._head.spread(lengths, steps))
         columns: dict[str, pa.Array] = {}
         for name in ("broker", "boot", "kind", "topic", "message", "publisher", "client", "hops"):
             each = heads[name].combine_chunks()
@@ -251,7 +266,7 @@ class _Lists:
         found = np.empty(len(apart), np.int64)
         found[~apart] = self._add_tuples(tuples)
         first = self._many
-        # One client's publications to one topic go to the same clients, and their names are in one list.
+        # What meets the same content filters goes to the same clients, and their names are in one list.
         for _, same in groupby(numbered, key=lambda lists: id(lists.names)):
             self._add_numbered(list(same))
         found[apart] = np.arange(first, self._many)
