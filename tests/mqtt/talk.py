@@ -52,6 +52,7 @@ from tidings.mqtt.packets import (
 from tidings.mqtt.settings import Settings
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Erase, Event, Pause, Resume, Sync, TimerFired, Write, WritesSynced
+from tidings.overlay.settings import Settings as BrokerSettings
 
 V311 = Version.V311
 V5 = Version.V5
@@ -71,6 +72,9 @@ P = TypeVar("P")
 
 class Talk:
     """One broker, its front, its disk and its clock."""
+
+    trees = 1
+    """That topics of the broker share."""
 
     express = False
     """Whether what a client sends is first offered to the front's short way, as a live broker does."""
@@ -102,6 +106,7 @@ class Talk:
             boot=self.boot,
             incarnation=1,
             random=random.Random(self.boot),
+            settings=BrokerSettings(trees=self.trees),
             saved={key: value for key, value in self.disk.items() if not key.startswith("mqtt/")},
         )
         self.front = Front(

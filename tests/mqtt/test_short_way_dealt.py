@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,10 +14,10 @@ from hypothesis import strategies as st
 from tests.mqtt.talk import V5, V311
 from tests.mqtt.test_short_way import Recorded
 from tidings.matching import compile_kernels, compiling, dealing
-from tidings.mqtt import publishing
+from tidings.mqtt import dealing as hands
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Transmit
-from tidings.mqtt.packets import Asked, Properties, Publish, Subscribe
+from tidings.mqtt.packets import Asked, Pingreq, Properties, Publish, Subscribe, Version
 from tidings.overlay import tables
 from tidings.records.record import Kind
 
@@ -40,7 +42,10 @@ WHERES = (
     "n.m = 1",
     "$topic = 't/1'",
 )
-FILTERS = ("t/#", "t/1", "+/1")
+FILTERS = ("t/#", "t/1", "+/1", "#")
+
+BROKEN = b"\x30\x06\x00\x02\xff\xfe\x00x"
+"""A packet whose topic is not UTF-8."""
 
 Subscriber = tuple[bool, list[tuple[str, int, str, int]]]
 """Version 5, and (filter, QoS, where, identifier) of each subscription."""
@@ -62,17 +67,35 @@ subscribers = st.lists(
     min_size=1,
     max_size=5,
 )
-Turn = tuple[bool, list[bytes]]
+TOPICS = ("t/1", "t/1", "t/2", "t/3", "u/1", "v")
+
+Said = bytes | tuple[str, bytes] | Publish | Pingreq
+"""A payload for t/1, a topic and a payload, or any packet."""
+
+Turn = tuple[bool, list[Said]]
 """What a publisher sends at once, and whether it speaks version 5."""
 
-published = st.lists(
-    st.tuples(
-        st.sampled_from((True, True, False)),
-        st.lists(st.sampled_from(PAYLOADS), min_size=1, max_size=30),
-    ),
-    min_size=1,
-    max_size=3,
+said: st.SearchStrategy[Said] = st.tuples(st.sampled_from(TOPICS), st.sampled_from(PAYLOADS))
+between: st.SearchStrategy[Said] = st.one_of(
+    st.builds(Publish, st.sampled_from(TOPICS), st.sampled_from(PAYLOADS), st.just(1)),
+    st.builds(Publish, st.sampled_from(TOPICS), st.sampled_from(PAYLOADS), retain=st.just(True)),
+    st.just(Pingreq()),
+    st.just(BROKEN),
 )
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> Turn:
+    """Neighbours of one topic, of several in turn, and now and then something else between them."""
+    one = draw(st.sampled_from(TOPICS))
+    some: list[Said] = [(one, payload) for payload in draw(st.lists(st.sampled_from(PAYLOADS), max_size=20))]
+    some += draw(st.lists(said, max_size=30))
+    for other in draw(st.lists(between, max_size=2)):
+        some.insert(draw(st.integers(0, len(some))), other)
+    return draw(st.sampled_from((True, True, False))), some
+
+
+published = st.lists(turns(), min_size=1, max_size=3)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -94,15 +117,21 @@ class Watched(Recorded):
         super()._carry_out(effects)
 
 
+LONG = 0
+"""In the place of `deal_from`: nothing goes the short way."""
+
+
 def run(
-    deal_from: int, who: list[Subscriber], what: list[Turn], slow: int | None
+    deal_from: int, who: list[Subscriber], what: Sequence[Turn], slow: int | None, trees: int = 1
 ) -> tuple[dict[int, bytes], list[str], dict[str, Any]]:
     """The bytes that each connection got, what was written down, and what was counted."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publishing, "DEAL_FROM", deal_from)
+        patch.setattr(hands, "DEAL_FROM", deal_from)
+        patch.setattr(Watched, "trees", trees)
         # Filters are found by an index from the first on.
         patch.setattr(tables, "INDEX_FROM", 1)
         talk = Watched()
+        talk.front._publishing.bursts = deal_from != LONG
         receivers = []
         for at, (v5, asked) in enumerate(who):
             client = talk.connect(f"s{at}", version=V5 if v5 else V311)
@@ -115,11 +144,13 @@ def run(
             receivers.append(client)
         publishers = talk.connect("q", version=V311), talk.connect("p")
         talk.advance(2.0)
+        by_turn = []
         for turn, (v5, some) in enumerate(what):
             if slow is not None and slow < len(receivers):
-                talk.tell(ClientCongested(receivers[slow].connection, turn % 2 == 0))
-            packets = [encode(Publish("t/1", payload), V5 if v5 else V311) for payload in some]
+                talk.tell(ClientCongested(receivers[slow].connection, (turn + slow) % 2 == 0))
+            packets = [packet_of(one, V5 if v5 else V311, at) for at, one in enumerate(some, 1)]
             talk.tell(BytesReceived(publishers[v5].connection, b"".join(packets)))
+            by_turn.append([len(talk.sent[client.connection]) for client in receivers])
         talk.advance(3.0)
         lines = sorted(
             json.dumps(
@@ -129,24 +160,94 @@ def run(
             if it.kind in (Kind.PUBLISHED, Kind.DELIVERED)
         )
         status = talk.front.status(talk.now)
-        return talk.sent, lines, {**status.counters, "unreadable": status.unreadable}
+        return talk.sent, lines, {**status.counters, "unreadable": status.unreadable, "by turn": by_turn}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(subscribers, published, st.none() | st.integers(0, 4))
+def packet_of(one: Said, version: Version, packet_id: int = 0) -> bytes:
+    if one == BROKEN:
+        return BROKEN
+    if isinstance(one, bytes):
+        one = "t/1", one
+    if isinstance(one, tuple):
+        one = Publish(*one)
+    if isinstance(one, Publish) and one.qos:
+        one = msgspec.structs.replace(one, packet_id=packet_id)
+    return encode(one, version)
+
+
+def check(who: list[Subscriber], what: list[Turn], slow: int | None, trees: int) -> None:
+    """Dealt out, one by one, or the long way: it makes no difference."""
+    dealt = run(1, who, what, slow, trees)
+    assert dealt == run(1_000_000, who, what, slow, trees)
+    sent, lines, counted = dealt
+    expected = run(LONG, who, what, slow, trees)
+    assert lines == expected[1]
+    # There, answers to publishers come later, perhaps too late.
+    assert all(sent.get(at) == expected[0].get(at) for at in range(1, len(who) + 1))
+    later = ("packets_out", "bytes_out")
+    assert all(counted[name] == expected[2][name] for name in counted if name not in later)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(subscribers, published, st.none() | st.integers(0, 4), st.sampled_from((1, 3)))
 def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
-    who: list[Subscriber], what: list[Turn], slow: int | None
+    who: list[Subscriber], what: list[Turn], slow: int | None, trees: int
 ) -> None:
-    assert run(1, who, what, slow) == run(1_000_000, who, what, slow)
+    check(who, what, slow, trees)
+
+
+SEVERAL: list[Said] = [
+    (topic, payload) for payload in PAYLOADS for topic in ("t/1", "t/2", "u/1", "u/1", "v", "t/1")
+]
+
+
+@pytest.mark.parametrize(
+    ("who", "hands_of"),
+    [
+        pytest.param([[("#", "n >= 3")], [("#", "n < 2 OR n = 7"), ("#", "kind = 'x'")]], [54], id="same"),
+        pytest.param([[("#", "n >= 3")], [("t/1", "n < 2")]], None, id="other filters at one topic"),
+        pytest.param([[("#", "n >= 3")], [("t/1", "")]], None, id="one topic whatever its content"),
+        pytest.param([[("#", "n >= 3")], [("#", "")]], [54], id="all topics whatever their content"),
+        pytest.param([[("#", "$topic = 't/1'")], [("#", "n >= 3")]], None, id="a filter asks for the topic"),
+        pytest.param([[("t/#", "n >= 3"), ("+/1", "n < 2"), ("v", "")]], None, id="one without filters"),
+    ],
+)
+@pytest.mark.parametrize("trees", [1, 3])
+@pytest.mark.parametrize("slow", [None, 0, 1])
+def test_neighbours_of_several_topics_are_one_hand_if_they_meet_the_same_filters(
+    who: list[list[tuple[str, str]]],
+    hands_of: list[int] | None,
+    trees: int,
+    slow: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subscribed: list[Subscriber] = [
+        (True, [(topic_filter, 0, where, 0) for topic_filter, where in asked]) for asked in who
+    ]
+    what: list[Turn] = [(True, SEVERAL)] * 3
+    check(subscribed, what, slow, trees)
+    if slow is None and hands_of is not None:
+        seen: list[int] = []
+        deal = hands.Dealing.deal
+
+        def watched(self: hands.Dealing, hand: hands.Hand) -> bool:
+            if deal(self, hand):
+                seen.append(hand.count)
+                return True
+            return False
+
+        monkeypatch.setattr(hands.Dealing, "deal", watched)
+        run(1, subscribed, what, slow, trees)
+        assert seen == hands_of * 3
 
 
 @pytest.mark.parametrize("deal_from", [1, 1_000_000])
 @pytest.mark.parametrize("first", [True, False])
 def test_publishers_of_both_versions_reach_a_content_filter(deal_from: int, first: bool) -> None:
     """The subscriber gets packets of its own version, whoever published before."""
-    what = [(first, [b'{"n":3}']), (not first, [b'{"n":4}'] * 2), (first, [b'{"n":5}'] * 20)]
+    what: list[Turn] = [(first, [b'{"n":3}']), (not first, [b'{"n":4}'] * 2), (first, [b'{"n":5}'] * 20)]
     sent = run(deal_from, [(True, [("t/1", 0, "n >= 3", 0)])], what, None)[0]
-    expected = b"".join([encode(Publish("t/1", payload), V5) for _, some in what for payload in some])
+    expected = b"".join([packet_of(one, V5) for _, some in what for one in some])
     assert sent[1].endswith(expected)
 
 
@@ -160,23 +261,23 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(dealing, "Dealt", Seen)
     sent, lines, _ = run(
-        publishing.DEAL_FROM,
+        hands.DEAL_FROM,
         [
             (True, [("t/1", 0, "n >= 3", 0)]),
             (True, [("t/#", 0, "n < 2 OR n = 7", 0)]),
             (True, [("t/1", 0, "", 0)]),
         ],
-        [(True, [b'{"n":3}', b'{"n":1}'] * publishing.DEAL_FROM)],
+        [(True, [b'{"n":3}', b'{"n":1}'] * hands.DEAL_FROM)],
         None,
     )
     assert dealt
-    assert len(lines) == 4 * publishing.DEAL_FROM
+    assert len(lines) == 4 * hands.DEAL_FROM
     assert [b'{"n":3}' in data for data in list(sent.values())[:3]] == [True, False, True]
 
 
 def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
+    what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(dealing, "BYTES_MAX", 100)
     assert run(1, who, what, None) == expected
@@ -184,7 +285,7 @@ def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.Monkey
 
 def test_before_there_are_kernels_bursts_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
+    what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
     monkeypatch.setattr(compiling, "_compiled", None)
     monkeypatch.setattr(compiling, "_batches", None)
@@ -203,14 +304,14 @@ def test_where_somebody_must_be_looked_at_singly_bursts_are_not_read_in_vain(
 
     monkeypatch.setattr(tables.Table, "match_payloads", watched)
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 5)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [(True, [b'{"n":3}', b'{"n":2}'] * 10)] * 3
+    what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}'] * 10)] * 3
     assert run(1, who, what, None) == run(1_000_000, who, what, None)
     assert len(read) == 1
 
 
 def test_too_many_takers_for_too_many_payloads_get_them_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
-    what = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
+    what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
-    monkeypatch.setattr(publishing, "DEAL_BITS_MAX", 59)
+    monkeypatch.setattr(hands, "BITS_MAX", 59)
     assert run(1, who, what, None) == expected

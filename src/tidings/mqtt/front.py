@@ -431,7 +431,7 @@ class Front:
                 if client.state is State.OPEN and publishing.bursts:
                     data, at = decoder.data, decoder.at
                     first = data[at] if at < len(data) else 0
-                    if first == bursts.QOS_0 and client.lanes:
+                    if first == bursts.QOS_0 and client.lanes and publishing.hand is None:
                         end = publishing.skim(client, data, at)
                         if end > at:
                             decoder.at = end
@@ -442,7 +442,8 @@ class Front:
                             decoder.at = burst.end
                             publishing.on_burst(client, burst)
                             continue
-                    elif first == 0x40:
+                    publishing.flush()
+                    if first == 0x40:
                         packet_ids, end = bursts.acknowledgements(data, at)
                         if packet_ids:
                             decoder.at = end
@@ -464,6 +465,7 @@ class Front:
                 core.dear += _cost(packet)
                 self._packets[type(packet)](client, packet)
         except Malformed as error:
+            publishing.flush()
             self._fault(client, error)
         if core.counters.packets_in > packets:
             # Packets count, not bytes: one that never ends does not show that a client is there.

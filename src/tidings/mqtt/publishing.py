@@ -9,21 +9,18 @@ test compares.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from itertools import chain, groupby
+from itertools import groupby
 
 import msgspec
-import numpy as np
 
 from tidings.language import names
 from tidings.language.views import PREFIX
-from tidings.matching import Answers, Deal, Links, Payloads, spans
-from tidings.matching.dealing import BYTES_MAX as DEAL_BYTES_MAX
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client, Lane, State
 from tidings.mqtt.codec import Malformed, encode, topic_of
 from tidings.mqtt.core import Core
+from tidings.mqtt.dealing import Dealing, Hand, publications
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import (
     NO_PROPERTIES,
@@ -36,7 +33,7 @@ from tidings.mqtt.packets import (
     Version,
     Will,
 )
-from tidings.mqtt.properties import variable
+from tidings.mqtt.plans import Place, Plan, identifier_bytes, simple
 from tidings.mqtt.reasons import FAILURE, Reason
 from tidings.mqtt.retained import Retained
 from tidings.mqtt.sessions import QUICK, Asked, Delivery, Session, row
@@ -47,8 +44,6 @@ from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
 from tidings.overlay.messages import Publication
 from tidings.overlay.publications import Lane as Noted
 from tidings.overlay.publications import Route
-from tidings.overlay.tables import Entry
-from tidings.records.record import Receivers
 
 PLACES_MAX = 65_536
 """Topics for which it is remembered who gets what."""
@@ -65,15 +60,6 @@ LANES_MAX = 256
 LANE_FROM = 4
 """Packets in a burst below which the next are looked at one by one."""
 
-BATCH = 256
-"""Payloads that are matched together."""
-
-DEAL_FROM = 16
-"""Payloads in a burst from which they are read, matched and dealt out together, without being decoded."""
-
-DEAL_BITS_MAX = 1 << 26
-"""Payloads times those who may take them: 8 MiB of bits. Beyond, they are matched in batches."""
-
 NOBODY: tuple[Client, ...] = ()
 
 NO_TOKEN = 0
@@ -86,67 +72,6 @@ _GENERATION_SHIFT = 20
 
 REQUESTS = "$tidings/"
 """Where the broker itself is asked for something."""
-
-
-class Place:
-    """A topic, and who gets what is published there."""
-
-    __slots__ = ("foreign", "plans", "route", "short", "topic")
-
-    def __init__(self, topic: str) -> None:
-        self.topic = topic
-        self.short = (
-            not topic.startswith(("$", VIEW)) and topic != PREFIX and topic.count("/") < names.LEVELS_MAX
-        )
-        """Whether nothing about it needs the long way."""
-        self.route: Route | None = None
-        self.foreign = False
-        """Whether someone who is not a client of ours has a content filter there."""
-        self.plans: list[Plan | None] = [None] * 4
-        """For QoS 0 and 1, each from publishers of 3.1.1 and of 5.0: a packet of one version is none of the
-        other, so that it depends on this who can have it as it is."""
-
-
-class Plan:
-    """How a burst goes to clients, as long as neither route nor connections change."""
-
-    __slots__ = (
-        "acknowledged",
-        "clients",
-        "entries",
-        "foreign",
-        "links",
-        "names",
-        "others",
-        "places",
-        "plain",
-        "receivers",
-        "singly",
-        "version",
-    )
-
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self.plain: dict[tuple[bool, bytes], list[Client]] = {}
-        """By version and subscription identifiers: who gets it at QoS 0."""
-        self.acknowledged: list[tuple[Session, bytes]] = []
-        """Who gets it at QoS 1, with the identifiers, and need not have it kept."""
-        self.others: list[tuple[Session, tuple[str, ...]]] = []
-        """Who must be looked at one by one."""
-        self.receivers: tuple[str, ...] = ()
-        self.foreign = False
-        """Whether someone who is not a client of ours gets it."""
-        self.entries: dict[Entry[tuple[str, str]], tuple[Client, ...] | None] = {}
-        """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
-        self.clients: list[Client] = []
-        self.places: dict[Client, int] = {}
-        """Who may be dealt something, and where they are in this list."""
-        self.names: list[str] = []
-        """The same by their client ids."""
-        self.links: list[Links] = []
-        """For each place of the route that has content filters: whom these stand for."""
-        self.singly = False
-        """Whether some of them stand for somebody who is looked at singly, so that nothing can be dealt."""
 
 
 class Publishing:
@@ -168,6 +93,9 @@ class Publishing:
         self._subscribing = subscribing
         self._request = request
         self.access = Access()
+        self._dealing = Dealing(core, broker, sessions, self.give)
+        self.hand: Hand | None = None
+        """What has come, and is held back until it is seen what comes next from the same client."""
         self._places: dict[bytes, Place] = {}
         self._groups: dict[tuple[Client, ...], tuple[Client, ...]] = {}
         """The same for the same clients, so that groups can be told apart at a glance."""
@@ -184,6 +112,48 @@ class Publishing:
     # In, the short way.
 
     def on_burst(self, client: Client, burst: Burst) -> None:
+        place, route, plan = self._way(client, burst)
+        audience = plan.audience if plan is not None else None
+        hand = self.hand
+        if hand is not None:
+            if audience is not None and hand.takes(client, burst, route, audience):
+                hand.add(burst, route)
+                return
+            # It came before this one; and if it is given to somebody, that may change how this one goes.
+            self.flush()
+            if client.state is not State.OPEN:
+                return
+            place, route, plan = self._way(client, burst)
+            audience = plan.audience if plan is not None else None
+        if plan is None:
+            for packet in burst.publishes(place.topic):
+                if client.state is State.OPEN:
+                    self._core.counters.packets_in += 1
+                    self.on_publish(client, packet)
+        elif not route.filtered:
+            self._pass(client, burst, route, plan)
+        elif audience is not None and self._dealing.may_deal(audience):
+            self.hand = Hand(client, audience, burst.data, self._core.plans)
+            self.hand.add(burst, route)
+        else:
+            self._dealing.pass_singly(client, burst, route, audience)
+
+    def flush(self) -> None:
+        """Pass on what has been held back because more of it might come."""
+        hand, self.hand = self.hand, None
+        if hand is None or self._dealing.deal(hand):
+            return
+        several = len(hand.bursts) > 1
+        for burst, route in hand.bursts:
+            # What is given to somebody may change how the next ones go.
+            if hand.plans == self._core.plans and not (several and self._dealing.is_much(burst.count)):
+                self._dealing.pass_singly(hand.client, burst, route, hand.audience)
+            elif hand.client.state is State.OPEN:
+                self.on_burst(hand.client, burst)
+                self.flush()
+
+    def _way(self, client: Client, burst: Burst) -> tuple[Place, Route, Plan | None]:
+        """How a burst goes; without a plan, the long way."""
         key = burst.key
         place = self._places.get(key)
         if place is None:
@@ -197,31 +167,22 @@ class Publishing:
             place.plans = [None] * 4
             route = place.route = broker.route(place.topic)
             place.foreign = self._has_strangers(route)
-        plan = None
-        if may and place.short and not place.foreign and broker.straight(route):
-            sort = 2 * burst.qos + burst.v5
-            plan = place.plans[sort]
-            if plan is None or plan.version != self._core.plans:
-                plan = place.plans[sort] = self._plan(route, burst.qos)
-            if plan.foreign or (burst.qos and (route.filtered or client.acks)):
-                plan = None
-            elif client.offered_in == self._core.turn:
-                # What it published before is yet to come out of the broker, and must not be overtaken.
-                plan = None
-        counters = self._core.counters
-        if plan is None:
-            for packet in burst.publishes(place.topic):
-                if client.state is State.OPEN:
-                    counters.packets_in += 1
-                    self.on_publish(client, packet)
-            return
-        count = burst.count
-        counters.packets_in += count
-        counters.published += count
-        if route.filtered:
-            self._pass_filtered(client, burst, route, plan)
-        else:
-            self._pass(client, burst, route, plan)
+        if (
+            not may
+            or not place.short
+            or place.foreign
+            or not broker.straight(route)
+            # What it published before is yet to come out of the broker, and must not be overtaken.
+            or client.offered_in == self._core.turn
+        ):
+            return place, route, None
+        sort = 2 * burst.qos + burst.v5
+        plan = place.plans[sort]
+        if plan is None or plan.version != self._core.plans:
+            plan = place.plans[sort] = self._plan(route, burst.qos, burst.v5)
+        if plan.foreign or (burst.qos and (route.filtered or client.acks)):
+            return place, route, None
+        return place, route, plan
 
     def _has_strangers(self, route: Route) -> bool:
         """Whether a subscription with a content filter is of a program, and not of a client of ours."""
@@ -248,8 +209,8 @@ class Publishing:
             client.may_publish[key] = may
         return may
 
-    def _plan(self, route: Route, qos: int) -> Plan:
-        """Who gets what is published to a topic without a content filter being asked."""
+    def _plan(self, route: Route, qos: int, v5: bool) -> Plan:
+        """Who gets what is published to a topic without a content filter being asked, and who may else."""
         plan = Plan(self._core.plans)
         by_session: dict[str, list[str]] = {}
         for session_id, name in route.plain:
@@ -263,7 +224,7 @@ class Publishing:
             asked = [session.subscriptions[name] for name in subscribed]
             client = session.client
             highest = min(qos, max(it.qos for it in asked))
-            if not _simple(session, asked) or client is None or (highest and session.durable):
+            if not simple(session, asked) or client is None or (highest and session.durable):
                 plan.others.append((session, tuple(subscribed)))
                 continue
             identifiers = (
@@ -273,6 +234,8 @@ class Publishing:
                 plan.acknowledged.append((session, identifiers))
             else:
                 plan.plain.setdefault((client.v5, identifiers), []).append(client)
+        if route.filtered:
+            plan.audience = self._dealing.audience(plan, route, v5)
         return plan
 
     def _pass(self, client: Client, burst: Burst, route: Route, plan: Plan) -> None:
@@ -280,6 +243,8 @@ class Publishing:
         core = self._core
         counters, dirty = core.counters, core.dirty
         count = burst.count
+        counters.packets_in += count
+        counters.published += count
         sizes = burst.sizes
         total = sizes[0] * count if len(sizes) == 1 else sum(sizes)
         counters.published_bytes += total
@@ -301,7 +266,7 @@ class Publishing:
             self._open_lane(client, burst, route, plan)
         first = self._broker.note(route, client.id, sizes, count, (plan.receivers,))
         if involved:
-            for publication in self._publications(client, burst, route, first):
+            for publication in publications(self._broker, client, burst, route, first):
                 for session, subscribed in involved:
                     self.give(session, subscribed, publication)
         if burst.qos:
@@ -439,192 +404,8 @@ class Publishing:
         counters = self._core.counters
         counters.delivered += count
         counters.packets_out += count
-        counters.delivered_bytes += burst.end - burst.start
+        counters.delivered_bytes += sum([many * size for _, many, _, size in burst.parts])
         return True
-
-    def _pass_filtered(self, client: Client, burst: Burst, route: Route, plan: Plan) -> None:
-        """To everyone whose content filter matches, and to those who have none."""
-        core = self._core
-        dirty = core.dirty
-        everyone = [receiver for clients in plan.plain.values() for receiver in clients]
-        v5 = burst.v5
-        quick = not plan.others and all(form == (v5, b"") for form in plan.plain)
-        if quick and burst.count >= DEAL_FROM and self._deal(client, burst, route, plan, everyone):
-            return
-        texts, pieces = burst.payloads(), burst.packets()
-        contents = self._broker.contents(route.topic, texts)
-        self._broker.count_unreadable(contents.count(None))
-        receivers: list[tuple[str, ...]] = []
-        clients_of: list[dict[Client, None] | None] = []
-        involved: dict[int, dict[str, list[str]]] = {}
-        known = plan.entries
-        for begin in range(0, len(texts), BATCH):
-            matched = self._broker.match_each(route.filtered, contents[begin : begin + BATCH])
-            for at, entries in enumerate(matched, begin):
-                clients: dict[Client, None] | None = None
-                if quick:
-                    try:
-                        found = [known[entry] for entry in entries]
-                    except KeyError:
-                        found = [self._entry(plan, entry, v5) for entry in entries]
-                    if None not in found:
-                        clients = dict.fromkeys(chain(everyone, *found))  # type: ignore[arg-type]
-                clients_of.append(clients)
-                if clients is not None:
-                    receivers.append(tuple([receiver.id for receiver in clients]))
-                    continue
-                by_session: dict[str, list[str]] = {}
-                for session_id, name in sorted(
-                    [*route.plain, *(named for entry in entries for named in entry.targets)]
-                ):
-                    by_session.setdefault(session_id, []).append(name)
-                involved[at] = by_session
-                receivers.append(tuple(by_session))
-        first = self._broker.note(route, client.id, burst.sizes, burst.count, receivers)
-        publications = self._publications(client, burst, route, first) if involved else ()
-        delivered = delivered_bytes = 0
-        for at, clients in enumerate(clients_of):
-            if clients is None:
-                for session_id, subscribed in involved[at].items():
-                    self.give(self._sessions[session_id], tuple(subscribed), publications[at])
-                continue
-            piece = pieces[at]
-            for receiver in clients:
-                receiver.out.append(piece)
-            dirty.update(clients)
-            delivered += len(clients)
-            delivered_bytes += len(clients) * len(texts[at])
-        core.counters.published_bytes += sum(map(len, texts))
-        core.counters.delivered += delivered
-        core.counters.delivered_bytes += delivered_bytes
-        core.counters.packets_out += delivered
-
-    def _deal(
-        self, client: Client, burst: Burst, route: Route, plan: Plan, everyone: Sequence[Client]
-    ) -> bool:
-        """The same for all of a burst at once; False, with nothing done, where that is not possible."""
-        broker, dirty, counters = self._broker, self._core.dirty, self._core.counters
-        if plan.singly or len(everyone) * (burst.end - burst.start) > DEAL_BYTES_MAX:
-            return False
-        placed = spans(burst.parts)
-        if placed is None:
-            return False
-        begins, bodies, ends = placed
-        payloads = Payloads(burst.data, bodies, ends)
-        answers = broker.match_payloads(route.filtered, payloads, broker.about(route.topic))
-        if answers is None:
-            return False
-        places, clients = plan.places, plan.clients
-        if not plan.links:
-            plan.links = [Links() for _ in route.filtered]
-            self._number(plan, everyone)
-        for node, links, found in zip(route.filtered, plan.links, answers, strict=True):
-            for owner in links.unknown(found):
-                takers = self._entry(plan, node.filtered[owner], burst.v5)
-                if takers is None:
-                    # It will be found again: the next burst need not be read for nothing.
-                    plan.singly = True
-                    return False
-                self._number(plan, takers)
-                links.link(owner, [places[taker] for taker in takers])
-        decoded = self._decode(route, plan, payloads, answers, burst.v5)
-        if decoded is None:
-            return False
-        if burst.count * len(clients) > DEAL_BITS_MAX:
-            return False
-        others, unreadable = decoded
-        deal = Deal(burst.count, len(clients))
-        deal.mark_all(len(everyone))
-        for links, found in zip(plan.links, answers, strict=True):
-            deal.mark(links, found)
-        for at, some in others:
-            for taker in some:
-                deal.mark_one(at, places[taker])
-        dealt = deal.count(begins, ends)
-        if dealt is None:
-            return False
-        for receiver, data in zip(clients, dealt.stretches(burst.data), strict=True):
-            if data:
-                receiver.out.append(data)
-                dirty[receiver] = None
-        broker.count_unreadable(unreadable)
-        receivers = Receivers(plan.names, dealt.takers, dealt.upto)
-        sizes = burst.sizes
-        broker.note(route, client.id, sizes, burst.count, receivers, dealt.served)
-        delivered = len(dealt.takers)
-        if len(sizes) == 1:
-            counters.published_bytes += sizes[0] * burst.count
-            counters.delivered_bytes += sizes[0] * delivered
-        else:
-            counters.published_bytes += sum(sizes)
-            each = np.array(sizes)[dealt.served]
-            counters.delivered_bytes += int(each @ np.diff(dealt.upto, prepend=0))
-        counters.delivered += delivered
-        counters.packets_out += delivered
-        return True
-
-    def _number(self, plan: Plan, takers: Sequence[Client]) -> None:
-        for taker in takers:
-            if taker not in plan.places:
-                plan.places[taker] = len(plan.clients)
-                plan.clients.append(taker)
-                plan.names.append(taker.id)
-
-    def _decode(
-        self, route: Route, plan: Plan, payloads: Payloads, answers: Sequence[Answers], v5: bool
-    ) -> tuple[list[tuple[int, tuple[Client, ...]]], int] | None:
-        """Who takes those of many payloads that were not read, and how many of these are unreadable; None if
-        some may not be handed on as they are.
-        """
-        unread = sorted({at for found in answers for at in found.unread})
-        if not unread:
-            return [], 0
-        contents = self._broker.contents(route.topic, [payloads.one(at) for at in unread])
-        others: list[tuple[int, tuple[Client, ...]]] = []
-        for node, found in zip(route.filtered, answers, strict=True):
-            mine = set(found.unread)
-            asked = [(at, content) for at, content in zip(unread, contents, strict=True) if at in mine]
-            matched = self._broker.match_each((node,), [content for _, content in asked])
-            for (at, _), entries in zip(asked, matched, strict=True):
-                for entry in entries:
-                    takers = self._entry(plan, entry, v5)
-                    if takers is None:
-                        return None
-                    self._number(plan, takers)
-                    others.append((at, takers))
-        return others, contents.count(None)
-
-    def _entry(self, plan: Plan, entry: Entry[tuple[str, str]], v5: bool) -> tuple[Client, ...] | None:
-        """Who gets what one content filter matches, if that can be handed on as it is."""
-        found: list[Client] = []
-        for session_id, name in entry.targets:
-            session = self._sessions[session_id]
-            asked = session.subscriptions[name]
-            client = session.client
-            if not _simple(session, [asked]) or client is None or client.v5 is not v5 or asked.identifier:
-                plan.entries[entry] = None
-                return None
-            found.append(client)
-        plan.entries[entry] = tuple(found)
-        return plan.entries[entry]
-
-    def _publications(self, client: Client, burst: Burst, route: Route, first: int) -> Sequence[Publication]:
-        core = self._broker.core
-        at_us = core.at_us
-        return [
-            Publication(
-                core.id,
-                core.incarnation,
-                route.stream,
-                number,
-                route.topic,
-                payload,
-                burst.qos,
-                at_us,
-                client.id,
-            )
-            for number, payload in enumerate(burst.payloads(), first)
-        ]
 
     def _acknowledge(self, client: Client, burst: Burst, wanted: bool) -> None:
         """PUBACK for all of a burst, when what it led to is on disk."""
@@ -1034,26 +815,6 @@ def _token(client: Client, qos: int, packet_id: int) -> int:
 
 def _no_fields() -> None:
     return None
-
-
-def _simple(session: Session, asked: Sequence[Asked]) -> bool:
-    """Whether what is published can be handed to a client as it is."""
-    client = session.client
-    return (
-        client is not None
-        and not client.congested
-        and not session.queue
-        and not session.unsynced
-        and not client.aliases_out_max
-        and not client.packet_bytes_max
-        and not any(it.no_local or it.view for it in asked)
-    )
-
-
-@lru_cache(maxsize=4096)
-def identifier_bytes(identifiers: tuple[int, ...]) -> bytes:
-    """Subscription identifiers as properties."""
-    return b"".join(b"\x0b" + variable(identifier) for identifier in identifiers)
 
 
 def _explained(client: Client, text: str) -> Properties:

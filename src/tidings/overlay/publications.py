@@ -28,6 +28,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from tidings.errors import PayloadError
 from tidings.language import names
@@ -49,7 +50,7 @@ from tidings.overlay.trees import Grown, Tree, Trees
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
-    from tidings.records.record import Integers
+    from tidings.records.record import Integers, Receivers, Small
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -369,20 +370,84 @@ class Publications:
         sizes: Sequence[int],
         count: int,
         receivers: Sequence[tuple[str, ...]],
-        served: Integers | None = None,
     ) -> int:
         """Number and write down publications that went the short way; the number of the first.
 
-        `sizes` and `receivers` have one item for each, or one for all; if not all were received by anybody,
-        `served` may say which were, and `receivers` is about these then.
+        `sizes` and `receivers` have one item for each, or one for all.
+        """
+        first = self._take_numbers(route.stream, count)
+        at_us = (self._core.at_us,)
+        self._write_down(route, session, at_us, range(first, first + count), sizes, receivers)
+        return first
+
+    def note_dealt(
+        self,
+        routes: Sequence[Route],
+        which: Small | None,
+        session: str,
+        sizes: Integers,
+        receivers: Receivers,
+        served: Integers,
+    ) -> None:
+        """The same for publications that were dealt out, perhaps of several topics.
+
+        `which` has for each the place of its route, if there are several; `sizes` has the size of each. Those
+        that somebody received are `served`, and `receivers` is about these.
         """
         core = self._core
-        stream = route.stream
-        number = self._numbers.get(stream)
+        topics, prefixes = [route.topic for route in routes], [route.prefix for route in routes]
+        numbers = self._numbers_of([route.stream for route in routes], which, len(sizes))
+        same = int(sizes[0]) if (sizes == sizes[0]).all() else None
+        for kind in (Kind.PUBLISHED, Kind.DELIVERED):
+            published = kind is Kind.PUBLISHED
+            if not published and len(served) < len(sizes):
+                sizes = sizes[served]
+                numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
+                which = which[served] if which is not None else None
+            if not len(sizes):
+                break
+            core.out.append(
+                Run(
+                    core.id,
+                    core.boot,
+                    core.records + 1,
+                    (core.at_us,),
+                    kind,
+                    topics,
+                    prefixes,
+                    numbers if isinstance(numbers, range) else array("q", numbers.tobytes()),
+                    array("q", sizes.tobytes()) if same is None else (same,),
+                    session,
+                    session if published else None,
+                    None if published else 0,
+                    None if published else 0,
+                    ((),) if published else receivers,
+                    array("i", which.tobytes()) if which is not None else (0,),
+                )
+            )
+            core.records += len(numbers)
+
+    def _take_numbers(self, stream: str, count: int) -> int:
+        """The first of some new numbers of a stream, in a row."""
+        core, number = self._core, self._numbers.get(stream)
         first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
         self._numbers[stream] = first + count - 1
-        self._write_down(route, session, (core.at_us,), range(first, first + count), sizes, receivers, served)
         return first
+
+    def _numbers_of(self, streams: Sequence[str], which: Small | None, count: int) -> range | Integers:
+        """New numbers of many publications, whose streams are at these places."""
+        different = list(dict.fromkeys(streams))
+        if which is None or len(different) == 1:
+            first = self._take_numbers(streams[0], count)
+            return range(first, first + count)
+        stream_of = np.array([different.index(stream) for stream in streams])[which]
+        numbers = np.empty(count, np.int64)
+        for at, stream in enumerate(different):
+            mine = stream_of == at
+            many = int(mine.sum())
+            first = self._take_numbers(stream, many)
+            numbers[mine] = range(first, first + many)
+        return numbers
 
     def note_all(self, notes: Sequence[tuple[Lane, int]], at_us: int) -> None:
         """The same for publications that went like others of their clients before, each with its size.
@@ -442,7 +507,6 @@ class Publications:
         numbers: Sequence[int],
         sizes: Sequence[int],
         receivers: Sequence[tuple[str, ...]],
-        served: Integers | None = None,
     ) -> None:
         core = self._core
         core.out.append(
@@ -461,12 +525,7 @@ class Publications:
             )
         )
         core.records += len(numbers)
-        if served is not None:
-            if len(served) < len(numbers):
-                assert isinstance(numbers, range), "those that were published together count up"
-                numbers = array("q", (served + numbers[0]).tobytes())
-                sizes = [sizes[at] for at in served.tolist()] if len(sizes) > 1 else sizes
-        elif len(receivers) > 1 and not all(receivers):
+        if len(receivers) > 1 and not all(receivers):
             kept = [at for at, some in enumerate(receivers) if some]
             numbers = [numbers[at] for at in kept]
             sizes = [sizes[at] for at in kept] if len(sizes) > 1 else sizes

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from tidings.language.fields import find
+from tidings.language.fields import TOPIC, find
 from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
@@ -39,7 +39,7 @@ T = TypeVar("T")
 class Entry(Generic[T]):
     """A subscription and all who ask for it."""
 
-    __slots__ = ("filter", "matches", "number", "subscription", "targets")
+    __slots__ = ("filter", "matches", "number", "subscription", "targets", "topical")
 
     def __init__(self, subscription: Subscription, number: int) -> None:
         self.subscription = subscription
@@ -47,6 +47,13 @@ class Entry(Generic[T]):
         self.matches: Callable[[Fields], bool] | None = (
             _matcher(self.filter, subscription.unknown) if self.filter is not None else None
         )
+        self.topical = (
+            self.filter is not None
+            # Most do not, and are not taken apart for it.
+            and TOPIC[0] in self.filter.source
+            and any(path[0] == TOPIC for path in self.filter.paths)
+        )
+        """Whether it asks for the topic itself."""
         self.number = number
         self.targets: dict[T, None] = {}
 
@@ -54,7 +61,7 @@ class Entry(Generic[T]):
 class Node(Generic[T]):
     """One level of topic filters."""
 
-    __slots__ = ("asked", "below", "entries", "filtered", "free", "hot", "index", "next", "plain")
+    __slots__ = ("asked", "below", "entries", "filtered", "free", "hot", "index", "next", "plain", "topical")
 
     def __init__(self) -> None:
         self.asked = 0
@@ -67,6 +74,8 @@ class Node(Generic[T]):
         self.entries: dict[Subscription, Entry[T]] = {}
         self.plain: dict[int, Entry[T]] = {}
         self.filtered: dict[int, Entry[T]] = {}
+        self.topical = 0
+        """How many of these ask for the topic itself."""
         self.index: Index | None = None
 
 
@@ -117,6 +126,7 @@ class Table(Generic[T]):
                 node.plain[entry.number] = entry
             else:
                 node.filtered[entry.number] = entry
+                node.topical += entry.topical
                 if node.index is not None:
                     node.index.add(entry.number, entry.filter, subscription.unknown)
                 elif len(node.filtered) >= INDEX_FROM:
@@ -141,6 +151,7 @@ class Table(Generic[T]):
             del node.plain[entry.number]
         else:
             del node.filtered[entry.number]
+            node.topical -= entry.topical
             if node.index is not None:
                 node.index.remove(entry.number)
         if not node.entries:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     Integers = np.ndarray[tuple[int], np.dtype[np.int64]]
+    Small = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
 class Kind(StrEnum):

@@ -1,0 +1,287 @@
+"""Dealing: publications that meet content filters, to the clients whose filters they satisfy.
+
+Few of them are taken one by one: decoded, matched, handed on. Many are read, matched and dealt out together,
+without a Python value of any of them (`matching.dealing`). What is dealt out together is a *hand*: what one
+client has sent at once, as far as it meets the same filters, whatever its topics. Both ways give the same
+result, which a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+
+import numpy as np
+
+from tidings.matching import Answers, Deal, Links, Payloads, spans
+from tidings.matching.compiling import compiled_batches
+from tidings.matching.dealing import BYTES_MAX
+from tidings.mqtt.bursts import Burst
+from tidings.mqtt.clients import Client
+from tidings.mqtt.core import Core
+from tidings.mqtt.plans import Audience, Plan
+from tidings.mqtt.sessions import Session
+from tidings.overlay.broker import Broker
+from tidings.overlay.messages import Publication
+from tidings.overlay.publications import Route
+from tidings.records.record import Receivers
+
+BATCH = 256
+"""Payloads that are matched together."""
+
+DEAL_FROM = 16
+"""Payloads in a hand from which they are dealt out together."""
+
+BITS_MAX = 1 << 26
+"""Payloads times those who may take them: 8 MiB of bits. Beyond, they are matched in batches."""
+
+AUDIENCES_MAX = 65_536
+"""That are remembered, so that topics can have the same."""
+
+
+class Hand:
+    """Bursts of one client, all in one buffer, that are dealt out together."""
+
+    __slots__ = ("audience", "bursts", "client", "count", "data", "plans")
+
+    def __init__(self, client: Client, audience: Audience, data: bytes, plans: int) -> None:
+        self.client = client
+        self.audience = audience
+        self.data = data
+        self.plans = plans
+        """For which the audience was found."""
+        self.bursts: list[tuple[Burst, Route]] = []
+        self.count = 0
+        """Of publications."""
+
+    def add(self, burst: Burst, route: Route) -> None:
+        self.bursts.append((burst, route))
+        self.count += burst.count
+
+    def takes(self, client: Client, burst: Burst, route: Route, audience: Audience) -> bool:
+        """Whether a burst can be dealt out with those before it."""
+        return (
+            audience is self.audience
+            and client is self.client
+            and burst.data is self.data
+            and (not audience.topical or route is self.bursts[0][1])
+        )
+
+
+class Dealing:
+    """All publications of clients here that meet content filters and go nowhere else."""
+
+    def __init__(
+        self,
+        core: Core,
+        broker: Broker,
+        sessions: Mapping[str, Session],
+        give: Callable[[Session, tuple[str, ...], Publication], None],
+    ) -> None:
+        self._core = core
+        self._broker = broker
+        self._sessions = sessions
+        self._give = give
+        self._audiences: dict[object, Audience] = {}
+        self._audiences_of = (0, 0)
+
+    def audience(self, plan: Plan, route: Route, v5: bool) -> Audience | None:
+        """Who may get what meets the filters of a route; None if some must be looked at one by one."""
+        if plan.others or any(form != (v5, b"") for form in plan.plain):
+            return None
+        now = (plan.version, route.local_version)
+        if self._audiences_of != now or len(self._audiences) >= AUDIENCES_MAX:
+            self._audiences_of = now
+            self._audiences.clear()
+        everyone = tuple(plan.plain.get((v5, b""), ()))
+        key = (v5, route.filtered, everyone)
+        found = self._audiences.get(key)
+        if found is None:
+            found = self._audiences[key] = Audience(route.filtered, everyone, v5)
+        return found
+
+    def may_deal(self, audience: Audience) -> bool:
+        """Whether it is worth while to wait for more of a hand."""
+        return (
+            not audience.singly
+            and compiled_batches() is not None
+            and all(node.index is not None for node in audience.nodes)
+        )
+
+    def is_much(self, count: int) -> bool:
+        """Whether so many publications are better dealt out together."""
+        return count >= DEAL_FROM
+
+    # One by one.
+
+    def pass_singly(self, client: Client, burst: Burst, route: Route, audience: Audience | None) -> None:
+        """To everyone whose content filter matches, and to those who have none."""
+        dirty, counters = self._core.dirty, self._core.counters
+        texts, pieces = burst.payloads(), burst.packets()
+        contents = self._broker.contents(route.topic, texts)
+        self._broker.count_unreadable(contents.count(None))
+        receivers: list[tuple[str, ...]] = []
+        clients_of: list[dict[Client, None] | None] = []
+        involved: dict[int, dict[str, list[str]]] = {}
+        for begin in range(0, len(texts), BATCH):
+            matched = self._broker.match_each(route.filtered, contents[begin : begin + BATCH])
+            for at, entries in enumerate(matched, begin):
+                clients: dict[Client, None] | None = None
+                if audience is not None:
+                    known = audience.entries
+                    try:
+                        found = [known[entry] for entry in entries]
+                    except KeyError:
+                        found = [audience.takers(entry, self._sessions) for entry in entries]
+                    if None not in found:
+                        clients = dict.fromkeys(chain(audience.everyone, *found))  # type: ignore[arg-type]
+                clients_of.append(clients)
+                if clients is not None:
+                    receivers.append(tuple([receiver.id for receiver in clients]))
+                    continue
+                by_session: dict[str, list[str]] = {}
+                for session_id, name in sorted(
+                    [*route.plain, *(named for entry in entries for named in entry.targets)]
+                ):
+                    by_session.setdefault(session_id, []).append(name)
+                involved[at] = by_session
+                receivers.append(tuple(by_session))
+        first = self._broker.note(route, client.id, burst.sizes, burst.count, receivers)
+        given = publications(self._broker, client, burst, route, first) if involved else ()
+        delivered = delivered_bytes = 0
+        for at, clients in enumerate(clients_of):
+            if clients is None:
+                for session_id, subscribed in involved[at].items():
+                    self._give(self._sessions[session_id], tuple(subscribed), given[at])
+                continue
+            piece = pieces[at]
+            for receiver in clients:
+                receiver.out.append(piece)
+            dirty.update(clients)
+            delivered += len(clients)
+            delivered_bytes += len(clients) * len(texts[at])
+        counters.packets_in += burst.count
+        counters.published += burst.count
+        counters.published_bytes += sum(map(len, texts))
+        counters.delivered += delivered
+        counters.delivered_bytes += delivered_bytes
+        counters.packets_out += delivered
+
+    # Together.
+
+    def deal(self, hand: Hand) -> bool:
+        """The same for all of a hand at once; False, with nothing done, where that is not possible."""
+        broker, audience, data = self._broker, hand.audience, hand.data
+        bursts = hand.bursts
+        size = sum([burst.end - burst.start for burst, _ in bursts])
+        if not self.is_much(hand.count) or audience.singly or len(audience.everyone) * size > BYTES_MAX:
+            return False
+        placed = spans([part for burst, _ in bursts for part in burst.parts])
+        if placed is None:
+            return False
+        begins, bodies, ends = placed
+        payloads = Payloads(data, bodies, ends)
+        # If there are several topics, no filter asks which.
+        topic = bursts[0][1].topic
+        answers = broker.match_payloads(audience.nodes, payloads, broker.about(topic))
+        if answers is None or not self._link(audience, answers):
+            return False
+        decoded = self._decode(audience, topic, payloads, answers)
+        if decoded is None or hand.count * len(audience.clients) > BITS_MAX:
+            return False
+        others, unreadable = decoded
+        deal = Deal(hand.count, len(audience.clients))
+        deal.mark_all(len(audience.everyone))
+        for links, found in zip(audience.links, answers, strict=True):
+            deal.mark(links, found)
+        for at, some in others:
+            for taker in some:
+                deal.mark_one(at, audience.places[taker])
+        dealt = deal.count(begins, ends)
+        if dealt is None:
+            return False
+        dirty = self._core.dirty
+        for receiver, stretch in zip(audience.clients, dealt.stretches(data), strict=True):
+            if stretch:
+                receiver.out.append(stretch)
+                dirty[receiver] = None
+        broker.count_unreadable(unreadable)
+        receivers = Receivers(audience.names, dealt.takers, dealt.upto)
+        routes = list(dict.fromkeys([route for _, route in bursts]))
+        sizes = ends - bodies
+        broker.note_dealt(routes, _which(bursts, routes), hand.client.id, sizes, receivers, dealt.served)
+        counters, delivered = self._core.counters, len(dealt.takers)
+        counters.packets_in += hand.count
+        counters.published += hand.count
+        counters.published_bytes += int(sizes.sum())
+        counters.delivered += delivered
+        counters.delivered_bytes += int(sizes[dealt.served] @ receivers.lengths())
+        counters.packets_out += delivered
+        return True
+
+    def _link(self, audience: Audience, answers: Sequence[Answers]) -> bool:
+        """Find out for whom the filters stand that were found; False if some are looked at singly."""
+        if not audience.links:
+            audience.links = [Links() for _ in audience.nodes]
+            audience.number(audience.everyone)
+        for node, links, found in zip(audience.nodes, audience.links, answers, strict=True):
+            for owner in links.unknown(found):
+                takers = audience.takers(node.filtered[owner], self._sessions)
+                if takers is None:
+                    # It will be found again: the next burst need not be read for nothing.
+                    audience.singly = True
+                    return False
+                audience.number(takers)
+                links.link(owner, [audience.places[taker] for taker in takers])
+        return True
+
+    def _decode(
+        self, audience: Audience, topic: str, payloads: Payloads, answers: Sequence[Answers]
+    ) -> tuple[list[tuple[int, tuple[Client, ...]]], int] | None:
+        """Who takes those of many payloads that were not read, and how many of these are unreadable; None if
+        some may not be handed on as they are.
+        """
+        unread = sorted({at for found in answers for at in found.unread})
+        if not unread:
+            return [], 0
+        contents = self._broker.contents(topic, [payloads.one(at) for at in unread])
+        others: list[tuple[int, tuple[Client, ...]]] = []
+        for node, found in zip(audience.nodes, answers, strict=True):
+            mine = set(found.unread)
+            asked = [(at, content) for at, content in zip(unread, contents, strict=True) if at in mine]
+            matched = self._broker.match_each((node,), [content for _, content in asked])
+            for (at, _), entries in zip(asked, matched, strict=True):
+                for entry in entries:
+                    takers = audience.takers(entry, self._sessions)
+                    if takers is None:
+                        return None
+                    audience.number(takers)
+                    others.append((at, takers))
+        return others, contents.count(None)
+
+
+def _which(
+    bursts: Sequence[tuple[Burst, Route]], routes: Sequence[Route]
+) -> np.ndarray[tuple[int], np.dtype[np.int32]] | None:
+    """The place of the route of each publication; None if there is one for all."""
+    if len(routes) == 1:
+        return None
+    places = {route: at for at, route in enumerate(routes)}
+    return np.repeat(
+        np.array([places[route] for _, route in bursts], np.int32),
+        [burst.count for burst, _ in bursts],
+    )
+
+
+def publications(
+    broker: Broker, client: Client, burst: Burst, route: Route, first: int
+) -> Sequence[Publication]:
+    """The packets of a burst as publications, numbered from the first on."""
+    core = broker.core
+    at_us = core.at_us
+    return [
+        Publication(
+            core.id, core.incarnation, route.stream, number, route.topic, payload, burst.qos, at_us, client.id
+        )
+        for number, payload in enumerate(burst.payloads(), first)
+    ]
