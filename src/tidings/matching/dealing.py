@@ -28,17 +28,17 @@ of it is kept."""
 UNKNOWN = -1
 
 
-def spans(parts: Sequence[tuple[int, int, int, int]]) -> tuple[Array, Array, Array] | None:
+def spans(parts: Array) -> tuple[Array, Array, Array] | None:
     """Where pieces begin, where what counts in them does, and where they end; None without kernels.
 
-    A part is pieces of one size in a row: where the first begins, how many, their size, and how much of its
-    end counts.
+    A part is a row of four numbers, for pieces of one size in a row: where the first begins, how many they
+    are, their size, and how much of its end counts.
     """
     kernels = compiled_batches()
     if kernels is None:
         return None
-    begins, bodies, ends = np.empty((3, sum([count for _, count, _, _ in parts])), dtype=np.int64)
-    kernels.spread(np.array(parts, dtype=np.int64), begins, bodies, ends)
+    begins, bodies, ends = np.empty((3, int(parts[:, 1].sum())), dtype=np.int64)
+    kernels.spread(parts, begins, bodies, ends)
     return begins, bodies, ends
 
 

@@ -8,6 +8,7 @@ result, which a test compares.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
@@ -16,7 +17,7 @@ import numpy as np
 from tidings.matching import Answers, Deal, Links, Payloads, spans
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.dealing import BYTES_MAX
-from tidings.mqtt.bursts import Burst
+from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.plans import Audience, Plan
@@ -40,32 +41,84 @@ AUDIENCES_MAX = 65_536
 
 
 class Hand:
-    """Bursts of one client, all in one buffer, that are dealt out together."""
+    """Packets of one client, one behind the other, that are dealt out together."""
 
-    __slots__ = ("audience", "bursts", "client", "count", "data", "plans")
+    __slots__ = (
+        "audience",
+        "client",
+        "count",
+        "data",
+        "end",
+        "parts",
+        "places",
+        "routes",
+        "start",
+        "which",
+    )
 
-    def __init__(self, client: Client, audience: Audience, data: bytes, plans: int) -> None:
+    def __init__(self, client: Client, audience: Audience, burst: Burst) -> None:
+        """For a burst that is yet to be added."""
         self.client = client
         self.audience = audience
-        self.data = data
-        self.plans = plans
-        """For which the audience was found."""
-        self.bursts: list[tuple[Burst, Route]] = []
+        self.data = burst.data
+        self.start = self.end = burst.start
         self.count = 0
-        """Of publications."""
-
-    def add(self, burst: Burst, route: Route) -> None:
-        self.bursts.append((burst, route))
-        self.count += burst.count
+        self.parts = array("q")
+        """As bursts have them, four numbers for each."""
+        self.routes: list[Route] = []
+        self.which = array("i")
+        """For each part, the place of its route."""
+        self.places: dict[bytes, int] = {}
+        """By topic, as it is in packets, the place of its route."""
 
     def takes(self, client: Client, burst: Burst, route: Route, audience: Audience) -> bool:
-        """Whether a burst can be dealt out with those before it."""
+        """Whether a burst that comes next can be dealt out with those before it."""
         return (
             audience is self.audience
             and client is self.client
             and burst.data is self.data
-            and (not audience.topical or route is self.bursts[0][1])
+            and (not audience.topical or route is self.routes[0])
         )
+
+    def add(self, burst: Burst, route: Route) -> None:
+        place = self.places.get(burst.key)
+        if place is None:
+            place = self.places[burst.key] = len(self.routes)
+            self.routes.append(route)
+        for part in burst.parts:
+            self.parts.extend(part)
+            self.which.append(place)
+        self.count += burst.count
+        self.end = burst.end
+
+    def skim(self) -> int:
+        """Add the packets that follow, as long as they are of topics that are here; where the rest begins."""
+        data, places, v5 = self.data, self.places, self.client.v5
+        add, note = self.parts.extend, self.which.append
+        size, at = len(data), self.end
+        while size - at >= 4 and data[at] == QOS_0:
+            length = data[at + 1]
+            head = at + 2
+            if length > 0x7F:
+                if data[head] > 0x7F:
+                    break
+                length = length & 0x7F | data[head] << 7
+                head += 1
+            end = head + length
+            if end > size or length < 2:
+                break
+            topic_end = head + 2 + (data[head] << 8 | data[head + 1])
+            if topic_end + v5 > end or (v5 and data[topic_end]):
+                break
+            place = places.get(data[head:topic_end])
+            if place is None or data.startswith(data[at:topic_end], end):
+                break  # a burst is added in one piece
+            add((at, 1, end - at, end - topic_end - v5))
+            note(place)
+            self.count += 1
+            at = end
+        self.end = at
+        return at
 
 
 class Dealing:
@@ -172,17 +225,17 @@ class Dealing:
     def deal(self, hand: Hand) -> bool:
         """The same for all of a hand at once; False, with nothing done, where that is not possible."""
         broker, audience, data = self._broker, hand.audience, hand.data
-        bursts = hand.bursts
-        size = sum([burst.end - burst.start for burst, _ in bursts])
-        if not self.is_much(hand.count) or audience.singly or len(audience.everyone) * size > BYTES_MAX:
+        all_of_it = len(audience.everyone) * (hand.end - hand.start)
+        if not self.is_much(hand.count) or audience.singly or all_of_it > BYTES_MAX:
             return False
-        placed = spans([part for burst, _ in bursts for part in burst.parts])
+        parts = np.frombuffer(hand.parts, np.int64).reshape(-1, 4)
+        placed = spans(parts)
         if placed is None:
             return False
         begins, bodies, ends = placed
         payloads = Payloads(data, bodies, ends)
         # If there are several topics, no filter asks which.
-        topic = bursts[0][1].topic
+        topic = hand.routes[0].topic
         answers = broker.match_payloads(audience.nodes, payloads, broker.about(topic))
         if answers is None or not self._link(audience, answers):
             return False
@@ -207,9 +260,9 @@ class Dealing:
                 dirty[receiver] = None
         broker.count_unreadable(unreadable)
         receivers = Receivers(audience.names, dealt.takers, dealt.upto)
-        routes = list(dict.fromkeys([route for _, route in bursts]))
         sizes = ends - bodies
-        broker.note_dealt(routes, _which(bursts, routes), hand.client.id, sizes, receivers, dealt.served)
+        which = np.frombuffer(hand.which, np.int32).repeat(parts[:, 1]) if len(hand.routes) > 1 else None
+        broker.note_dealt(hand.routes, which, hand.client.id, sizes, receivers, dealt.served)
         counters, delivered = self._core.counters, len(dealt.takers)
         counters.packets_in += hand.count
         counters.published += hand.count
@@ -258,19 +311,6 @@ class Dealing:
                     audience.number(takers)
                     others.append((at, takers))
         return others, contents.count(None)
-
-
-def _which(
-    bursts: Sequence[tuple[Burst, Route]], routes: Sequence[Route]
-) -> np.ndarray[tuple[int], np.dtype[np.int32]] | None:
-    """The place of the route of each publication; None if there is one for all."""
-    if len(routes) == 1:
-        return None
-    places = {route: at for at, route in enumerate(routes)}
-    return np.repeat(
-        np.array([places[route] for _, route in bursts], np.int32),
-        [burst.count for burst, _ in bursts],
-    )
 
 
 def publications(

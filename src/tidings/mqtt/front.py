@@ -431,7 +431,7 @@ class Front:
                 if client.state is State.OPEN and publishing.bursts:
                     data, at = decoder.data, decoder.at
                     first = data[at] if at < len(data) else 0
-                    if first == bursts.QOS_0 and client.lanes and publishing.hand is None:
+                    if first == bursts.QOS_0 and (client.lanes or publishing.hand is not None):
                         end = publishing.skim(client, data, at)
                         if end > at:
                             decoder.at = end

@@ -15,6 +15,7 @@ import msgspec
 
 from tidings.language import names
 from tidings.language.views import PREFIX
+from tidings.mqtt import bursts
 from tidings.mqtt.access import allowed
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client, Lane, State
@@ -125,32 +126,39 @@ class Publishing:
                 return
             place, route, plan = self._way(client, burst)
             audience = plan.audience if plan is not None else None
-        if plan is None:
-            for packet in burst.publishes(place.topic):
-                if client.state is State.OPEN:
-                    self._core.counters.packets_in += 1
-                    self.on_publish(client, packet)
-        elif not route.filtered:
-            self._pass(client, burst, route, plan)
-        elif audience is not None and self._dealing.may_deal(audience):
-            self.hand = Hand(client, audience, burst.data, self._core.plans)
+        if audience is not None and self._dealing.may_deal(audience):
+            self.hand = Hand(client, audience, burst)
             self.hand.add(burst, route)
         else:
-            self._dealing.pass_singly(client, burst, route, audience)
+            self._pass_on(client, burst, place, route, plan)
 
     def flush(self) -> None:
         """Pass on what has been held back because more of it might come."""
         hand, self.hand = self.hand, None
         if hand is None or self._dealing.deal(hand):
             return
-        several = len(hand.bursts) > 1
-        for burst, route in hand.bursts:
-            # What is given to somebody may change how the next ones go.
-            if hand.plans == self._core.plans and not (several and self._dealing.is_much(burst.count)):
-                self._dealing.pass_singly(hand.client, burst, route, hand.audience)
-            elif hand.client.state is State.OPEN:
-                self.on_burst(hand.client, burst)
+        client, at = hand.client, hand.start
+        while at < hand.end and client.state is State.OPEN:
+            burst = bursts.read(hand.data, at, client.v5)
+            assert burst is not None, "it was one when it was added"
+            at = burst.end
+            if self._dealing.is_much(burst.count) and burst.count < hand.count:
+                # Perhaps it was only too much in all.
+                self.on_burst(client, burst)
                 self.flush()
+            else:
+                self._pass_on(client, burst, *self._way(client, burst))
+
+    def _pass_on(self, client: Client, burst: Burst, place: Place, route: Route, plan: Plan | None) -> None:
+        if plan is None:
+            for packet in burst.publishes(place.topic):
+                if client.state is State.OPEN:
+                    self._core.counters.packets_in += 1
+                    self.on_publish(client, packet)
+        elif route.filtered:
+            self._dealing.pass_singly(client, burst, route, plan.audience)
+        else:
+            self._pass(client, burst, route, plan)
 
     def _way(self, client: Client, burst: Burst) -> tuple[Place, Route, Plan | None]:
         """How a burst goes; without a plan, the long way."""
@@ -293,6 +301,8 @@ class Publishing:
         bursts. What happens is the same as with `on_burst`, which sees the first to each topic.
         """
         core, broker = self._core, self._broker
+        if self.hand is not None:
+            return self.hand.skim()
         if client.offered_in == core.turn:
             return at
         lanes, v5 = client.lanes, client.v5
