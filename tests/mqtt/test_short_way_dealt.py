@@ -18,7 +18,7 @@ from tidings.mqtt import dealing as hands
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Transmit
 from tidings.mqtt.packets import Asked, Pingreq, Properties, Publish, Subscribe, Version
-from tidings.overlay import tables
+from tidings.overlay import publications, tables
 from tidings.records.record import Kind
 
 PAYLOADS = (
@@ -43,6 +43,8 @@ WHERES = (
     "$topic = 't/1'",
 )
 FILTERS = ("t/#", "t/1", "+/1", "#")
+
+ABOUT = Properties(user=(("road", "A1"),), content_type="application/json")
 
 BROKEN = b"\x30\x06\x00\x02\xff\xfe\x00x"
 """A packet whose topic is not UTF-8."""
@@ -79,6 +81,7 @@ said: st.SearchStrategy[Said] = st.tuples(st.sampled_from(TOPICS), st.sampled_fr
 between: st.SearchStrategy[Said] = st.one_of(
     st.builds(Publish, st.sampled_from(TOPICS), st.sampled_from(PAYLOADS), st.just(1)),
     st.builds(Publish, st.sampled_from(TOPICS), st.sampled_from(PAYLOADS), retain=st.just(True)),
+    st.builds(Publish, st.sampled_from(TOPICS), st.sampled_from(PAYLOADS), properties=st.just(ABOUT)),
     st.just(Pingreq()),
     st.just(BROKEN),
 )
@@ -127,6 +130,8 @@ def run(
     """The bytes that each connection got, what was written down, and what was counted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hands, "DEAL_FROM", deal_from)
+        # What goes by without filters is written down together from as many on.
+        patch.setattr(publications, "MIXED_FROM", deal_from)
         patch.setattr(Watched, "trees", trees)
         # Filters are found by an index from the first on.
         patch.setattr(tables, "INDEX_FROM", 1)
@@ -199,6 +204,7 @@ def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
 SEVERAL: list[Said] = [
     (topic, payload) for payload in PAYLOADS for topic in ("t/1", "t/2", "u/1", "u/1", "v", "t/1")
 ]
+TWICE: list[Said] = [*SEVERAL, Publish("t/1", b'{"n":3}', properties=ABOUT), *SEVERAL]
 
 
 @pytest.mark.parametrize(
@@ -210,6 +216,8 @@ SEVERAL: list[Said] = [
         pytest.param([[("#", "n >= 3")], [("#", "")]], [54], id="all topics whatever their content"),
         pytest.param([[("#", "$topic = 't/1'")], [("#", "n >= 3")]], None, id="a filter asks for the topic"),
         pytest.param([[("t/#", "n >= 3"), ("+/1", "n < 2"), ("v", "")]], None, id="one without filters"),
+        pytest.param([[("#", "")], [("+/1", "")]], [], id="no filters"),
+        pytest.param([[("w", "n >= 3")]], [], id="nobody"),
     ],
 )
 @pytest.mark.parametrize("trees", [1, 3])
@@ -224,8 +232,7 @@ def test_neighbours_of_several_topics_are_one_hand_if_they_meet_the_same_filters
     subscribed: list[Subscriber] = [
         (True, [(topic_filter, 0, where, 0) for topic_filter, where in asked]) for asked in who
     ]
-    what: list[Turn] = [(True, SEVERAL)] * 3
-    check(subscribed, what, slow, trees)
+    check(subscribed, [(True, TWICE)] * 3, slow, trees)
     if slow is None and hands_of is not None:
         seen: list[int] = []
         deal = hands.Dealing.deal
@@ -237,7 +244,7 @@ def test_neighbours_of_several_topics_are_one_hand_if_they_meet_the_same_filters
             return False
 
         monkeypatch.setattr(hands.Dealing, "deal", watched)
-        run(1, subscribed, what, slow, trees)
+        run(1, subscribed, [(True, SEVERAL)] * 3, slow, trees)
         assert seen == hands_of * 3
 
 

@@ -262,7 +262,7 @@ class Dealing:
         receivers = Receivers(audience.names, dealt.takers, dealt.upto)
         sizes = ends - bodies
         which = np.frombuffer(hand.which, np.int32).repeat(parts[:, 1]) if len(hand.routes) > 1 else None
-        broker.note_dealt(hand.routes, which, hand.client.id, sizes, receivers, dealt.served)
+        broker.note_mixed(hand.routes, which, hand.client.id, sizes, receivers, dealt.served)
         counters, delivered = self._core.counters, len(dealt.takers)
         counters.packets_in += hand.count
         counters.published += hand.count

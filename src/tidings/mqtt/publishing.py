@@ -308,8 +308,9 @@ class Publishing:
         lanes, v5 = client.lanes, client.v5
         plans, stamp = core.plans, core.stamp
         size, begin = len(data), at
-        total = delivered = delivered_bytes = 0
-        notes: list[tuple[Noted, int]] = []
+        delivered = delivered_bytes = 0
+        noted: list[Noted] = []
+        sizes: list[int] = []
         # Packets in a row that go to the same clients are passed on in one piece.
         piece_at, receivers = at, NOBODY
         while size - at >= 4 and data[at] == QOS_0:
@@ -339,8 +340,8 @@ class Publishing:
                 self._hand_on(receivers, data[piece_at:at])
                 piece_at, receivers = at, lane.clients
             payload = end - topic_end - v5
-            notes.append((lane.noted, payload))
-            total += payload
+            noted.append(lane.noted)
+            sizes.append(payload)
             delivered += len(receivers)
             delivered_bytes += payload * len(receivers)
             if end - at == size:
@@ -349,11 +350,11 @@ class Publishing:
             at = end
         if at > begin:
             self._hand_on(receivers, data[piece_at:at])
-            broker.note_all(notes, broker.core.at_us)
+            broker.note_all(noted, sizes)
             counters = core.counters
-            counters.packets_in += len(notes)
-            counters.published += len(notes)
-            counters.published_bytes += total
+            counters.packets_in += len(noted)
+            counters.published += len(noted)
+            counters.published_bytes += sum(sizes)
             counters.packets_out += delivered
             counters.delivered += delivered
             counters.delivered_bytes += delivered_bytes

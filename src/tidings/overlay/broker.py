@@ -155,7 +155,7 @@ class Broker:
         self.fresh = publications.fresh
         self.straight = publications.straight
         self.note = publications.note
-        self.note_dealt = publications.note_dealt
+        self.note_mixed = publications.note_mixed
         self.note_all = publications.note_all
         self.note_repeats = publications.note_repeats
         self.match_each = routing.local.match_each

@@ -50,7 +50,7 @@ from tidings.overlay.trees import Grown, Tree, Trees
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
-    from tidings.records.record import Integers, Receivers, Small
+    from tidings.records.record import Integers, Small
 
 BOOT_SHIFT = 36
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -380,52 +380,61 @@ class Publications:
         self._write_down(route, session, at_us, range(first, first + count), sizes, receivers)
         return first
 
-    def note_dealt(
+    def note_mixed(
         self,
         routes: Sequence[Route],
         which: Small | None,
         session: str,
         sizes: Integers,
-        receivers: Receivers,
-        served: Integers,
+        receivers: Sequence[tuple[str, ...]],
+        served: Integers | None = None,
     ) -> None:
-        """The same for publications that were dealt out, perhaps of several topics.
+        """The same for publications of one topic or several, in the order in which they came.
 
-        `which` has for each the place of its route, if there are several; `sizes` has the size of each. Those
-        that somebody received are `served`, and `receivers` is about these.
+        `which` has for each the place of its route, if there are several; `sizes` has the size of each. If
+        not all were received by somebody, `served` are those that were, and `receivers` is about these.
         """
-        core = self._core
-        topics, prefixes = [route.topic for route in routes], [route.prefix for route in routes]
         numbers = self._numbers_of([route.stream for route in routes], which, len(sizes))
-        same = int(sizes[0]) if (sizes == sizes[0]).all() else None
-        for kind in (Kind.PUBLISHED, Kind.DELIVERED):
-            published = kind is Kind.PUBLISHED
-            if not published and len(served) < len(sizes):
-                sizes = sizes[served]
-                numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
-                which = which[served] if which is not None else None
-            if not len(sizes):
-                break
-            core.out.append(
-                Run(
-                    core.id,
-                    core.boot,
-                    core.records + 1,
-                    (core.at_us,),
-                    kind,
-                    topics,
-                    prefixes,
-                    numbers if isinstance(numbers, range) else array("q", numbers.tobytes()),
-                    array("q", sizes.tobytes()) if same is None else (same,),
-                    session,
-                    session if published else None,
-                    None if published else 0,
-                    None if published else 0,
-                    ((),) if published else receivers,
-                    array("i", which.tobytes()) if which is not None else (0,),
-                )
+        self._write_mixed(Kind.PUBLISHED, routes, which, session, numbers, sizes, ((),))
+        if served is not None and len(served) < len(sizes):
+            sizes = sizes[served]
+            numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
+            which = which[served] if which is not None else None
+        if receivers and receivers[0]:
+            self._write_mixed(Kind.DELIVERED, routes, which, session, numbers, sizes, receivers)
+
+    def _write_mixed(
+        self,
+        kind: Kind,
+        routes: Sequence[Route],
+        which: Small | None,
+        session: str,
+        numbers: range | Integers,
+        sizes: Integers,
+        receivers: Sequence[tuple[str, ...]],
+    ) -> None:
+        core, published = self._core, kind is Kind.PUBLISHED
+        core.out.append(
+            Run(
+                core.id,
+                core.boot,
+                core.records + 1,
+                (core.at_us,),
+                kind,
+                [route.topic for route in routes],
+                [route.prefix for route in routes],
+                numbers if isinstance(numbers, range) else array("q", numbers.tobytes()),
+                # What is the same for all costs less to keep and to write.
+                (int(sizes[0]),) if (sizes == sizes[0]).all() else array("q", sizes.tobytes()),
+                session,
+                session if published else None,
+                None if published else 0,
+                None if published else 0,
+                receivers,
+                array("i", which.tobytes()) if which is not None else (0,),
             )
-            core.records += len(numbers)
+        )
+        core.records += len(numbers)
 
     def _take_numbers(self, stream: str, count: int) -> int:
         """The first of some new numbers of a stream, in a row."""
@@ -446,20 +455,25 @@ class Publications:
             mine = stream_of == at
             many = int(mine.sum())
             first = self._take_numbers(stream, many)
-            numbers[mine] = range(first, first + many)
+            numbers[mine] = np.arange(first, first + many)
         return numbers
 
-    def note_all(self, notes: Sequence[tuple[Lane, int]], at_us: int) -> None:
-        """The same for publications that went like others of their clients before, each with its size.
-
-        They are written down together with those, later.
-        """
-        core, known = self._core, self._numbers
-        for lane, size in notes:
-            stream = lane.stream
-            number = known.get(stream)
-            number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
-            known[stream] = number
+    def note_all(self, lanes: Sequence[Lane], sizes: Sequence[int]) -> None:
+        """The same for publications of one client that went like others of it before."""
+        if len(lanes) >= MIXED_FROM:
+            places = {lane: at for at, lane in enumerate(dict.fromkeys(lanes))}
+            receivers = lanes[0].receivers
+            if all(lane.receivers == receivers for lane in places):
+                routes = [lane.route for lane in places]
+                which = np.fromiter(map(places.__getitem__, lanes), np.int32, len(lanes))
+                self.note_mixed(
+                    routes, which, lanes[0].session, np.fromiter(sizes, np.int64, len(sizes)), (receivers,)
+                )
+                return
+        # Few are written down later, together with others of their lanes.
+        at_us = self._core.at_us
+        for lane, size in zip(lanes, sizes, strict=True):
+            number = self._take_numbers(lane.stream, 1)
             numbers = lane.numbers
             if not numbers:
                 self._lanes[lane] = None
@@ -940,6 +954,9 @@ class Publications:
 
 LANE_MAX = 256
 """Publications that go one by one and are written down together."""
+
+MIXED_FROM = 16
+"""Publications of several topics that came at once, from which they are written down together."""
 
 LINK_STREAMS_MAX = 4 * STREAMS_MAX
 """Streams over one link in one epoch; more do not come of a network, but of a neighbour gone wrong."""
