@@ -14,9 +14,10 @@ from itertools import chain
 
 import numpy as np
 
-from tidings.matching import Answers, Deal, Links, Payloads, spans
+from tidings.matching import Answers, Deal, Dealt, Links, Payloads, spans
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.dealing import BYTES_MAX
+from tidings.matching.state import Array
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
@@ -259,18 +260,27 @@ class Dealing:
                 receiver.out.append(stretch)
                 dirty[receiver] = None
         broker.count_unreadable(unreadable)
-        receivers = Receivers(audience.names, dealt.takers, dealt.upto)
-        sizes = ends - bodies
-        which = np.frombuffer(hand.which, np.int32).repeat(parts[:, 1]) if len(hand.routes) > 1 else None
-        broker.note_mixed(hand.routes, which, hand.client.id, sizes, receivers, dealt.served)
-        counters, delivered = self._core.counters, len(dealt.takers)
-        counters.packets_in += hand.count
-        counters.published += hand.count
-        counters.published_bytes += int(sizes.sum())
-        counters.delivered += delivered
-        counters.delivered_bytes += int(sizes[dealt.served] @ receivers.lengths())
-        counters.packets_out += delivered
+        self._note(hand, parts, ends - bodies, dealt)
         return True
+
+    def _note(self, hand: Hand, parts: Array, sizes: Array, dealt: Dealt) -> None:
+        """Count and write down what was dealt out, whose payloads have these sizes."""
+        counters, count, delivered = self._core.counters, hand.count, len(dealt.takers)
+        receivers = Receivers(hand.audience.names, dealt.takers, dealt.upto)
+        if (parts[:, 3] == parts[0, 3]).all():
+            # What is the same for all costs less to keep and to write.
+            sizes = sizes[:1]
+            counters.published_bytes += int(sizes[0]) * count
+            counters.delivered_bytes += int(sizes[0]) * delivered
+        else:
+            counters.published_bytes += int(sizes.sum())
+            counters.delivered_bytes += int(sizes[dealt.served] @ receivers.lengths())
+        which = np.frombuffer(hand.which, np.int32).repeat(parts[:, 1]) if len(hand.routes) > 1 else None
+        self._broker.note_mixed(hand.routes, which, hand.client.id, sizes, count, receivers, dealt.served)
+        counters.packets_in += count
+        counters.published += count
+        counters.delivered += delivered
+        counters.packets_out += delivered
 
     def _link(self, audience: Audience, answers: Sequence[Answers]) -> bool:
         """Find out for whom the filters stand that were found; False if some are looked at singly."""

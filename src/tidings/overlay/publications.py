@@ -386,18 +386,19 @@ class Publications:
         which: Small | None,
         session: str,
         sizes: Integers,
+        count: int,
         receivers: Sequence[tuple[str, ...]],
         served: Integers | None = None,
     ) -> None:
         """The same for publications of one topic or several, in the order in which they came.
 
-        `which` has for each the place of its route, if there are several; `sizes` has the size of each. If
-        not all were received by somebody, `served` are those that were, and `receivers` is about these.
+        `which` has for each the place of its route, if there are several. If not all were received by
+        somebody, `served` are those that were, and `receivers` is about these.
         """
-        numbers = self._numbers_of([route.stream for route in routes], which, len(sizes))
+        numbers = self._numbers_of([route.stream for route in routes], which, count)
         self._write_mixed(Kind.PUBLISHED, routes, which, session, numbers, sizes, ((),))
-        if served is not None and len(served) < len(sizes):
-            sizes = sizes[served]
+        if served is not None and len(served) < count:
+            sizes = sizes[served] if len(sizes) > 1 else sizes
             numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
             which = which[served] if which is not None else None
         if receivers and receivers[0]:
@@ -424,8 +425,7 @@ class Publications:
                 [route.topic for route in routes],
                 [route.prefix for route in routes],
                 numbers if isinstance(numbers, range) else array("q", numbers.tobytes()),
-                # What is the same for all costs less to keep and to write.
-                (int(sizes[0]),) if (sizes == sizes[0]).all() else array("q", sizes.tobytes()),
+                array("q", sizes.tobytes()),
                 session,
                 session if published else None,
                 None if published else 0,
@@ -465,10 +465,12 @@ class Publications:
             receivers = lanes[0].receivers
             if all(lane.receivers == receivers for lane in places):
                 routes = [lane.route for lane in places]
-                which = np.fromiter(map(places.__getitem__, lanes), np.int32, len(lanes))
-                self.note_mixed(
-                    routes, which, lanes[0].session, np.fromiter(sizes, np.int64, len(sizes)), (receivers,)
-                )
+                count = len(lanes)
+                which = np.fromiter(map(places.__getitem__, lanes), np.int32, count)
+                # What is the same for all costs less to keep and to write.
+                some = sizes[:1] if sizes.count(sizes[0]) == count else sizes
+                each = np.fromiter(some, np.int64, len(some))
+                self.note_mixed(routes, which, lanes[0].session, each, count, (receivers,))
                 return
         # Few are written down later, together with others of their lanes.
         at_us = self._core.at_us
