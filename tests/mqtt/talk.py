@@ -94,6 +94,7 @@ class Talk:
         self.boot = 0
         self.clients: dict[int, Client] = {}
         self._connections = 0
+        self._shut: set[int] = set()
         self._unsynced: list[Write | Erase] = []
         self._events: deque[Event | ClientEvent] = deque()
         self._paused = False
@@ -155,11 +156,12 @@ class Talk:
             if isinstance(effect, Transmit):
                 assert effect.connection not in told, "two Transmit for one connection in one turn"
                 told.add(effect.connection)
+                assert effect.connection not in self._shut, "Transmit after Shut"
                 client = self.clients.get(effect.connection)
                 if client is not None:
-                    assert not client.closed, "Transmit after Shut"
                     client.hear(b"".join(effect.chunks))
             elif isinstance(effect, Shut):
+                self._shut.add(effect.connection)
                 client = self.clients.pop(effect.connection, None)
                 if client is not None:
                     client.closed = True

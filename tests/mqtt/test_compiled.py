@@ -17,6 +17,8 @@ MODULES = (
     "codec",
     "bursts",
     "clients",
+    "plans",
+    "dealing",
     "publishing",
     "subscribing",
     "front",

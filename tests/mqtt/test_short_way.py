@@ -6,13 +6,26 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested
-from tidings.mqtt.packets import AnyPacket, Asked, Properties, Puback, Publish, Pubrec, Subscribe
+from tidings.mqtt.packets import (
+    AnyPacket,
+    Asked,
+    Connect,
+    Disconnect,
+    Properties,
+    Puback,
+    Publish,
+    Pubrec,
+    Suback,
+    Subscribe,
+    Will,
+)
 from tidings.overlay.events import PublicationOffered
 from tidings.records.record import Kind, Record, Run
 
@@ -185,3 +198,61 @@ def test_bursts_mixed_topics_and_single_packets_do_not_go_the_long_way() -> None
     assert PublicationOffered not in told
     publisher.send(Publish("t/1", b"kept", retain=True))
     assert PublicationOffered in told
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_a_new_connection_does_not_overtake_what_its_client_has_said_before(short: bool) -> None:
+    """A will, and what went the long way, come before what the next connection says in the same turn."""
+    talk = Talk()
+    talk.front._publishing.bursts = short
+    subscriber = talk.connect("s")
+    subscriber.subscribe("t")
+    talk.connect("p", will=Will("t", b"offline"))
+    again = talk.dial()
+    again.send(Connect(V5, "p"), Publish("t", b"online"))
+    assert [packet.payload for packet in subscriber.take(Publish)] == [b"offline", b"online"]
+    once_more = talk.dial()
+    talk.tell_all(
+        [
+            BytesReceived(again.connection, encode(Publish("t", b"first", retain=True), V5)),
+            BytesReceived(
+                once_more.connection, encode(Connect(V5, "p"), V5) + encode(Publish("t", b"second"), V5)
+            ),
+        ]
+    )
+    assert [packet.payload for packet in subscriber.take(Publish)] == [b"first", b"second"]
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("where", ["", "n >= 3"])
+def test_what_is_published_in_the_turn_of_a_subscription_comes_behind_its_answer(
+    short: bool, where: str
+) -> None:
+    talk = Talk()
+    talk.front._publishing.bursts = short
+    publisher, subscriber = talk.connect("p"), talk.connect("s")
+    publisher.publish("t", b'{"n":3}', retain=True)
+    about = Properties(user=(("where", where),) if where else ())
+    asked = encode(Subscribe(1, (Asked("t"),), about), V5)
+    new = encode(Publish("t", b'{"n":4}'), V5)
+    talk.tell_all([BytesReceived(subscriber.connection, asked), BytesReceived(publisher.connection, new)])
+    got = subscriber.take_all()
+    assert [type(packet) for packet in got] == [Suback, Publish, Publish]
+    assert [it.payload for it in got if isinstance(it, Publish)] == [b'{"n":3}', b'{"n":4}']
+    talk.tell(BytesReceived(publisher.connection, new))
+    assert len(subscriber.take(Publish)) == 1
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_an_answer_that_waits_for_the_disk_counts_once_and_is_not_sent_to_nobody(short: bool) -> None:
+    talk = Talk()
+    talk.front._publishing.bursts = short
+    subscriber = talk.connect("s", session_expiry_s=100)
+    subscriber.subscribe("t", qos=1)
+    publisher = talk.connect("p")
+    before = talk.front.status(talk.now).counters["packets_out"]
+    publisher.publish("t", b"x", 1)
+    assert talk.front.status(talk.now).counters["packets_out"] == before + 2
+    # The bench sees to it that nothing is sent to a connection that was shut.
+    publisher.send(Publish("t", b"y", 1, packet_id=2), Disconnect())
+    assert [packet.payload for packet in subscriber.take(Publish)] == [b"x", b"y"]

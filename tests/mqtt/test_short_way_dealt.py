@@ -187,9 +187,9 @@ def check(who: list[Subscriber], what: list[Turn], slow: int | None, trees: int)
     sent, lines, counted = dealt
     expected = run(LONG, who, what, slow, trees)
     assert lines == expected[1]
-    # There, answers to publishers come later, perhaps too late.
+    # There, answers to publishers come later: too late, if the connection is closed meanwhile.
     assert all(sent.get(at) == expected[0].get(at) for at in range(1, len(who) + 1))
-    later = ("packets_out", "bytes_out")
+    later = ("packets_out", "bytes_out") if any(BROKEN in some for _, some in what) else ()
     assert all(counted[name] == expected[2][name] for name in counted if name not in later)
 
 
@@ -235,15 +235,13 @@ def test_neighbours_of_several_topics_are_one_hand_if_they_meet_the_same_filters
     check(subscribed, [(True, TWICE)] * 3, slow, trees)
     if slow is None and hands_of is not None:
         seen: list[int] = []
-        deal = hands.Dealing.deal
 
-        def watched(self: hands.Dealing, hand: hands.Hand) -> bool:
-            if deal(self, hand):
-                seen.append(hand.count)
-                return True
-            return False
+        class Seen(dealing.Dealt):
+            def __init__(self, begins: Any, *others: Any) -> None:
+                seen.append(len(begins))
+                super().__init__(begins, *others)
 
-        monkeypatch.setattr(hands.Dealing, "deal", watched)
+        monkeypatch.setattr(dealing, "Dealt", Seen)
         run(1, subscribed, [(True, SEVERAL)] * 3, slow, trees)
         assert seen == hands_of * 3
 

@@ -102,6 +102,19 @@ def test_long_topics_fill_a_segment_as_many_rows_do(tmp_path: Path) -> None:
     assert len(closed_segments(tmp_path)) == 5
 
 
+def test_one_long_topic_among_many_does_not_count_for_all_rows(tmp_path: Path) -> None:
+    topics = [f"t/{at}" for at in range(1_000)]
+    for some in (topics, [*topics[:-1], "t" * 16_000]):
+        writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=500_000)
+        prefixes = ["b1:1:0:"] * len(some)
+        writer.add(
+            msgspec.structs.replace(
+                run(1, 1_000), topics=some, prefixes=prefixes, which=array("i", range(1_000))
+            )
+        )
+        assert len(closed_segments(tmp_path)) == 0
+
+
 def test_others_are_let_run_between_portions_of_the_work(tmp_path: Path) -> None:
     rests: list[int] = []
     writer = SegmentWriter(tmp_path, "b1", 1, rest=lambda: rests.append(1))

@@ -157,7 +157,7 @@ class Client:
         """The largest packet it takes; 0 for any."""
         self.problem_information = True
         self.offered_in = 0
-        """The last turn in which it published by way of the broker."""
+        """The last turn in which it published by way of the broker, or its client may have."""
         self.lanes: dict[bytes, Lane] = {}
         """By topic, as it is in packets: how its publications go."""
         self.recent: Lane | None = None

@@ -72,6 +72,8 @@ class Core:
         self.now = 0.0
         self.turn = 0
         """Counts the calls of the driver."""
+        self.asked: dict[str, None] = {}
+        """Sessions that have asked for something in this turn, and are yet to be answered."""
         self.dear = 0
         """What packets that take their time have cost in this turn, about in milliseconds."""
         self.stamp = 0

@@ -317,6 +317,7 @@ class Dealing:
                 for entry in entries:
                     takers = audience.takers(entry, self._sessions)
                     if takers is None:
+                        audience.singly = True
                         return None
                     audience.number(takers)
                     others.append((at, takers))

@@ -281,6 +281,7 @@ class Front:
             inner.now = now
         core.now = inner.now
         core.turn += 1
+        core.asked.clear()
         core.stamp += 1
         core.dear = 0
         core.out = inner.out  # type: ignore[assignment]
@@ -465,7 +466,7 @@ class Front:
                 core.dear += _cost(packet)
                 self._packets[type(packet)](client, packet)
         except Malformed as error:
-            publishing.flush()
+            publishing.flush()  # of QoS 0, in which nothing else can be wrong
             self._fault(client, error)
         if core.counters.packets_in > packets:
             # Packets count, not bytes: one that never ends does not show that a client is there.
@@ -654,6 +655,8 @@ class Front:
         core.counters.connected += 1
         core.plans += 1
         client.state = State.OPEN
+        # What its last connection has said, its will included, may be yet to come out of the broker.
+        client.offered_in = core.turn
         session.will = will
         if will is not None:
             core.write(row("will", client.id), msgspec.msgpack.encode(SavedWill(client.id, will)))

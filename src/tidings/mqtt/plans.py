@@ -42,7 +42,16 @@ class Place:
 class Plan:
     """How a burst goes to clients, as long as neither route nor connections change."""
 
-    __slots__ = ("acknowledged", "audience", "foreign", "others", "plain", "receivers", "version")
+    __slots__ = (
+        "acknowledged",
+        "audience",
+        "foreign",
+        "others",
+        "plain",
+        "receivers",
+        "settled_after",
+        "version",
+    )
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -55,6 +64,8 @@ class Plan:
         self.receivers: tuple[str, ...] = ()
         self.foreign = False
         """Whether someone who is not a client of ours gets it."""
+        self.settled_after = 0
+        """The turn before whose end not all who may get it have been told that they have subscribed."""
         self.audience: Audience | None = None
         """Where there are content filters, if all who get it whatever these say can have it as it is."""
 

@@ -8,8 +8,8 @@ test compares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import groupby
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby
 
 import msgspec
 
@@ -141,6 +141,7 @@ class Publishing:
         while at < hand.end and client.state is State.OPEN:
             burst = bursts.read(hand.data, at, client.v5)
             assert burst is not None, "it was one when it was added"
+            assert burst.end <= hand.end, "it was as long when it was added"
             at = burst.end
             if self._dealing.is_much(burst.count) and burst.count < hand.count:
                 # Perhaps it was only too much in all.
@@ -188,18 +189,17 @@ class Publishing:
         plan = place.plans[sort]
         if plan is None or plan.version != self._core.plans:
             plan = place.plans[sort] = self._plan(route, burst.qos, burst.v5)
-        if plan.foreign or (burst.qos and (route.filtered or client.acks)):
+        if (
+            plan.foreign
+            or plan.settled_after == self._core.turn
+            or (burst.qos and (route.filtered or client.acks))
+        ):
             return place, route, None
         return place, route, plan
 
     def _has_strangers(self, route: Route) -> bool:
         """Whether a subscription with a content filter is of a program, and not of a client of ours."""
-        return any(
-            session_id not in self._sessions
-            for node in route.filtered
-            for entry in node.filtered.values()
-            for session_id, _ in entry.targets
-        )
+        return any(session_id not in self._sessions for session_id in _filtering(route))
 
     def _place(self, key: bytes) -> Place:
         place = Place(topic_of(key[2:]))
@@ -219,7 +219,11 @@ class Publishing:
 
     def _plan(self, route: Route, qos: int, v5: bool) -> Plan:
         """Who gets what is published to a topic without a content filter being asked, and who may else."""
-        plan = Plan(self._core.plans)
+        core = self._core
+        plan = Plan(core.plans)
+        if core.asked and not core.asked.keys().isdisjoint(_sessions(route)):
+            # SUBACK and what is retained come out of the broker, and must not be overtaken.
+            plan.settled_after = core.turn
         by_session: dict[str, list[str]] = {}
         for session_id, name in route.plain:
             by_session.setdefault(session_id, []).append(name)
@@ -242,7 +246,7 @@ class Publishing:
                 plan.acknowledged.append((session, identifiers))
             else:
                 plan.plain.setdefault((client.v5, identifiers), []).append(client)
-        if route.filtered:
+        if route.filtered and not qos:
             plan.audience = self._dealing.audience(plan, route, v5)
         return plan
 
@@ -301,8 +305,10 @@ class Publishing:
         bursts. What happens is the same as with `on_burst`, which sees the first to each topic.
         """
         core, broker = self._core, self._broker
-        if self.hand is not None:
-            return self.hand.skim()
+        hand = self.hand
+        if hand is not None:
+            assert hand.data is data, "nothing outlasts a read"
+            return hand.skim()
         if client.offered_in == core.turn:
             return at
         lanes, v5 = client.lanes, client.v5
@@ -424,14 +430,20 @@ class Publishing:
             data = b"\x40\x02" + b"\x40\x02".join(burst.packet_ids)
         else:
             data = b"".join([b"\x40\x03" + packet_id + b"\x10" for packet_id in burst.packet_ids])
-        self._core.counters.packets_out += burst.count
         if not self._core.touched:
+            self._core.counters.packets_out += burst.count
             client.put(data)
             return
         self._held += 1
-        token = -self._held
+        token, count = -self._held, burst.count
         client.await_answer(token)
-        self._broker.core.after_sync(lambda: client.answer(token, data))
+        self._broker.core.after_sync(lambda: self._answer_burst(client, token, data, count))
+
+    def _answer_burst(self, client: Client, token: int, data: bytes, count: int) -> None:
+        if client.state is State.OPEN:
+            # An answer counts as one packet.
+            self._core.counters.packets_out += count - 1
+            client.answer(token, data)
 
     # In, the long way.
 
@@ -788,6 +800,21 @@ class Publishing:
             asked = session.subscriptions[name]
             identifiers = (asked.identifier,) if asked.identifier else ()
             session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
+
+
+def _filtering(route: Route) -> Iterator[str]:
+    """The sessions that have a content filter there."""
+    return (
+        session_id
+        for node in route.filtered
+        for entry in node.filtered.values()
+        for session_id, _ in entry.targets
+    )
+
+
+def _sessions(route: Route) -> Iterator[str]:
+    """All that may get what is published there."""
+    return chain((session_id for session_id, _ in route.plain), _filtering(route))
 
 
 def _received_row(session: Session, packet_id: int) -> str:

@@ -258,6 +258,7 @@ class Subscribing:
         """Ask the broker. Open events are what is retained of a gathered topic, and shares get neither."""
         snapshot = not group and (asked.retain_handling == 0 or (asked.retain_handling == 1 and new))
         group = f"{group}/{inner}" if group else ""
+        self._core.asked[session.id] = None
         self._broker.tell(SubscriptionAsked(session.id, asked.topic_filter, subscription, group, snapshot))
 
     def _ask_own(self, session: Session, asked: Asked, group: str) -> tuple[int, str]:

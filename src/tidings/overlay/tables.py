@@ -49,8 +49,8 @@ class Entry(Generic[T]):
         )
         self.topical = (
             self.filter is not None
-            # Most do not, and are not taken apart for it.
-            and TOPIC[0] in self.filter.source
+            # Most filters have no such sign, and are not taken apart for it.
+            and "$" in self.filter.source
             and any(path[0] == TOPIC for path in self.filter.paths)
         )
         """Whether it asks for the topic itself."""

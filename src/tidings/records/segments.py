@@ -336,7 +336,7 @@ def write_table(table: pa.Table, file: IO[bytes]) -> None:
 def _row_bytes(run: Run) -> int:
     """About what a row of a run takes, that of its table included."""
     lists, topics = run.receivers, run.topics
-    words = len(run.publisher) + (len(topics[0]) if len(topics) == 1 else max(map(len, topics)))
+    words = len(run.publisher) + sum(map(len, topics)) // len(topics)
     if isinstance(lists, Receivers):
         own = RECEIVER_NUMBER_BYTES * len(lists.numbers) // max(1, len(lists))
         return RUN_ROW_BYTES + own + words

@@ -161,7 +161,8 @@ class _Runs:
                 at = run.which[0]
                 found.append(heads[shared, topics[at], prefixes[at]])
                 continue
-            known = [heads[shared, *each] for each in zip(topics, prefixes, strict=True)]
+            # A part of a run has all topics of the whole.
+            known = {at: heads[shared, topics[at], prefixes[at]] for at in dict.fromkeys(run.which)}
             found += [known[at] for at in run.which]
         return found
 
