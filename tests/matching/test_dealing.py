@@ -38,7 +38,7 @@ def test_each_taker_gets_its_pieces_in_order(
     assert links.unknown(found) == []
     deal = Deal(len(pieces), 141)
     deal.mark_all(everyone)
-    deal.mark(links, found)
+    assert deal.mark(links, found)
     dealt = deal.count(begins, begins + lengths)
     assert dealt is not None
     wanted = [
@@ -81,7 +81,7 @@ def test_where_nobody_takes_anything_nobody_gets_anything() -> None:
     """Not even memory that is not there is written to."""
     deal = Deal(3, 0)
     links = Links()
-    deal.mark(links, answers([[], [], []]))
+    assert deal.mark(links, answers([[], [], []]))
     dealt = deal.count(np.array([0, 1, 2]), np.array([1, 2, 3]))
     assert dealt is not None
     assert dealt.takers.tolist() == dealt.served.tolist() == dealt.stretches(b"abc") == []
@@ -96,14 +96,38 @@ def test_what_goes_into_records_keeps_no_more_than_itself() -> None:
     assert dealt.takers.base is dealt.upto.base is None
 
 
-def test_an_owner_that_is_not_known_stands_for_nobody() -> None:
-    deal = Deal(2, 1)
+def test_an_owner_that_is_not_known_is_told_of() -> None:
     links = Links()
     links.link(0, [0])
-    deal.mark(links, answers([[0, 1], [1]]))
+    for unknown in (1, 1000):
+        found = answers([[0], [0, unknown]])
+        assert not Deal(2, 1).mark(links, found)
+        assert links.unknown(found) == [unknown]
+        links.link(unknown, [])
+    deal = Deal(2, 1)
+    assert deal.mark(links, found)
     dealt = deal.count(np.array([0, 1]), np.array([1, 2]))
     assert dealt is not None
-    assert dealt.stretches(b"ab") == [b"a"]
+    assert dealt.stretches(b"ab") == [b"ab"]
+
+
+@pytest.mark.parametrize("by_one", [True, False])
+def test_a_deal_has_nothing_of_the_one_before_it(by_one: bool) -> None:
+    """They have the same memory."""
+    Deal(2, 1).mark_all(1)
+    deal, links = Deal(2, 1), Links()
+    links.link(0, [0])
+    if by_one:
+        deal.mark_one(1, 0)
+    else:
+        assert deal.mark(links, answers([[], [0]]))
+    dealt = deal.count(np.array([0, 1]), np.array([1, 2]))
+    assert dealt is not None
+    assert dealt.stretches(b"ab") == [b"b"]
+    Deal(2, 1).mark_all(1)
+    dealt = Deal(2, 1).count(np.array([0, 1]), np.array([1, 2]))
+    assert dealt is not None
+    assert dealt.stretches(b"ab") == [b""]
 
 
 def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

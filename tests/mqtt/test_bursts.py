@@ -151,9 +151,10 @@ def test_many_packets_are_compared_at_once_as_one_by_one(
     at = 0
     while (burst := bursts.read(whole, at, v5)) is not None:
         found += burst.publishes(burst.key[2:].decode())
-        placed = spans(np.array(burst.parts, dtype=np.int64))
+        placed = spans(np.array(burst.parts, dtype=np.int64), burst.count)
         assert placed is not None
-        begins, bodies, ends = placed
+        begins, bodies, ends, alike = placed
+        assert alike == (len({*burst.sizes}) == 1)
         assert [whole[begin:end] for begin, end in zip(begins, ends, strict=True)] == burst.packets()
         assert [whole[begin:end] for begin, end in zip(bodies, ends, strict=True)] == burst.payloads()
         at = burst.end

@@ -9,7 +9,7 @@ into lists costs some eight times what these loops do.
   else an object may be, sound or not, it leaves alone and says so: `language.payloads` is the judge.
 * `ask` finds the owners of the boxes that hold each event, by a slab (`slabs`).
 * `mark` sets a bit for each taker of an event.
-* `count`, `sort` and `join` lay out what each taker gets, in order.
+* `count` lists the events of each taker, in order, and `join` lays them out.
 """
 
 from __future__ import annotations
@@ -382,59 +382,65 @@ def ask(
 
 
 @kernel
-def known(owners: Array, first: Array) -> Number:
-    """Whether `first` has something for each of some owners; it has -1 for those that it does not know."""
-    room = np.int64(len(first))
-    for i in range(np.uint64(len(owners))):
-        if owners[i] >= room or first[np.uint64(owners[i])] == -1:
-            return False
-    return True
-
-
-@kernel
-def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) -> None:
-    """Set the bits of those for whom owners stand. The owners of event e end at ends[e].
+def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array, blank: Number) -> Number:
+    """Set the bits of those for whom owners stand, in rows that are made blank if need be; False, with some
+    of it done, if an owner is not known. The owners of event e end at ends[e].
 
     Where owner o stands for one, as most do, first[o] is its number taken from -2. Else links[first[o]] says
-    how many they are; they follow it. Who is not known (-1) stands for nobody.
+    how many they are; they follow it. It is -1 for those that are not known.
     """
+    room = np.int64(len(first))
+    width = np.uint64(bits.shape[1])
     at = U0
     for e in range(np.uint64(len(ends))):
+        if blank:
+            for k in range(width):
+                bits[e, k] = U0
         last = np.uint64(ends[e])
         # One word is put together before it is written: to write it again and again would be to wait.
         word = place = U0
         while at < last:
-            link = first[np.uint64(owners[at])]
+            owner = owners[at]
+            if owner >= room:
+                return False
+            link = first[np.uint64(owner)]
             at += U1
+            if link == -1:
+                return False
             if link >= 0:
                 begin = np.uint64(link) + U1
                 for i in range(begin, begin + np.uint64(links[begin - U1])):
                     taker = np.uint64(links[i])
                     bits[e, taker >> U6] |= U1 << (taker & U63)
-            if link >= -1:
                 continue
             taker = np.uint64(-2 - link)
             if taker >> U6 != place:
                 bits[e, place] |= word
                 word, place = U0, taker >> U6
             word |= U1 << (taker & U63)
-        # Where nobody has been linked yet, there is not one word to a row.
+        # Where nobody is known yet, there is not one word to a row.
         if word:
             bits[e, place] |= word
+    return True
 
 
 @kernel
-def spread(parts: Array, begins: Array, bodies: Array, ends: Array) -> None:
-    """Where pieces begin, where what counts in them does, and where they end (`dealing.spans`)."""
+def spread(parts: Array, begins: Array, bodies: Array, ends: Array) -> Number:
+    """Where pieces begin, where what counts in them does, and where they end (`dealing.spans`); whether as
+    much counts in each as in the first.
+    """
     e = U0
+    alike = True
     for i in range(np.uint64(len(parts))):
         at, stride = parts[i, 0], parts[i, 2]
+        alike &= parts[i, 3] == parts[U0, 3]
         for _ in range(parts[i, 1]):
             begins[e] = at
             at += stride
             bodies[e] = at - parts[i, 3]
             ends[e] = at
             e += U1
+    return alike
 
 
 @kernel
@@ -452,12 +458,24 @@ def total(begins: Array, ends: Array, bits: Array) -> Number:
 
 @kernel
 def count(
-    begins: Array, ends: Array, bits: Array, takers: Array, upto: Array, served: Array, totals: Array
+    begins: Array,
+    ends: Array,
+    bits: Array,
+    takers: Array,
+    upto: Array,
+    served: Array,
+    pieces: Array,
+    lasts: Array,
+    sizes: Array,
 ) -> None:
-    """List who takes each piece, one piece after the other, and add up how many pieces each takes, and how
-    many bytes. `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k].
-    There is room for as many as `total` says.
+    """List who takes each piece, one piece after the other, and the pieces of each taker, one taker after the
+    other. There is room for as many as `total` says.
+
+    `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k]. The pieces of
+    taker t end at lasts[t], and with sizes[t] bytes of all.
     """
+    lasts[:] = 0
+    sizes[:] = 0
     written = k = U0
     for e in range(np.uint64(len(begins))):
         before = written
@@ -469,25 +487,27 @@ def count(
                 word &= word - U1
                 takers[written] = np.int32(taker)
                 written += U1
-                totals[0, taker] += 1
-                totals[1, taker] += size
+                lasts[taker] += 1
+                sizes[taker] += size
         if written != before:
             served[k] = np.int64(e)
             upto[k] = np.int64(written)
             k += U1
-
-
-@kernel
-def sort(takers: Array, upto: Array, served: Array, places: Array, pieces: Array) -> None:
-    """List the pieces of each taker, in order, from `places` on; there they end then."""
-    at = U0
-    for k in range(np.uint64(len(upto))):
-        last = np.uint64(upto[k])
-        while at < last:
-            taker = np.uint64(takers[at])
-            pieces[places[taker]] = np.int32(served[k])
-            places[taker] += 1
-            at += U1
+    # From how many they are to where they begin; while they are listed, that moves to where they end.
+    many = much = 0
+    for i in range(np.uint64(len(lasts))):
+        begin, many = many, many + lasts[i]
+        much += sizes[i]
+        lasts[i], sizes[i] = begin, much
+    listed = U0
+    for i in range(np.uint64(len(upto))):
+        last = np.uint64(upto[i])
+        piece = np.int32(served[i])
+        while listed < last:
+            taker = np.uint64(takers[listed])
+            pieces[lasts[taker]] = piece
+            lasts[taker] += 1
+            listed += U1
 
 
 @kernel

@@ -28,18 +28,18 @@ of it is kept."""
 UNKNOWN = -1
 
 
-def spans(parts: Array) -> tuple[Array, Array, Array] | None:
-    """Where pieces begin, where what counts in them does, and where they end; None without kernels.
+def spans(parts: Array, count: int) -> tuple[Array, Array, Array, bool] | None:
+    """Where pieces begin, where what counts in them does, where they end, and whether as much counts in each;
+    None without kernels. The arrays hold until the next time.
 
     A part is a row of four numbers, for pieces of one size in a row: where the first begins, how many they
-    are, their size, and how much of its end counts.
+    are, their size, and how much of its end counts. There are `count` pieces in all.
     """
     kernels = compiled_batches()
     if kernels is None:
         return None
-    begins, bodies, ends = np.empty((3, int(parts[:, 1].sum())), dtype=np.int64)
-    kernels.spread(parts, begins, bodies, ends)
-    return begins, bodies, ends
+    begins, bodies, ends = _spans.take(3, count)
+    return begins, bodies, ends, kernels.spread(parts, begins, bodies, ends)
 
 
 class Links:
@@ -53,7 +53,7 @@ class Links:
     def unknown(self, answers: Answers) -> list[int]:
         """The owners among those found that have not been linked."""
         owners = answers.owners
-        if _kernels().known(owners, self._first):
+        if not len(owners):
             return []
         highest = int(owners.max()) + 1
         if highest > len(self._first):
@@ -74,16 +74,22 @@ class Links:
         self._first[owner] = self._used
         self._used = end
 
-    def mark(self, kernels: ModuleType, answers: Answers, bits: Array) -> None:
-        kernels.mark(answers.owners, answers.ends, self._first, self._links, bits)
+    def mark(self, answers: Answers, bits: Array, blank: bool) -> bool:
+        known: bool = _kernels().mark(answers.owners, answers.ends, self._first, self._links, bits, blank)
+        return known
 
 
 class Deal:
-    """Who takes which of some pieces; `bits` has a row for each piece and a bit for each taker."""
+    """Who takes which of some pieces; there is one at a time.
+
+    `bits` has a row for each piece and a bit for each taker.
+    """
 
     def __init__(self, pieces: int, takers: int) -> None:
         self._takers = takers
-        self.bits = np.zeros((pieces, -(-takers // 64)), dtype=np.uint64)
+        self._bits = _bits.take(pieces, -(-takers // 64))
+        self._blank = True
+        """Whether the bits are those of another deal yet."""
 
     def mark_all(self, takers: int) -> None:
         """The first takers take every piece."""
@@ -91,24 +97,34 @@ class Deal:
             self.mark_one(slice(None), at)
 
     def mark_one(self, piece: int | slice, taker: int) -> None:
-        self.bits[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
+        self._begun()[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
 
-    def mark(self, links: Links, answers: Answers) -> None:
-        """Those for whom the owners stand that were found take the pieces for which they were."""
-        links.mark(_kernels(), answers, self.bits)
+    def mark(self, links: Links, answers: Answers) -> bool:
+        """Those for whom the owners stand that were found take the pieces for which they were. False if some
+        owner has not been linked: then nothing more is to be done with this deal.
+        """
+        blank, self._blank = self._blank, False
+        return links.mark(answers, self._bits, blank)
+
+    def _begun(self) -> Array:
+        if self._blank:
+            self._blank = False
+            self._bits.fill(0)
+        return self._bits
 
     def count(self, begins: Array, ends: Array) -> Dealt | None:
         """Who gets how much of pieces that begin and end there; None if that is too much in all."""
-        kernels = _kernels()
-        taken, pieces, size = kernels.total(begins, ends, self.bits)
+        kernels, bits = _kernels(), self._begun()
+        taken, served_count, size = kernels.total(begins, ends, bits)
         if size > BYTES_MAX:
             return None
         # Each by itself, and no longer than it is: those that go into records are kept for a while.
         takers = np.empty(taken, dtype=np.int32)
-        upto, served = np.empty(pieces, dtype=np.int64), np.empty(pieces, dtype=np.int64)
-        counts, sizes = totals = np.zeros((2, self._takers), dtype=np.int64)
-        kernels.count(begins, ends, self.bits, takers, upto, served, totals)
-        return Dealt(begins, ends, takers, upto, served, counts, sizes)
+        upto, served = np.empty(served_count, dtype=np.int64), np.empty(served_count, dtype=np.int64)
+        pieces = _pieces.take(taken)
+        lasts, sizes = np.empty(self._takers, dtype=np.int64), np.empty(self._takers, dtype=np.int64)
+        kernels.count(begins, ends, bits, takers, upto, served, pieces, lasts, sizes)
+        return Dealt(begins, ends, takers, upto, served, pieces, lasts, sizes)
 
 
 class Dealt:
@@ -121,7 +137,8 @@ class Dealt:
         takers: Array,
         upto: Array,
         served: Array,
-        counts: Array,
+        pieces: Array,
+        lasts: Array,
         sizes: Array,
     ) -> None:
         self._begins = begins
@@ -132,24 +149,25 @@ class Dealt:
         """Where those of each piece end that somebody takes."""
         self.served = served
         """Which pieces these are."""
-        self._counts = counts
+        self._pieces = pieces
+        """Of one taker after the other."""
+        self._lasts = lasts
+        """Where those of each taker end."""
         self._sizes = sizes
+        """How many bytes those of all takers up to each make."""
 
     def stretches(self, data: bytes) -> list[memoryview]:
         """What each taker gets, by its number."""
         kernels = _kernels()
-        places = np.cumsum(self._counts) - self._counts
-        pieces = _pieces.take(len(self.takers))
-        kernels.sort(self.takers, self.upto, self.served, places, pieces)
         buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[memoryview] = []
-        upto, lasts = np.cumsum(self._sizes).tolist(), places.tolist()
+        upto, lasts = self._sizes.tolist(), self._lasts.tolist()
         taker = piece = before = 0
         while taker < len(upto):
             # All that fits, and one at least.
             end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
             out = np.empty(upto[end - 1] - before + MOVED_BYTES, dtype=np.uint8)
-            kernels.join(buffer, self._begins, self._ends, pieces, piece, lasts[end - 1], out)
+            kernels.join(buffer, self._begins, self._ends, self._pieces, piece, lasts[end - 1], out)
             whole, at = out.data, 0
             for last in upto[taker:end]:
                 found.append(whole[at : last - before])
@@ -158,7 +176,7 @@ class Dealt:
         return found
 
 
-_pieces = Scratch(np.int32)
+_spans, _bits, _pieces = Scratch(np.int64), Scratch(np.uint64), Scratch(np.int32)
 
 
 def _kernels() -> ModuleType:

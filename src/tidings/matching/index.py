@@ -63,7 +63,7 @@ class Index(Matcher):
         self._free_owners: list[int] = []
         self._room = 4096
         self._reader: Reader | None = None
-        self._many_out = Scratch(np.int64)
+        self._many_out, self._many_ends = Scratch(np.int64), Scratch(np.int64)
         self._found = 16
         """For one of the latest payloads, about."""
         self._one_raw = np.empty((64, 1), dtype=np.uint64)
@@ -216,13 +216,12 @@ class Index(Matcher):
             # Forgotten little by little, so that it is tried again: others may be asked about by now.
             self._found = self._found * 7 // 8
             return None
-        found = store.find(kernels, columns, raw, there, self._many_out.take(room), OWNERS_MAX)
-        if found is None:
+        upto, doubts = ends = self._many_ends.take(2, len(done))
+        owners = store.find(kernels, columns, raw, there, self._many_out.take(room), ends, OWNERS_MAX)
+        if owners is None:
             self._found = OWNERS_MAX // len(done)
             return None
-        owners, ends = found
         self._found = 1 + len(owners) // len(done)
-        upto, doubts = ends
         for at in np.flatnonzero(doubts).tolist() if self._asked else ():
             if done[at]:
                 done[at] = 0

@@ -443,9 +443,9 @@ class Store:
         """For each event of a batch: the owners whose boxes hold it, sorted, and how many of them are
         doubtful.
         """
-        both = self.find(kernels, columns, raw, there, np.empty(room, dtype=np.int64), sys.maxsize)
-        assert both is not None, "no bound was given"
-        owners, ends = both
+        out, ends = np.empty(room, dtype=np.int64), np.empty((2, raw.shape[1]), dtype=np.int64)
+        owners = self.find(kernels, columns, raw, there, out, ends, sys.maxsize)
+        assert owners is not None, "no bound was given"
         found: list[tuple[Array, int]] = []
         at = 0
         for end, doubts in zip(*ends.tolist(), strict=True):
@@ -454,14 +454,20 @@ class Store:
         return found
 
     def find(
-        self, kernels: ModuleType, columns: Array, raw: Array, there: Array, out: Array, most: int
-    ) -> tuple[Array, Array] | None:
-        """The same as two arrays: the owners of one event after the other, and for each event where they end
-        and how many of them are doubtful. The owners are left in `out` if there is room for all. None if it
-        is seen that there are more than `most`.
+        self,
+        kernels: ModuleType,
+        columns: Array,
+        raw: Array,
+        there: Array,
+        out: Array,
+        ends: Array,
+        most: int,
+    ) -> Array | None:
+        """The same as two arrays: the owners of one event after the other, and in `ends`, for each event,
+        where they end and how many of them are doubtful. The owners are left in `out` if there is room for
+        all. None if it is seen that there are more than `most`.
         """
         count = raw.shape[1]
-        ends = np.empty((2, count), dtype=np.int64)
         slab = self._slab or self._new_slab(count)
         places = None if slab is None else slab.columns(columns)
         parts: list[Array] = []
@@ -504,7 +510,7 @@ class Store:
                     return None
                 # The next event alone may need more than there was.
                 out = np.empty(max(len(out), 2 * int(ends[0, start]) + 64), dtype=np.int64)
-        return parts[0] if len(parts) == 1 else np.concatenate(parts), ends
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _new_slab(self, count: int) -> Slab | None:
         """A slab, if so many events more than were asked about since the last change are worth it."""
@@ -654,13 +660,12 @@ class Store:
             numbers.copy(),
             numbers.reshape(2, 1).copy(),
         )
-        batches.known(numbers, numbers)
-        batches.mark(numbers, begins, numbers, numbers, bits)
+        batches.mark(numbers, begins, numbers, numbers, bits, True)
         takers = np.zeros(1, dtype=np.int32)
         batches.total(begins, ends, bits)
-        batches.count(begins, ends, bits, takers, begins.copy(), begins.copy(), numbers.reshape(2, 1).copy())
+        kept = begins.copy()
+        batches.count(begins, ends, bits, takers, kept, kept, takers, kept, kept)
         batches.spread(np.zeros((1, 4), dtype=np.int64), begins.copy(), begins.copy(), begins.copy())
-        batches.sort(takers, begins, begins, numbers.copy(), takers.copy())
         batches.join(data, begins, ends, takers, 0, 0, flags)
 
 

@@ -14,7 +14,7 @@ from itertools import chain
 
 import numpy as np
 
-from tidings.matching import Answers, Deal, Dealt, Links, Payloads, spans
+from tidings.matching import Answers, Deal, Dealt, Payloads, spans
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.dealing import BYTES_MAX
 from tidings.matching.state import Array
@@ -230,28 +230,23 @@ class Dealing:
         if not self.is_much(hand.count) or audience.singly or all_of_it > BYTES_MAX:
             return False
         parts = np.frombuffer(hand.parts, np.int64).reshape(-1, 4)
-        placed = spans(parts)
+        placed = spans(parts, hand.count)
         if placed is None:
             return False
-        begins, bodies, ends = placed
+        begins, bodies, ends, alike = placed
         payloads = Payloads(data, bodies, ends)
         # If there are several topics, no filter asks which.
         topic = hand.routes[0].topic
         answers = broker.match_payloads(audience.nodes, payloads, broker.about(topic))
-        if answers is None or not self._link(audience, answers):
+        if answers is None:
             return False
+        audience.prepare()
         decoded = self._decode(audience, topic, payloads, answers)
-        if decoded is None or hand.count * len(audience.clients) > BITS_MAX:
+        if decoded is None:
             return False
         others, unreadable = decoded
-        deal = Deal(hand.count, len(audience.clients))
-        deal.mark_all(len(audience.everyone))
-        for links, found in zip(audience.links, answers, strict=True):
-            deal.mark(links, found)
-        for at, some in others:
-            for taker in some:
-                deal.mark_one(at, audience.places[taker])
-        dealt = deal.count(begins, ends)
+        deal = self._mark(hand, answers, others)
+        dealt = deal.count(begins, ends) if deal is not None else None
         if dealt is None:
             return False
         dirty = self._core.dirty
@@ -260,18 +255,36 @@ class Dealing:
                 receiver.out.append(stretch)
                 dirty[receiver] = None
         broker.count_unreadable(unreadable)
-        self._note(hand, parts, ends - bodies, dealt)
+        # What is the same for all costs less to keep and to write.
+        sizes = ends[:1] - bodies[:1] if alike else ends - bodies
+        self._note(hand, parts, sizes, dealt)
         return True
 
+    def _mark(
+        self, hand: Hand, answers: Sequence[Answers], others: Sequence[tuple[int, tuple[Client, ...]]]
+    ) -> Deal | None:
+        """Who takes what; None if there are too many of them, or some are looked at singly."""
+        audience = hand.audience
+        while hand.count * len(audience.clients) <= BITS_MAX:
+            deal = Deal(hand.count, len(audience.clients))
+            deal.mark_all(len(audience.everyone))
+            for at, some in others:
+                for taker in some:
+                    deal.mark_one(at, audience.places[taker])
+            if all(deal.mark(links, found) for links, found in zip(audience.links, answers, strict=True)):
+                return deal
+            if not self._link(audience, answers):
+                return None
+        return None
+
     def _note(self, hand: Hand, parts: Array, sizes: Array, dealt: Dealt) -> None:
-        """Count and write down what was dealt out, whose payloads have these sizes."""
+        """Count and write down what was dealt out, whose payloads have these sizes, or all have this one."""
         counters, count, delivered = self._core.counters, hand.count, len(dealt.takers)
         receivers = Receivers(hand.audience.names, dealt.takers, dealt.upto)
-        if (parts[:, 3] == parts[0, 3]).all():
-            # What is the same for all costs less to keep and to write.
-            sizes = sizes[:1]
-            counters.published_bytes += int(sizes[0]) * count
-            counters.delivered_bytes += int(sizes[0]) * delivered
+        if len(sizes) == 1:
+            size = int(sizes[0])
+            counters.published_bytes += size * count
+            counters.delivered_bytes += size * delivered
         else:
             counters.published_bytes += int(sizes.sum())
             counters.delivered_bytes += int(sizes[dealt.served] @ receivers.lengths())
@@ -284,9 +297,6 @@ class Dealing:
 
     def _link(self, audience: Audience, answers: Sequence[Answers]) -> bool:
         """Find out for whom the filters stand that were found; False if some are looked at singly."""
-        if not audience.links:
-            audience.links = [Links() for _ in audience.nodes]
-            audience.number(audience.everyone)
         for node, links, found in zip(audience.nodes, audience.links, answers, strict=True):
             for owner in links.unknown(found):
                 takers = audience.takers(node.filtered[owner], self._sessions)

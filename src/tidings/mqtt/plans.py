@@ -124,6 +124,12 @@ class Audience:
         self.entries[entry] = tuple(found)
         return self.entries[entry]
 
+    def prepare(self) -> None:
+        """Make ready for dealing out, if it is not."""
+        if not self.links:
+            self.links = [Links() for _ in self.nodes]
+            self.number(self.everyone)
+
     def number(self, takers: Sequence[Client]) -> None:
         """Give a place to those who have none."""
         for taker in takers:

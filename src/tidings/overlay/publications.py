@@ -401,7 +401,7 @@ class Publications:
             sizes = sizes[served] if len(sizes) > 1 else sizes
             numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
             which = which[served] if which is not None else None
-        if receivers and receivers[0]:
+        if len(served if served is not None else receivers[0]):
             self._write_mixed(Kind.DELIVERED, routes, which, session, numbers, sizes, receivers)
 
     def _write_mixed(
