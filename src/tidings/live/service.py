@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import logging
 import signal
 import ssl
@@ -272,6 +273,7 @@ def run(
 ) -> dict[str, str]:
     """`serve`, on the fastest loop that is installed."""
     _keep_memory()
+    _spare_collector()
     factory = None
     with contextlib.suppress(ImportError):
         import uvloop
@@ -279,6 +281,15 @@ def run(
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(serve(configurations, ready))
+
+
+def _spare_collector() -> None:
+    """Have the collector of garbage pass over what is there from the start, which is modules and stays.
+
+    To look at all of it took 50 ms each time, and nothing else happens meanwhile.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _keep_memory() -> None:
