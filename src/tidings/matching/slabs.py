@@ -65,14 +65,19 @@ class Slab:
         self.doubts = False
         """Whether any owner is doubtful."""
         self.scratch = np.empty(8 + BLOCK * len(attributes), dtype=np.uint64)
+        self._heads = self._columns = np.empty(0, dtype=np.int64)
+        """Those that were last asked about, and what was said."""
 
     def columns(self, heads: Array) -> Array:
         """For each attribute the column of events in which it is, as `ask` takes it."""
+        if heads is self._heads:
+            return self._columns
         found = np.full(len(self.places), -1, dtype=np.int64)
         for column, head in enumerate(heads.tolist()):
             place = self.places.get(head >> 1)
             if place is not None:
                 found[place] = column * 2 + (head & 1)
+        self._heads, self._columns = heads, found
         return found
 
 
