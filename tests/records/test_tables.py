@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 @st.composite
 def runs(draw: st.DrawFn) -> Run:
     numbers = draw(
-        st.lists(st.integers(0, 2**63 - 1), max_size=4) | st.builds(range, st.just(7), st.integers(7, 12))
+        st.lists(st.integers(0, 2**62), max_size=4) | st.builds(range, st.just(7), st.integers(7, 12))
     )
     rows = len(numbers)
     topics = draw(st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=3))
@@ -50,6 +50,7 @@ def runs(draw: st.DrawFn) -> Run:
         draw(st.none() | INTEGERS),
         draw(st.lists(LISTS, min_size=1, max_size=1) | _each(rows, LISTS) | _each(rows, LISTS).map(numbered)),
         draw(st.lists(places, min_size=1, max_size=1) | _each(rows, places)),
+        draw(st.sampled_from((0, 1, 2**62 - 1))),
     )
 
 

@@ -396,13 +396,17 @@ class Publications:
         somebody, `served` are those that were, and `receivers` is about these.
         """
         numbers = self._numbers_of([route.stream for route in routes], which, count)
-        self._write_mixed(Kind.PUBLISHED, routes, which, session, numbers, sizes, ((),))
+        self._write_mixed(Kind.PUBLISHED, routes, which, session, numbers, 0, sizes, ((),))
+        offset = 0
         if served is not None and len(served) < count:
             sizes = sizes[served] if len(sizes) > 1 else sizes
-            numbers = served + numbers[0] if isinstance(numbers, range) else numbers[served]
+            if isinstance(numbers, range):
+                numbers, offset = served, numbers[0]
+            else:
+                numbers = numbers[served]
             which = which[served] if which is not None else None
         if len(served if served is not None else receivers[0]):
-            self._write_mixed(Kind.DELIVERED, routes, which, session, numbers, sizes, receivers)
+            self._write_mixed(Kind.DELIVERED, routes, which, session, numbers, offset, sizes, receivers)
 
     def _write_mixed(
         self,
@@ -411,6 +415,7 @@ class Publications:
         which: Small | None,
         session: str,
         numbers: range | Integers,
+        offset: int,
         sizes: Integers,
         receivers: Sequence[tuple[str, ...]],
     ) -> None:
@@ -432,6 +437,7 @@ class Publications:
                 None if published else 0,
                 receivers,
                 array("i", which.tobytes()) if which is not None else (0,),
+                offset,
             )
         )
         core.records += len(numbers)

@@ -185,6 +185,10 @@ class Run(msgspec.Struct, frozen=True):
     which: Sequence[int] = (0,)
     """Of each row, the place of its topic among `topics`."""
 
+    offset: int = 0
+    """What is to be added to each of the numbers: whoever writes rows down has more time for that than who
+    passes publications on."""
+
     def __len__(self) -> int:
         return len(self.numbers)
 
@@ -200,7 +204,7 @@ class Run(msgspec.Struct, frozen=True):
                 times[at if len(times) > 1 else 0],
                 self.kind,
                 self.topics[topic],
-                f"{self.prefixes[topic]}{number}",
+                f"{self.prefixes[topic]}{number + self.offset}",
                 sizes[at if len(sizes) > 1 else 0],
                 publisher=self.publisher,
                 client=self.client,

@@ -137,12 +137,11 @@ class _Runs:
         self._n.append(_integers([run.n for run in runs], many))
         self._latency_us.append(_integers([run.latency_us or 0 for run in runs], many))
         self._has_latency.append(_integers([run.latency_us is not None for run in runs], many))
-        numbers = [run.numbers for run in runs]
-        if all(type(one) is range and one.step == 1 for one in numbers):
-            starts = _integers([one[0] if one else 0 for one in numbers], many)
+        if all(type(run.numbers) is range and run.numbers.step == 1 for run in runs):
+            starts = _integers([run.numbers[0] + run.offset if run.numbers else 0 for run in runs], many)
             self._numbers.append(starts.repeat(lengths) + _steps(lengths))
         else:
-            self._numbers += map(_numbers, numbers)
+            self._numbers += [_numbers(run.numbers) + run.offset for run in runs]
         self._head.add([run.which for run in runs], self._heads_of(runs))
         times = [run.at for run in runs]
         self._at.add(times, list(chain.from_iterable(times)))
