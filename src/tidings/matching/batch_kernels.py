@@ -464,6 +464,7 @@ def count(
     takers: Array,
     upto: Array,
     served: Array,
+    listed: Array,
     pieces: Array,
     lasts: Array,
     sizes: Array,
@@ -471,8 +472,9 @@ def count(
     """List who takes each piece, one piece after the other, and the pieces of each taker, one taker after the
     other. There is room for as many as `total` says.
 
-    `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k]. The pieces of
-    taker t end at lasts[t], and with sizes[t] bytes of all.
+    `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k], and `listed`
+    has for each taker which piece it takes. The pieces of taker t end at lasts[t], and with sizes[t] bytes of
+    all.
     """
     lasts[:] = 0
     sizes[:] = 0
@@ -486,6 +488,7 @@ def count(
                 taker = (at << U6) + lowest(word)
                 word &= word - U1
                 takers[written] = np.int32(taker)
+                listed[written] = np.int32(e)
                 written += U1
                 lasts[taker] += 1
                 sizes[taker] += size
@@ -499,15 +502,11 @@ def count(
         begin, many = many, many + lasts[i]
         much += sizes[i]
         lasts[i], sizes[i] = begin, much
-    listed = U0
-    for i in range(np.uint64(len(upto))):
-        last = np.uint64(upto[i])
-        piece = np.int32(served[i])
-        while listed < last:
-            taker = np.uint64(takers[listed])
-            pieces[lasts[taker]] = piece
-            lasts[taker] += 1
-            listed += U1
+    # In one loop: to go by pieces would be to guess wrong where the takers of each end.
+    for i in range(written):
+        taker = np.uint64(takers[i])
+        pieces[lasts[taker]] = listed[i]
+        lasts[taker] += 1
 
 
 @kernel

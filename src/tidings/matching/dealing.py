@@ -21,7 +21,7 @@ BYTES_MAX = 16 << 20
 """What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
 common take less memory."""
 
-TOGETHER_BYTES = 128 * 1024
+TOGETHER_BYTES = 256 * 1024
 """What several takers get lies together up to so much: as long as one of them has not let go of its own, all
 of it is kept."""
 
@@ -38,7 +38,7 @@ def spans(parts: Array, count: int) -> tuple[Array, Array, Array, bool] | None:
     kernels = compiled_batches()
     if kernels is None:
         return None
-    begins, bodies, ends = _spans.take(3, count)
+    begins, bodies, ends = _begins.take(count), _bodies.take(count), _ends.take(count)
     return begins, bodies, ends, kernels.spread(parts, begins, bodies, ends)
 
 
@@ -85,6 +85,8 @@ class Deal:
     `bits` has a row for each piece and a bit for each taker.
     """
 
+    __slots__ = ("_bits", "_blank", "_takers")
+
     def __init__(self, pieces: int, takers: int) -> None:
         self._takers = takers
         self._bits = _bits.take(pieces, -(-takers // 64))
@@ -121,14 +123,16 @@ class Deal:
         # Each by itself, and no longer than it is: those that go into records are kept for a while.
         takers = np.empty(taken, dtype=np.int32)
         upto, served = np.empty(served_count, dtype=np.int64), np.empty(served_count, dtype=np.int64)
-        pieces = _pieces.take(taken)
+        pieces, listed = _pieces.take(taken), _listed.take(taken)
         lasts, sizes = np.empty(self._takers, dtype=np.int64), np.empty(self._takers, dtype=np.int64)
-        kernels.count(begins, ends, bits, takers, upto, served, pieces, lasts, sizes)
+        kernels.count(begins, ends, bits, takers, upto, served, listed, pieces, lasts, sizes)
         return Dealt(begins, ends, takers, upto, served, pieces, lasts, sizes)
 
 
 class Dealt:
     """Pieces and who takes them."""
+
+    __slots__ = ("_begins", "_ends", "_lasts", "_pieces", "_sizes", "served", "takers", "upto")
 
     def __init__(
         self,
@@ -176,7 +180,8 @@ class Dealt:
         return found
 
 
-_spans, _bits, _pieces = Scratch(np.int64), Scratch(np.uint64), Scratch(np.int32)
+_begins, _bodies, _ends = Scratch(np.int64), Scratch(np.int64), Scratch(np.int64)
+_bits, _pieces, _listed = Scratch(np.uint64), Scratch(np.int32), Scratch(np.int32)
 
 
 def _kernels() -> ModuleType:

@@ -237,4 +237,4 @@ class Scratch:
         size = math.prod(shape)
         if size > len(self._room):
             self._room = np.empty(2 * size, dtype=self._room.dtype)
-        return self._room[:size].reshape(shape)
+        return self._room[:size].reshape(shape) if len(shape) > 1 else self._room[:size]

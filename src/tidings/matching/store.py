@@ -664,7 +664,7 @@ class Store:
         takers = np.zeros(1, dtype=np.int32)
         batches.total(begins, ends, bits)
         kept = begins.copy()
-        batches.count(begins, ends, bits, takers, kept, kept, takers, kept, kept)
+        batches.count(begins, ends, bits, takers, kept, kept, takers, takers, kept, kept)
         batches.spread(np.zeros((1, 4), dtype=np.int64), begins.copy(), begins.copy(), begins.copy())
         batches.join(data, begins, ends, takers, 0, 0, flags)
 

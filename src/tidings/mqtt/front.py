@@ -350,12 +350,15 @@ class Front:
         """What is to be sent to clients by now."""
         core = self._core
         out = []
+        size = 0
         for client in core.dirty:
-            if client.out:
-                out.append(Transmit(client.number, client.out))
+            chunks = client.out
+            if chunks:
+                out.append(Transmit(client.number, chunks))
                 client.out = []
+                size += len(chunks[0]) if len(chunks) == 1 else sum(map(len, chunks))
         core.dirty.clear()
-        core.counters.bytes_out += sum([len(chunk) for it in out for chunk in it.chunks])
+        core.counters.bytes_out += size
         return out
 
     def next_deadline(self) -> float | None:
