@@ -97,6 +97,8 @@ class Hand:
         data, places, v5 = self.data, self.places, self.client.v5
         add, note = self.parts.extend, self.which.append
         size, at = len(data), self.end
+        # Heads are taken apart as in `Publishing.skim`: to call something for each packet would cost as much
+        # as all else here.
         while size - at >= 4 and data[at] == QOS_0:
             length = data[at + 1]
             head = at + 2
