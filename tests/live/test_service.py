@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tidings.live.access import OPEN
 from tidings.live.config import Configuration, load
 from tidings.live.listeners import Listening
 from tidings.live.node import NodeOptions
-from tidings.live.service import Service, options_of, serve
+from tidings.live.service import Service, options_of, run, serve
 from tidings.live.tls import Tls
 from tidings.mqtt.events import Access
 from tidings.overlay.settings import Settings
@@ -108,3 +109,19 @@ def test_if_one_cannot_start_all_are_stopped() -> None:
     with pytest.raises(SetupError, match="cannot listen at"):
         asyncio.run(serve([first, second]))
     assert free_ports(1, port) == [port]
+
+
+def test_the_collector_passes_over_what_is_there_from_the_start() -> None:
+    """To look at all modules takes 50 ms, in which no client is heard."""
+    spared: list[int] = []
+    stopping: list[asyncio.Task[str]] = []
+
+    def ready(service: Service) -> None:
+        spared.append(gc.get_freeze_count())
+        stopping.append(asyncio.get_running_loop().create_task(service.node.stop()))
+
+    try:
+        assert run([configuration()], ready) == {"b1": ""}
+    finally:
+        gc.unfreeze()
+    assert spared[0] > 10_000
