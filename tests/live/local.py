@@ -138,8 +138,11 @@ class LocalBroker:
     def lane(self, connection: int) -> Lane | None:
         return None
 
-    def repeat(self, lane: Lane, data: bytes, now: float) -> bool:
-        return False
+    def repeat(self, lane: Lane, data: bytes, now: float) -> int:
+        return 0
+
+    def settle(self) -> None:
+        pass
 
     def take(self) -> list[m.Transmit]:
         return []

@@ -28,7 +28,7 @@ from tidings.live.node import Node, NodeOptions
 from tidings.live.tls import ClientTls
 from tidings.live.users import Hashed, Users
 from tidings.mqtt import events as m
-from tidings.mqtt.clients import Lane
+from tidings.mqtt.clients import REPEATED, SETTLE, Lane
 from tidings.overlay import events as e
 
 
@@ -264,7 +264,7 @@ def test_a_connection_that_is_reset_is_lost() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("name", ["express", "lane", "repeat", "take", "handle_all"])
+@pytest.mark.parametrize("name", ["express", "lane", "repeat", "settle", "take", "handle_all"])
 def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
     async def story() -> None:
         node, front = await echo_node()
@@ -277,9 +277,11 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
         await until(lambda: front.told(m.ClientConnected))
         front.express = lambda *_: int(name in ("lane", "take"))  # type: ignore[method-assign]
         setattr(front, name, broken)
+        client = node._clients.by_number[1]
         if name == "repeat":
-            client = node._clients.by_number[1]
             client.lane, client.repeat = LANE, broken
+        elif name == "settle":
+            client.lane, client.repeat = LANE, lambda *_: SETTLE
         writer.write(b"x")
         assert "a bug" in await node.stopped()
 
@@ -296,15 +298,16 @@ class _RepeatingFront:
 
     def __init__(self, front: EchoFront, numbers: tuple[int, ...]) -> None:
         self.repeated: list[bytes] = []
+        self.answer = REPEATED
         clients = tuple([SimpleNamespace(number=number) for number in numbers])
         lane = Lane(0, cast("Any", None), cast("Any", clients), cast("Any", None))
         front.express = lambda number, data, now: len(data) if number == 1 else 0  # type: ignore[assignment, method-assign]
         front.lane = lambda number: lane  # type: ignore[assignment, method-assign]
         front.repeat = self._repeat  # type: ignore[assignment, method-assign]
 
-    def _repeat(self, _lane: Lane, data: bytes, _now: float) -> bool:
+    def _repeat(self, _lane: Lane, data: bytes, _now: float) -> int:
         self.repeated.append(data)
-        return True
+        return self.answer
 
 
 def test_it_is_written_at_once_to_those_who_are_still_there() -> None:
@@ -324,6 +327,32 @@ def test_it_is_written_at_once_to_those_who_are_still_there() -> None:
         assert await reader.readexactly(6) == b"second"
         assert said.repeated == [b"second"]
         assert front.told(m.BytesReceived) == []
+        await node.stop()
+
+    run(story)
+
+
+def test_it_is_settled_when_it_is_time_behind_what_was_written() -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        reader, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        said = _RepeatingFront(front, (1,))
+        settled: list[int] = []
+        front.settle = lambda: settled.append(len(said.repeated))  # type: ignore[method-assign]
+        client = node._clients.by_number[1]
+        client.lane, client.receivers, client.repeat = front.lane(1), (client,), front.repeat
+        client.data_received(b"a")
+        said.answer = SETTLE
+        client.data_received(b"b")
+        client.data_received(b"c")
+        assert settled == []
+        await until(lambda: settled)
+        said.answer = REPEATED
+        client.data_received(b"d")
+        assert await reader.readexactly(4) == b"abcd"
+        assert settled == [3]
+        writer.close()
         await node.stop()
 
     run(story)

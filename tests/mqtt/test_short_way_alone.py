@@ -11,8 +11,10 @@ import pytest
 
 from tests.mqtt.talk import V5, V311, Client, Talk
 from tests.mqtt.test_short_way import Recorded
+from tidings.mqtt.clients import REPEATED, SETTLE
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import ALL_ALLOWED, AccessChanged, BytesReceived, ClientCongested, ClientLost, Rule
+from tidings.mqtt.front import REPEATS_AT_MOST, REPEATS_MAX
 from tidings.mqtt.packets import Asked, Publish, Version
 from tidings.mqtt.settings import Settings
 from tidings.overlay.events import StopAsked, TimerFired
@@ -41,9 +43,9 @@ def alone(
     return publisher, receivers
 
 
-def repeats(talk: Talk, publisher: Client, data: bytes) -> bool:
+def repeats(talk: Talk, publisher: Client, data: bytes) -> int:
     lane = talk.front.lane(publisher.connection)
-    return lane is not None and talk.front.repeat(lane, data, talk.now)
+    return 0 if lane is None else talk.front.repeat(lane, data, talk.now)
 
 
 @pytest.mark.parametrize("version", [V5, V311])
@@ -205,6 +207,22 @@ def test_after_anything_else_it_is_looked_at_anew(happens: Callable[[Talk, Clien
     assert talk.front.repeat(lane, packet(), talk.now)
     happens(talk, publisher, subscriber)
     assert not talk.front.repeat(lane, packet(), talk.now)
+
+
+def test_many_are_counted_when_the_driver_has_time_and_no_later_than_they_must() -> None:
+    talk = Talk()
+    publisher, _ = alone(talk)
+    talk.front.settle()
+    counters = talk.front._core.counters
+    before = counters.published
+    said = [repeats(talk, publisher, packet()) for _ in range(REPEATS_MAX)]
+    assert said == [REPEATED] * (REPEATS_MAX - 1) + [SETTLE]
+    assert counters.published == before
+    talk.front.settle()
+    assert counters.published == before + REPEATS_MAX
+    said = [repeats(talk, publisher, packet()) for _ in range(REPEATS_AT_MOST)]
+    assert said == [REPEATED] * (REPEATS_MAX - 1) + [SETTLE] * (REPEATS_AT_MOST - REPEATS_MAX + 1)
+    assert counters.published == before + REPEATS_MAX + REPEATS_AT_MOST
 
 
 def test_rights_that_are_gone_stay_gone() -> None:

@@ -23,7 +23,7 @@ from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
 from tidings.live.users import Users
 from tidings.mqtt import events as m
-from tidings.mqtt.clients import Lane
+from tidings.mqtt.clients import SETTLE, Lane
 
 TURN_S = 0.01
 """How long clients are listened to before links, timers and programs have their turn."""
@@ -102,7 +102,9 @@ class Express(Protocol):
 
     def lane(self, connection: int) -> Lane | None: ...
 
-    def repeat(self, lane: Lane, data: bytes, now: float) -> bool: ...
+    def repeat(self, lane: Lane, data: bytes, now: float) -> int: ...
+
+    def settle(self) -> None: ...
 
     def take(self) -> Sequence[m.Transmit]: ...
 
@@ -127,8 +129,8 @@ class Owner(Protocol):
         """The front has failed in the midst of something: nothing may go on."""
 
 
-def _never(_lane: Lane, _data: bytes, _now: float) -> bool:
-    return False
+def _never(_lane: Lane, _data: bytes, _now: float) -> int:
+    return 0
 
 
 class Client(asyncio.Protocol):
@@ -178,7 +180,7 @@ class Client(asyncio.Protocol):
         self.lane: Lane | None = None
         """How its last bytes were passed on, if those that are like them can be written at once: not while
         it is closed, waits for its turn or is not read."""
-        self.repeat: Callable[[Lane, bytes, float], bool] = _never
+        self.repeat: Callable[[Lane, bytes, float], int] = _never
         """The front's, once there is a lane."""
         self.receivers: tuple[Client, ...] = ()
         """To whom that is."""
@@ -202,6 +204,8 @@ class Client(asyncio.Protocol):
                 for receiver in self.receivers:
                     if receiver.lost is None:
                         receiver.transport.write(data)
+                if repeats == SETTLE:
+                    self._clients.settle_soon()
                 return
         if self.open:
             if len(data) <= EXPRESS_BYTES and not self.queued and not self.silenced:
@@ -314,6 +318,7 @@ class Clients:
         self._ready: list[Client] = []
         self._scheduled = False
         self._sending = False
+        self._settling = False
         self._paused = False
         self._held: list[Client] = []
         """Those that had something to say since the pause began."""
@@ -392,6 +397,20 @@ class Clients:
                 client.lane, client.receivers = lane, known
                 client.repeat = self._owner.front.repeat
                 client.ease(now)
+
+    def settle_soon(self) -> None:
+        """Have the front settle what was passed on, when it has been sent."""
+        if not self._settling:
+            self._settling = True
+            self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._settling = False
+        try:
+            self._owner.front.settle()
+        except Exception as error:
+            self._owner.on_bug(error)
+            raise
 
     def _send(self) -> None:
         self._sending = False

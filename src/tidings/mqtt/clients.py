@@ -40,6 +40,13 @@ REASON_BYTES_MIN = 16
 """Less than this of a reason says nothing."""
 
 
+REPEATED = 1
+"""Of `Front.repeat`: a packet is passed on."""
+
+SETTLE = 2
+"""The same, and there are so many by now that they should be settled soon."""
+
+
 class Lane:
     """How a publication of a client to a topic went to others; the next one goes the same way."""
 

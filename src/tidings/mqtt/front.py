@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings.mqtt import bursts
-from tidings.mqtt.clients import Client, Lane, State
+from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, State
 from tidings.mqtt.codec import Malformed
 from tidings.mqtt.core import Core, Refusal
 from tidings.mqtt.events import (
@@ -111,7 +111,10 @@ DEAR_REQUEST = 4
 
 
 REPEATS_MAX = 256
-"""Packets that are passed on before they are counted and written down."""
+"""Packets that are passed on before it is time to count them and write them down."""
+
+REPEATS_AT_MOST = 4 * REPEATS_MAX
+"""And before that is done in the midst of things, if nobody has seen to it."""
 
 
 class Due(Enum):
@@ -325,9 +328,9 @@ class Front:
         client = self.clients.get(connection)
         return client.recent if client is not None else None
 
-    def repeat(self, lane: Lane, data: bytes, now: float) -> bool:
+    def repeat(self, lane: Lane, data: bytes, now: float) -> int:
         """Whether bytes are a packet that is like the last one but for its payload: then they are to be sent
-        to the lane's connections as they are, at once, and nothing else need be done.
+        to the lane's connections as they are, at once; and behind that, if this is `SETTLE`, `settle`.
 
         This is all that is spent on most packets of devices that talk to each other, so it does what must be
         done for each and leaves the rest for later. A lane holds until the next event, whatever it is.
@@ -339,12 +342,20 @@ class Front:
             or not data.startswith(lane.head)
             or core.dirty  # what waits for `take` must not be overtaken
         ):
-            return False
+            return 0
         core.repeats.append(lane)
         core.repeated_at.append(now)
-        if len(core.repeats) >= REPEATS_MAX:
+        if len(core.repeats) < REPEATS_MAX:
+            return REPEATED
+        if len(core.repeats) >= REPEATS_AT_MOST:
             self._publishing.settle()
-        return True
+        return SETTLE
+
+    def settle(self) -> None:
+        """Count and write down what `repeat` has passed on. It takes longer than to pass one on, by ten times
+        and more, so no packet should have to wait for it.
+        """
+        self._publishing.settle()
 
     def take(self) -> list[Transmit]:
         """What is to be sent to clients by now."""
