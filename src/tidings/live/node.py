@@ -72,6 +72,9 @@ TURN_WEIGHT = 128
 """Words that are told to the broker together; a subscription counts for sixteen, since it takes milliseconds
 to compare it with others."""
 
+CLOCK_S = 0.001
+"""What uvloop's timers count by. One that is early by less would be called again and again until it is not."""
+
 TICK_S = 1.0
 """How often a record sink is told the time, and it is looked after what is done beside events."""
 
@@ -820,16 +823,16 @@ class Node:
         if self._timer is None or effect.at < self._timer_at:
             self._arm()
 
-    def _arm(self) -> None:
+    def _arm(self, least_s: float = 0.0) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self._wake_at
-        self._timer = self._loop.call_later(max(0.0, self._wake_at - self.now()), self._timer_fired)
+        self._timer = self._loop.call_later(max(least_s, self._wake_at - self.now()), self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer = None
         if self._wake_at > self.now():
-            self._arm()
+            self._arm(CLOCK_S)
         else:
             self.tell(e.TimerFired())
 

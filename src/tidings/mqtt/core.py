@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -92,7 +93,7 @@ class Core:
         self.slow: dict[Client, None] = {}
         """Clients that must go, for they do not keep up."""
         self.repeats: list[Lane] = []
-        self.repeated_at: list[float] = []
+        self.repeated_at = array("d")
         """Packets that were passed on and not yet counted, numbered and written down: how, and when."""
         self.plans = 0
         """Counts whatever changes how publications go to clients: connections, congestion, queues."""

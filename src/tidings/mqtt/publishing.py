@@ -8,10 +8,12 @@ test compares.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, groupby
 
 import msgspec
+import numpy as np
 
 from tidings.language import names
 from tidings.language.views import PREFIX
@@ -376,7 +378,7 @@ class Publishing:
         """Count, number and write down what `Front.repeat` has passed on, in its order."""
         core = self._core
         lanes, times = core.repeats, core.repeated_at
-        core.repeats, core.repeated_at = [], []
+        core.repeats, core.repeated_at = [], array("d")
         note_repeats = self._broker.note_repeats
         packets_out = bytes_in = bytes_out = published_bytes = delivered_bytes = end = 0
         for lane, some in groupby(lanes):
@@ -389,7 +391,8 @@ class Publishing:
             bytes_out += delivered * lane.length
             delivered_bytes += delivered * lane.size
             lane.publisher.heard_at = times[end - 1]
-            note_repeats(lane.noted, lane.size, [int(at * 1_000_000) for at in times[begin:end]])
+            at_us = (np.frombuffer(times[begin:end]) * 1_000_000).astype(np.int64)
+            note_repeats(lane.noted, lane.size, array("q", at_us.tobytes()))
         counters = core.counters
         counters.packets_in += end
         counters.bytes_in += bytes_in

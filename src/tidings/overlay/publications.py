@@ -128,10 +128,12 @@ class Lane:
         self.route = route
         self.stream = route.stream
         self.session = session
-        self.sizes: list[int] = []
         self.receivers = receivers
-        self.numbers: list[int] = []
-        self.at_us: list[int] = []
+        # Arrays, since they wait for long: what numbers take in lists is a page of memory for forty messages,
+        # and to get one may take longer than to pass a message on.
+        self.sizes = array("q")
+        self.numbers = array("q")
+        self.at_us = array("q")
 
 
 class Publications:
@@ -491,23 +493,23 @@ class Publications:
             if len(numbers) >= LANE_MAX:
                 self._write_lane(lane)
 
-    def note_repeats(self, lane: Lane, size: int, at_us: Sequence[int]) -> None:
+    def note_repeats(self, lane: Lane, size: int, at_us: array[int]) -> None:
         """The same for some of one size in a row, after at least one other of their lane."""
         known, stream, numbers = self._numbers, lane.stream, lane.numbers
         first, count = known[stream] + 1, len(at_us)
         known[stream] += count
         if not numbers:
             self._lanes[lane] = None
-        numbers += range(first, first + count)
+        numbers.extend(range(first, first + count))
         lane.at_us += at_us
-        lane.sizes += [size] * count
+        lane.sizes += array("q", (size,)) * count
         if len(numbers) >= LANE_MAX:
             self._write_lane(lane)
 
     def _write_lane(self, lane: Lane) -> None:
         numbers: Sequence[int] = lane.numbers
         at_us, sizes = lane.at_us, lane.sizes
-        lane.numbers, lane.at_us, lane.sizes = [], [], []
+        lane.numbers, lane.at_us, lane.sizes = array("q"), array("q"), array("q")
         del self._lanes[lane]
         # What is the same for all, or counts up by one, costs less to keep and to write.
         if numbers[-1] - numbers[0] == len(numbers) - 1:
