@@ -15,7 +15,7 @@ import numpy as np
 
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.reading import Answers
-from tidings.matching.state import MOVED_BYTES, Array, Scratch
+from tidings.matching.state import MOVED_BYTES, Array, Blocks, Scratch
 
 BYTES_MAX = 16 << 20
 """What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
@@ -24,6 +24,9 @@ common take less memory."""
 TOGETHER_BYTES = 256 * 1024
 """What several takers get lies together up to so much: as long as one of them has not let go of its own, all
 of it is kept."""
+
+BLOCKS_MAX = 32
+"""Blocks of so much that are kept for the next time: what a deal makes of one read is a few."""
 
 UNKNOWN = -1
 
@@ -170,7 +173,7 @@ class Dealt:
         while taker < len(upto):
             # All that fits, and one at least.
             end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            out = np.empty(upto[end - 1] - before + MOVED_BYTES, dtype=np.uint8)
+            out = _blocks.take(upto[end - 1] - before + MOVED_BYTES)
             kernels.join(buffer, self._begins, self._ends, self._pieces, piece, lasts[end - 1], out)
             whole, at = out.data, 0
             for last in upto[taker:end]:
@@ -180,6 +183,7 @@ class Dealt:
         return found
 
 
+_blocks = Blocks(TOGETHER_BYTES + MOVED_BYTES, BLOCKS_MAX)
 _begins, _bodies, _ends = Scratch(np.int64), Scratch(np.int64), Scratch(np.int64)
 _bits, _pieces, _listed = Scratch(np.uint64), Scratch(np.int32), Scratch(np.int32)
 

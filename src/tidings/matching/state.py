@@ -33,6 +33,7 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+import sys
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -238,3 +239,32 @@ class Scratch:
         if size > len(self._room):
             self._room = np.empty(2 * size, dtype=self._room.dtype)
         return self._room[:size].reshape(shape) if len(shape) > 1 else self._room[:size]
+
+
+class Blocks:
+    """Room for what somebody else may keep for a while: a block is given again when nobody looks at it.
+
+    Malloc would give the same memory again as well, if what is kept for longer did not lie in between: of
+    what was dealt out, nine tenths were fresh pages, each filled with zeros first.
+    """
+
+    __slots__ = ("_blocks", "_bytes", "_most")
+
+    def __init__(self, size: int, most: int) -> None:
+        """Blocks of one size in bytes, of which so many are kept at most."""
+        self._bytes = size
+        self._most = most
+        self._blocks: list[Array] = []
+
+    def take(self, size: int) -> Array:
+        """Bytes, with anything in them: as many as asked for, or more."""
+        if not self._bytes // 4 <= size <= self._bytes:
+            return np.empty(size, dtype=np.uint8)
+        for block in self._blocks:
+            # The list, the name and the question itself; whoever has a view of it, or a part of one, is more.
+            if sys.getrefcount(block) == 3:
+                return block
+        block = np.empty(self._bytes, dtype=np.uint8)
+        if len(self._blocks) < self._most:
+            self._blocks.append(block)
+        return block
