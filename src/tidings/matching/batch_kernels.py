@@ -21,11 +21,15 @@ from tidings.matching.kernels import (
     SIGN,
     U0,
     U1,
+    U2,
     U3,
     U6,
     U8,
+    U16,
+    U32,
     U63,
     Number,
+    eight,
     kernel,
     lowest,
     meet,
@@ -51,8 +55,10 @@ MIX_SHIFT = np.uint64(29)
 # Columns of the table of fields.
 F_HASH, F_START, F_SIZE, F_NUMBER, F_BOOL, F_TEXT = range(6)
 
-# What is known of a key: its place among the fields is that of nobody if no filter asks for it.
-K_HASH, K_START, K_SIZE, K_FIELD = range(4)
+# What is known of a key: its place among the fields is that of nobody if no filter asks for it. The word is
+# the key with the quote and the colon behind it, and the mask has the bytes that count: none if they do not
+# fit, or blanks are in between.
+K_HASH, K_START, K_SIZE, K_FIELD, K_WORD, K_MASK = range(6)
 
 LAST_PART = np.uint64(PARTS - 1)
 
@@ -67,6 +73,13 @@ TEXT_BYTES = np.uint64(32)
 """Of a text that are looked at together."""
 
 MOVED = np.uint64(MOVED_BYTES)
+
+# Eight digits at once, as bytes of a word: which bytes are none, and what the digits make by twos, fours and
+# all together.
+ZEROS, SIXES, HIGHS = (np.uint64(0x0101010101010101 * byte) for byte in (0x30, 0x06, 0xF0))
+TWOS, FOURS, EIGHTS = (np.uint64(10**places << shift | 1) for places, shift in ((1, 8), (2, 16), (4, 32)))
+BY_TWOS, BY_FOURS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
+U48 = np.uint64(48)
 
 QUOTE, COMMA, COLON, MINUS, POINT = 34, 44, 58, 45, 46
 OPEN, CLOSE, ZERO, NINE, E = 123, 125, 48, 57, 101
@@ -100,6 +113,20 @@ def is_same(data: Array, at: Number, other: Number, size: Number) -> Number:
     for i in range(size):
         same &= data[at + i] == data[other + i]
     return same
+
+
+@part
+def digits_at(data: Array, at: Number, end: Number) -> Number:
+    """How many digits there are from a place on, eight at most, and what they make if they are fewer."""
+    word = eight(data, at) ^ ZEROS
+    # What a byte carries over to the next is of no matter: it is no digit itself, and the first counts.
+    size = min(lowest((word + SIXES | word) & HIGHS) >> U3, end - at)
+    if size == U0 or size >= U8:
+        return size, np.int64(0)
+    word <<= (U8 - size) << U3
+    word = word * TWOS >> U8 & BY_TWOS
+    word = word * FOURS >> U16 & BY_FOURS
+    return size, np.int64(word * EIGHTS >> U32)
 
 
 @part
@@ -155,6 +182,7 @@ def read(
     looked up.
     """
     mask = np.uint64(len(fields) - 1)
+    room = np.uint64(len(data))
     known = left = U0
     for e in range(np.uint64(len(begins))):
         left += U1
@@ -176,8 +204,13 @@ def read(
             at += U1
             first = at
             size = keys[key, K_SIZE]
+            quick = alike and key < known and at + U8 <= room and size + U2 < end - at
+            quick = quick and keys[key, K_MASK] != U0
+            quick = quick and (eight(data, at) ^ keys[key, K_WORD]) & keys[key, K_MASK] == U0
             # The quote behind it is compared, too.
-            alike &= key < known and size < end - at and is_same(data, at, keys[key, K_START], size + U1)
+            alike &= quick or (
+                key < known and size < end - at and is_same(data, at, keys[key, K_START], size + U1)
+            )
             if alike:
                 at += size
             else:
@@ -197,16 +230,24 @@ def read(
                     break
                 keys[key, K_HASH], keys[key, K_START], keys[key, K_SIZE] = code, first, size
                 keys[key, K_FIELD] = field_of(code, first, size, data, names, fields, mask)
+                keys[key, K_MASK] = U0
+                if size <= U6 and first + U8 <= room and data[at + U1] == COLON:
+                    keys[key, K_WORD] = eight(data, first)
+                    keys[key, K_MASK] = ALL >> (U48 - (size << U3))
                 known = key + U1
             field = keys[key, K_FIELD]
             number = np.int64(fields[field, F_NUMBER])
             truth = np.int64(fields[field, F_BOOL])
             text = np.int64(fields[field, F_TEXT])
             key += U1
-            at = behind_blanks(data, at + U1, end)
-            if at >= end or data[at] != COLON:
-                break
-            at = behind_blanks(data, at + U1, end)
+            if quick:
+                at += U2
+            else:
+                at = behind_blanks(data, at + U1, end)
+                if at >= end or data[at] != COLON:
+                    break
+                at += U1
+            at = behind_blanks(data, at, end)
             if at >= end:
                 break
             byte = data[at]
@@ -219,11 +260,18 @@ def read(
                 if byte == MINUS:
                     at += U1
                 digits = at
+                whole = U8
                 value = np.int64(0)
-                while at < end and data[at] >= ZERO and data[at] <= NINE:
-                    value = value * 10 + np.int64(data[at] - ZERO)
-                    at += U1
-                whole = at - digits
+                if at + U8 <= room:
+                    whole, value = digits_at(data, at, end)
+                    at += whole
+                if whole == U8:
+                    # More than were looked at, perhaps, or at the end of the buffer.
+                    at = digits
+                    while at < end and data[at] >= ZERO and data[at] <= NINE:
+                        value = value * 10 + np.int64(data[at] - ZERO)
+                        at += U1
+                    whole = at - digits
                 if whole == U0 or (whole > U1 and data[digits] == ZERO):
                     break
                 places = U0
@@ -256,6 +304,9 @@ def read(
                 if truth >= 0:
                     raw[truth, e] = np.uint64(yes)
                     there[truth, e] = 1
+            if at + U1 < end and data[at] == COMMA and data[at + U1] == QUOTE:
+                at += U1
+                continue
             at = behind_blanks(data, at, end)
             if at >= end:
                 break

@@ -16,6 +16,7 @@ it would then read, with chances guessed from a sample of the ends of all constr
 
 from __future__ import annotations
 
+import sys
 import math
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -267,6 +268,18 @@ def _plain(_typing: Any, data: Any, _at: Any) -> Any:
     return types.uint64(data, types.uint64), write
 
 
+def _eight(_typing: Any, data: Any, _at: Any) -> Any:
+    """The eight bytes from data[at] on as a word, the first of them lowest."""
+
+    def write(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        place = builder.bitcast(builder.gep(start, [arguments[1]]), ir.IntType(64).as_pointer())
+        word = builder.load(place, align=1)
+        return word if sys.byteorder == "little" else builder.bswap(word)
+
+    return types.uint64(data, types.uint64), write
+
+
 def _move(_typing: Any, data: Any, _at: Any, out: Any, _to: Any) -> Any:
     """Copy the 64 bytes from data[at] on to out[to]."""
 
@@ -285,6 +298,7 @@ def _move(_typing: Any, data: Any, _at: Any, out: Any, _to: Any) -> Any:
 meet: Any = intrinsic(_meet)
 prefetch: Any = intrinsic(_prefetch)
 plain: Any = intrinsic(_plain)
+eight: Any = intrinsic(_eight)
 move: Any = intrinsic(_move)
 lowest: Any = intrinsic(_lowest)
 population: Any = intrinsic(_population)

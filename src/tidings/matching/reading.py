@@ -65,7 +65,7 @@ class Reader:
         self.changes = attributes.changes
         self.besides = tuple(besides)
         self._attributes = attributes
-        self._keys = np.empty((KEYS_MAX, 4), dtype=np.uint64)
+        self._keys = np.empty((KEYS_MAX, 6), dtype=np.uint64)
         self._raw, self._there, self._done = Scratch(np.uint64), Scratch(np.uint8), Scratch(np.uint8)
         asked: dict[str, tuple[int, int, int]] = {}
         heads: list[int] = []
