@@ -7,6 +7,10 @@ beginning of the measured part until what it puts off is done too, as writing re
 does not count, and what else runs on the machine matters little, but for latency. Brokers take turns, in each
 of several rounds; a figure is the median. Everything stays on this machine.
 
+Where brokers mostly sleep and wake up, what that costs is up to the machine and differs from minute to
+minute, by a third, and a p99 by several times. So in some jobs (`SIDE_BY_SIDE`) all that are compared run at
+once and are loaded in turns of a second. Records that are written in the other's turn count all the same.
+
 * one to one, one to ten: QoS 0, pipelined, 2,000 messages under way; all on one topic and of one size, which
   suits a broker that looks at neighbours together, and mixed: on 50 topics in turn, of 70 to 130 bytes, as
   from a gateway of many devices.
@@ -15,6 +19,7 @@ of several rounds; a figure is the median. Everything stays on this machine.
 * content: 50 connections with 20 filters each, every filter a range on each of six attributes that 1% of all
   events fall into. A broker without content filters sends everything to everyone; what its clients would then
   spend on filtering is not counted. All on one topic, and mixed: on 50 topics in turn.
+* a delivery of content: the job of content and that of one to ten, at two brokers side by side.
 * latency: 2,000 messages a second at times fixed before, from the time that a message was due.
 * idle: what an idle connection takes, plain and with TLS, and a subscription; how long it takes until all TLS
   connections are served again that are cut at once.
@@ -26,6 +31,7 @@ Mosquitto is skipped with a message where it is not installed (Debian: apt insta
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -57,18 +63,16 @@ class Sizes:
 
     seconds: float
     rounds: int
-    rounds_noisy: int
-    """Of the jobs in `NOISY`."""
-
-    latency_s: float
-    """Longer than the ten seconds after which Tidings closes a file of records."""
+    turns: int
+    """Of a second, in a round of those that are compared side by side. More than the ten seconds after which
+    Tidings closes a file of records."""
 
     idle: int
     subscriptions: int
 
 
-FULL = Sizes(seconds=4.0, rounds=3, rounds_noisy=9, latency_s=12.0, idle=10_000, subscriptions=100_000)
-QUICK = Sizes(seconds=1.0, rounds=1, rounds_noisy=1, latency_s=3.0, idle=500, subscriptions=5_000)
+FULL = Sizes(seconds=4.0, rounds=3, turns=20, idle=10_000, subscriptions=100_000)
+QUICK = Sizes(seconds=1.0, rounds=1, turns=3, idle=500, subscriptions=5_000)
 
 
 @dataclass(slots=True)
@@ -133,39 +137,65 @@ class Setting:
             "payload": self.payload,
             "warm_s": self.sizes.seconds / 4,
             "seconds": self.sizes.seconds,
+            "turns": 1,
             "seed": 7,
             **more,
         }
 
 
+class Measured:
+    """A broker that is loaded, and what that costs it."""
+
+    def __init__(self, load: str, setting: Setting, broker: Broker, folder: Path, **more: object) -> None:
+        self._broker = broker
+        self._records = folder / "data" / "records"
+        self._load = Load(load, setting.spec(broker, **more))
+        self._figures: dict[str, float] = {}
+
+    def __enter__(self) -> Measured:
+        self._load.__enter__()
+        self._ready = self._load.answer()
+        # A row for the publication, and one for its deliveries if there are any.
+        self._rows_each = 1 + self._ready.get("taken", 1.0)
+        if self._broker.content:
+            # What was put off while it was warming up is no part of what is measured.
+            _await_records(self._records, self._ready["warm"] * self._rows_each)
+        self._before = self._broker.usage()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._load.__exit__()
+
+    def turn(self) -> None:
+        """Do the job, once more if it was done."""
+        self._load.go()
+        self._figures = self._load.answer()
+
+    def figures(self) -> dict[str, float]:
+        """Of all turns, with what they cost the broker."""
+        figures = self._figures
+        figures["load_cpu"] -= self._ready["load_cpu"]
+        if self._broker.content:
+            rows = (self._ready["warm"] + figures["messages"]) * self._rows_each
+            figures["recorded"] = _await_records(self._records, rows)
+        used = self._broker.usage().cpu_s - self._before.cpu_s
+        seconds = figures["seconds"]
+        return {
+            **figures,
+            "broker_cpu": used,
+            "delivered_per_cpu_s": figures["delivered"] / used if used else 0.0,
+            "messages_per_cpu_s": figures["messages"] / used if used else 0.0,
+            "delivered_per_s": figures["delivered"] / seconds,
+            "broker_busy": used / seconds,
+            "load_busy": figures["load_cpu"] / seconds,
+        }
+
+
 def _measure(load: str, setting: Setting, broker: Broker, folder: Path, **more: object) -> dict[str, float]:
     """Do a job, and give its figures with what it cost the broker."""
-    with Load(load, setting.spec(broker, **more)) as it:
-        ready = it.answer()
-        # A row for the publication, and one for its deliveries if there are any.
-        rows_each = 1 + ready.get("taken", 1.0)
-        records = folder / "data" / "records"
-        if broker.content:
-            # What was put off while it was warming up is no part of what is measured.
-            _await_records(records, ready["warm"] * rows_each)
-        before = broker.usage()
-        it.go()
-        figures = it.answer()
-        figures["load_cpu"] -= ready["load_cpu"]
-        if broker.content:
-            rows = (ready["warm"] + figures["messages"]) * rows_each
-            figures["recorded"] = _await_records(records, rows)
-        used = broker.usage().cpu_s - before.cpu_s
-        figures["broker_cpu"] = used
-    seconds = figures["seconds"]
-    return {
-        **figures,
-        "delivered_per_cpu_s": figures["delivered"] / used if used else 0.0,
-        "messages_per_cpu_s": figures["messages"] / used if used else 0.0,
-        "delivered_per_s": figures["delivered"] / seconds,
-        "broker_busy": used / seconds,
-        "load_busy": figures["load_cpu"] / seconds,
-    }
+    with Measured(load, setting, broker, folder, **more) as it:
+        it.turn()
+        return it.figures()
 
 
 def _await_records(folder: Path, due: float) -> float:
@@ -198,26 +228,20 @@ def mixed_to_ten(setting: Setting, broker: Broker, folder: Path) -> dict[str, fl
     return _measure("flow", setting, broker, folder, subscribers=10, topics=50, spread=30)
 
 
-def one_at_a_time(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
-    return _measure("lockstep", setting, broker, folder)
-
-
 def qos1(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
     return _measure("acknowledged", setting, broker, folder)
 
 
+CONTENT: dict[str, object] = {"subscribers": 50, "filters": 20, "protocol": 5, "warm_s": 3.0}
+"""Filters are properties of MQTT 5. A broker loads its compiled matching once, when it is first needed."""
+
+
 def content(setting: Setting, broker: Broker, folder: Path, topics: int = 1) -> dict[str, float]:
-    # Filters are properties of MQTT 5. A broker loads its compiled matching once, when it is first needed.
-    more = {"subscribers": 50, "filters": 20, "content": broker.content, "protocol": 5, "warm_s": 3.0}
-    return _measure("flow", setting, broker, folder, topics=topics, **more)
+    return _measure("flow", setting, broker, folder, topics=topics, content=broker.content, **CONTENT)
 
 
 def mixed_content(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
     return content(setting, broker, folder, topics=50)
-
-
-def latency(setting: Setting, broker: Broker, folder: Path) -> dict[str, float]:
-    return _measure("latency", setting, broker, folder, rate=2_000, seconds=setting.sizes.latency_s)
 
 
 def idle_plain(setting: Setting, broker: Broker, _: Path) -> dict[str, float]:
@@ -290,11 +314,9 @@ JOBS: dict[str, Callable[[Setting, Broker, Path], dict[str, float]]] = {
     "one-to-ten": one_to_ten,
     "mixed-to-one": mixed_to_one,
     "mixed-to-ten": mixed_to_ten,
-    "one-at-a-time": one_at_a_time,
     "qos1": qos1,
     "content": content,
     "mixed-content": mixed_content,
-    "latency": latency,
     "idle-plain": idle_plain,
     "idle-tls": idle_tls,
     "subscriptions": subscriptions,
@@ -303,9 +325,29 @@ JOBS: dict[str, Callable[[Setting, Broker, Path], dict[str, float]]] = {
 ONCE = ("idle-plain", "idle-tls", "subscriptions")
 """Jobs that are not repeated: memory does not vary as speed does, and many handshakes take their time."""
 
-NOISY = ("one-at-a-time", "latency")
-"""Jobs in which brokers mostly sleep and wake up. What that costs differs from round to round by a third, and
-a p99 by several times, for either broker: of three rounds a median says little."""
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of those that are compared side by side."""
+
+    label: str
+    broker: str
+    load: str
+    more: dict[str, object] = field(default_factory=dict)
+
+
+SIDE_BY_SIDE: dict[str, tuple[Side, ...]] = {
+    "one-at-a-time": tuple(Side(name, name, "lockstep") for name in ("mosquitto", "tidings")),
+    "latency": tuple(Side(name, name, "latency", {"rate": 2_000}) for name in ("mosquitto", "tidings")),
+    "delivery": (
+        Side("plain", "tidings", "flow", {"subscribers": 10, "seconds": 0.5}),
+        Side("content", "tidings", "flow", {**CONTENT, "content": True, "seconds": 0.5}),
+    ),
+}
+
+PAUSE_S = {"delivery": 1.0}
+"""Behind a turn in which more is done than is written down at once, so that nobody pays for that in its own
+turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,12 +412,16 @@ def summary(runs: Sequence[Run], brokers: Sequence[str]) -> list[str]:
         sign = "<=" if line.at_most else ">="
         row.append(f"{sign} {line.target:g}" if line.target is not None else "")
         rows.append(row)
-    filtered = found.get(("content", "tidings", "delivered_per_cpu_s"))
-    for job in ("one-to-ten", "mixed-to-ten"):
-        plain = found.get((job, "tidings", "delivered_per_cpu_s"))
-        if plain and filtered:
-            row = [f"cost of a delivery of content, in those of {job}", *("" for _ in brokers)]
-            rows.append([*row, f"{plain / filtered:.2f}", "<= 2"])
+    plain, filtered = (
+        found.get(("delivery", label, "delivered_per_cpu_s")) for label in ("plain", "content")
+    )
+    if plain and filtered:
+        blank = [""] * (len(brokers) - 1)
+        rows.append(["side by side, one to ten: deliveries per CPU-s", *blank, f"{plain:,.0f}", "", ""])
+        rows.append(["and by content", *blank, f"{filtered:,.0f}", "", ""])
+        rows.append(
+            ["cost of a delivery by content, in plain ones", *blank, "", f"{plain / filtered:.2f}", "<= 2"]
+        )
     widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
     return [
         "  ".join(
@@ -397,14 +443,13 @@ def _shown(line: Line, value: float | None) -> str:
 
 def _rounds(job: str, sizes: Sizes) -> int:
     """How often each broker has its turn at a job."""
-    if job in ONCE:
-        return 1
-    return sizes.rounds_noisy if job in NOISY else sizes.rounds
+    return 1 if job in ONCE else sizes.rounds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="What a message costs a broker, beside mosquitto.")
-    parser.add_argument("--only", action="append", choices=[*JOBS], help="a job; may be repeated")
+    every = [*JOBS, *SIDE_BY_SIDE]
+    parser.add_argument("--only", action="append", choices=every, help="a job; may be repeated")
     parser.add_argument("--broker", action="append", choices=["mosquitto", "tidings"], help="one of the two")
     parser.add_argument("--quick", action="store_true", help="small sizes, one round")
     parser.add_argument("--protocol", type=int, choices=[4, 5], default=5, help="4 is MQTT 3.1.1")
@@ -419,8 +464,7 @@ def main() -> None:
     sizes = Sizes(
         asked.seconds or usual.seconds,
         asked.rounds or usual.rounds,
-        asked.rounds or usual.rounds_noisy,
-        usual.latency_s,
+        usual.turns,
         usual.idle,
         usual.subscriptions,
     )
@@ -431,21 +475,21 @@ def main() -> None:
         print("mosquitto is not installed, so there is nothing to compare with (apt install mosquitto)")
         brokers = [name for name in brokers if name != "mosquitto"]
     print(", ".join(f"{name} {found[name]}" for name in brokers), f"on {os.cpu_count()} cores", flush=True)
-    if {"content", "mixed-content"} & {*(asked.only or JOBS)} and "tidings" in brokers:
+    if {"content", "mixed-content", "delivery"} & {*(asked.only or every)} and "tidings" in brokers:
         # Once on a machine, and kept: it is no part of what a message costs.
         program = "from tidings.matching import compile_kernels; compile_kernels()"
         subprocess.run([sys.executable, "-c", program], check=True)
     runs: list[Run] = []
     failed = False
     try:
-        for job in asked.only or JOBS:
+        for job in asked.only or every:
             for number in range(_rounds(job, sizes)):
-                for name in brokers:
+                for some in [brokers] if job in SIDE_BY_SIDE else [[name] for name in brokers]:
                     try:
-                        runs.append(_turn(job, name, setting, number))
+                        runs += _round(job, some, setting, number)
                     except RuntimeError as error:
                         failed = True
-                        print(f"{job} {name} {number + 1}: {error}", flush=True)
+                        print(f"{job} {', '.join(some)} {number + 1}: {error}", flush=True)
     except KeyboardInterrupt:
         failed = True
         print("interrupted; this far:")
@@ -479,16 +523,39 @@ def main() -> None:
     sys.exit(failed)
 
 
-def _turn(job: str, name: str, setting: Setting, number: int) -> Run:
-    """A fresh broker, one job, and a line about it."""
-    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as base:
+def _round(job: str, brokers: Sequence[str], setting: Setting, number: int) -> list[Run]:
+    """Fresh brokers, one job, and a line about each."""
+    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as base, contextlib.ExitStack() as stack:
         Path(base).chmod(0o755)
-        folder = Path(base) / name
-        with running(name, folder) as broker:
-            run = Run(job, name, JOBS[job](setting, broker, folder))
-    told = ", ".join(f"{key} {value:.4g}" for key, value in run.figures.items())
-    print(f"{job} {name} {number + 1}: {told}", flush=True)
-    return run
+        if job in SIDE_BY_SIDE:
+            runs = _side_by_side(job, brokers, setting, Path(base), stack)
+        else:
+            (name,) = brokers
+            folder = Path(base) / name
+            runs = [Run(job, name, JOBS[job](setting, stack.enter_context(running(name, folder)), folder))]
+    for run in runs:
+        told = ", ".join(f"{key} {value:.4g}" for key, value in run.figures.items())
+        print(f"{job} {run.broker} {number + 1}: {told}", flush=True)
+    return runs
+
+
+def _side_by_side(
+    job: str, brokers: Sequence[str], setting: Setting, base: Path, stack: contextlib.ExitStack
+) -> list[Run]:
+    """All that are compared, in turns; who is first changes from turn to turn."""
+    sides = [side for side in SIDE_BY_SIDE[job] if side.broker in brokers]
+    turns = setting.sizes.turns
+    measured = []
+    for side in sides:
+        folder = base / side.label
+        broker = stack.enter_context(running(side.broker, folder))
+        more = {"seconds": 1.0, **side.more, "turns": turns}
+        measured.append(stack.enter_context(Measured(side.load, setting, broker, folder, **more)))
+    for turn in range(turns):
+        for it in measured[:: 1 if turn % 2 else -1]:
+            it.turn()
+            time.sleep(PAUSE_S.get(job, 0.0))
+    return [Run(job, side.label, it.figures()) for side, it in zip(sides, measured, strict=True)]
 
 
 if __name__ == "__main__":

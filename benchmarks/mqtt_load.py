@@ -202,7 +202,8 @@ def wanted(
     return np.asarray(np.any(inside, axis=2))
 
 
-# Jobs. Each is a generator: what it yields is said, and it goes on when it is told to.
+# Jobs. Each is a generator: what it yields is said, and it goes on when it is told to. With `turns`, the job
+# is done so many times, and what is said is about all of them.
 
 
 def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -233,11 +234,13 @@ def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     stream = _Stream(publisher, readers, packets, takes)
     warm = stream.run(spec["warm_s"])
     yield {"ready": True, "warm": warm, "taken": float(takes.any(axis=1).mean())}
-    start = time.perf_counter()
-    sent = stream.run(spec["seconds"])
-    seconds = time.perf_counter() - start
-    stream.verify()
-    yield {"messages": sent, "delivered": stream.delivered(sent), "seconds": seconds}
+    sent, seconds = 0, 0.0
+    for _ in range(spec["turns"]):
+        start = time.perf_counter()
+        sent += stream.run(spec["seconds"])
+        seconds += time.perf_counter() - start
+        stream.verify()
+        yield {"messages": sent, "delivered": stream.delivered(sent), "seconds": seconds}
 
 
 class _Stream:
@@ -378,9 +381,12 @@ def lockstep(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return count
 
     yield {"ready": True, "warm": run(spec["warm_s"])}
-    start = time.perf_counter()
-    count = run(spec["seconds"])
-    yield {"messages": count, "delivered": count, "seconds": time.perf_counter() - start}
+    count, seconds = 0, 0.0
+    for _ in range(spec["turns"]):
+        start = time.perf_counter()
+        count += run(spec["seconds"])
+        seconds += time.perf_counter() - start
+        yield {"messages": count, "delivered": count, "seconds": seconds}
 
 
 def acknowledged(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -527,11 +533,12 @@ def latency(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return waits
 
     yield {"ready": True, "warm": len(run(int(spec["rate"] * spec["warm_s"])))}
-    waits = sorted(run(int(spec["rate"] * spec["seconds"])))
-    points = {
-        f"p{part:g}": waits[min(len(waits) - 1, int(len(waits) * part / 100))] for part in (50, 99, 99.9)
-    }
-    yield {"messages": len(waits), "delivered": len(waits), "seconds": spec["seconds"], **points}
+    waits: list[float] = []
+    for turn in range(spec["turns"]):
+        waits = sorted(waits + run(int(spec["rate"] * spec["seconds"])))
+        count = len(waits)
+        points = {f"p{part:g}": waits[min(count - 1, int(count * part / 100))] for part in (50, 99, 99.9)}
+        yield {"messages": count, "delivered": count, "seconds": (turn + 1) * spec["seconds"], **points}
 
 
 def subscriptions(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
