@@ -73,7 +73,7 @@ TURN_WEIGHT = 128
 to compare it with others."""
 
 CLOCK_S = 0.001
-"""What uvloop's timers count by. One that is early by less would be called again and again until it is not."""
+"""What uvloop's timers count by. One that is early by less would be called again and again until then."""
 
 TICK_S = 1.0
 """How often a record sink is told the time, and it is looked after what is done beside events."""

@@ -24,6 +24,7 @@ from tidings.live.listeners import Listening
 from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
+from tidings.live.scheduling import Slices
 from tidings.live.tls import ClientTls, Tls, client_context
 from tidings.live.users import Users, read_users
 from tidings.live.values import Address, address_text
@@ -257,12 +258,15 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
+    slices = Slices(loop)
+    slices.begin()
     try:
         for service in services:
             if ready is not None:
                 ready(service)
         reasons = await asyncio.gather(*(service.stopped() for service in services))
     finally:
+        slices.end()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return {service.node.id: reason for service, reason in zip(services, reasons, strict=True)}

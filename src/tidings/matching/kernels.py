@@ -16,8 +16,8 @@ it would then read, with chances guessed from a sample of the ends of all constr
 
 from __future__ import annotations
 
-import sys
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
