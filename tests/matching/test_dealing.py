@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.matching import Answers, Deal, Links, compiling, dealing, state
+from tidings.matching.state import Blocks
 
 
 def answers(found: list[list[int]]) -> Answers:
@@ -142,3 +143,43 @@ def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytes
     assert [bytes(one) for one in stretches] == [b"aaaabbbb", b"bbbb", b"cccc", b"", b"aaaabbbbcccc"]
     kept = [memoryview(one.obj).nbytes - state.MOVED_BYTES for one in stretches if one]
     assert kept == [8, 8, 8, 12]
+
+
+def test_a_block_is_given_again_when_nobody_looks_at_it() -> None:
+    blocks = Blocks(64, 2)
+    first = blocks.take(64)
+    address = first.ctypes.data
+    first[:3] = (1, 2, 3)
+    view = first.data[1:3]
+    del first
+    # Part of a view is enough to keep it.
+    others = [blocks.take(64) for _ in range(3)]
+    assert address not in {other.ctypes.data for other in others}
+    assert bytes(view) == b"\2\3"
+    del view
+    assert blocks.take(64).ctypes.data == address
+
+
+def test_only_so_many_blocks_are_kept_and_only_for_what_is_about_as_large() -> None:
+    blocks = Blocks(64, 2)
+    taken = [blocks.take(64) for _ in range(4)]
+    kept = {block.ctypes.data for block in taken[:2]}
+    del taken
+    again = [blocks.take(16) for _ in range(3)]
+    assert {block.ctypes.data for block in again[:2]} == kept
+    assert [len(block) for block in again] == [64, 64, 64]
+    assert len(blocks.take(15)) == 15
+    assert len(blocks.take(65)) == 65
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 7)), max_size=60))
+def test_what_is_looked_at_is_never_written_over(steps: list[tuple[int, int]]) -> None:
+    blocks = Blocks(32, 3)
+    kept: dict[int, tuple[memoryview, bytes]] = {}
+    for number, (size, place) in enumerate(steps):
+        kept.pop(place, None)
+        block = blocks.take(size)
+        block[:size] = number
+        kept[place] = (memoryview(block.data[:size])[size // 2 :], bytes([number]) * (size - size // 2))
+        del block
+        assert all(bytes(view) == expected for view, expected in kept.values())

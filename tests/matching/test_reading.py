@@ -128,14 +128,14 @@ def alike(draw: st.DrawFn) -> list[bytes]:
     return some
 
 
-def laid_out(some: Sequence[bytes]) -> Payloads:
-    """Payloads in one buffer, with something between them."""
+def laid_out(some: Sequence[bytes], behind: bytes = b'"a":1}') -> Payloads:
+    """Payloads in one buffer, with something behind each."""
     data, begins, ends = b"1", [], []
     for one in some:
         begins.append(len(data))
         data += one
         ends.append(len(data))
-        data += b'"a":1}'
+        data += behind
     return Payloads(data, np.array(begins, dtype=np.int64), np.array(ends, dtype=np.int64))
 
 
@@ -237,6 +237,50 @@ def test_keys_are_told_apart_though_those_before_them_were_the_same() -> None:
         [0, 2, 3],
     ]
     assert answers.unread == [5]
+
+
+@pytest.mark.parametrize("behind", [b"", b"1234567890", b'":2,"'])
+@pytest.mark.parametrize("size", range(10))
+def test_keys_of_any_length_come_again_and_are_told_from_others(size: int, behind: bytes) -> None:
+    """They are compared with the quote and the colon behind them, wherever the buffer ends."""
+    key = "k" * size
+    index, _ = both(["a > 1", *([f"{key} > 1"] if size else [])])
+    same, other = f'{{"{key}":2,"a":2}}', f'{{"{key[:-1]}x":2,"a":2}}'
+    some = [same, same, f'{{"{key}" : 2,"a":2}}', same, other, same, f'{{"{key}";2,"a":2}}', f'{{"{key}":2}}']
+    answers = index.match_payloads(laid_out([one.encode() for one in some], behind), ABOUT)
+    assert answers is not None
+    own = [one.tolist() for one in np.split(answers.owners, answers.ends)[:-1]]
+    all_ = [0, 1] if size else [0]
+    assert own == [all_, all_, all_, all_, [0], all_, [], all_[1:]]
+    assert answers.unread == [6]
+    # An object that ends where another had more of the same.
+    for end in range(len(same)):
+        cut = laid_out([same.encode(), same.encode(), same[:end].encode()], behind)
+        answers = index.match_payloads(cut, ABOUT)
+        assert answers is not None
+        assert answers.unread == [2], same[:end]
+
+
+@pytest.mark.parametrize("behind", [b"", b"5", b"567890123456"])
+def test_digits_are_counted_up_to_where_an_object_ends(behind: bytes) -> None:
+    for size in range(1, 16):
+        for text in ("123456789012345"[:size], "9" * size, "1" + "0" * (size - 1)):
+            index, _ = both([f"a = {text}", f"a = -{text}", f"a = {text}.5"])
+            some = [
+                f'{{"a":{text}}}',
+                f'{{"a":-{text}}}',
+                f'{{"a":{text}.5}}',
+                f'{{"a":{text}',
+                f'{{"a":0{text}}}',
+            ]
+            # Twice, so that half of them are read.
+            data = laid_out([one.encode() for one in some[:3] * 2 + some[3:]], behind)
+            answers = index.match_payloads(data, ABOUT)
+            assert answers is not None
+            own = [one.tolist() for one in np.split(answers.owners, answers.ends)[:-1]]
+            halves = [2] if size < 15 else []  # which has more digits than are read
+            assert own == [[0], [1], halves] * 2 + [[], []], text
+            assert answers.unread == ([6, 7] if size < 15 else [2, 5, 6, 7]), text
 
 
 def test_numbers_are_read_to_the_last_bit() -> None:

@@ -635,7 +635,7 @@ class Store:
     def _rehearse_batch(self, batches: ModuleType) -> None:
         data = np.frombuffer(b"{}", dtype=np.uint8)
         begins, ends = np.zeros(1, dtype=np.int64), np.full(1, 2, dtype=np.int64)
-        keys, bits = np.zeros((1, 4), dtype=np.uint64), np.zeros((1, 1), dtype=np.uint64)
+        keys, bits = np.zeros((1, 6), dtype=np.uint64), np.zeros((1, 1), dtype=np.uint64)
         raw, there, flags = bits.copy(), np.zeros((1, 1), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
         numbers = np.zeros(2, dtype=np.int64)
         fields = np.zeros((16, 6), dtype=np.uint64)
