@@ -206,8 +206,11 @@ class LinkOnly:
     def lane(self, _connection: int) -> None:
         return None
 
-    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> bool:
-        return False
+    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> int:
+        return 0
+
+    def settle(self) -> None:
+        pass
 
     def take(self) -> list[Transmit]:
         return []
@@ -305,8 +308,11 @@ class Counting:
     def lane(self, _connection: int) -> None:
         return None
 
-    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> bool:
-        return False
+    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> int:
+        return 0
+
+    def settle(self) -> None:
+        pass
 
     def take(self) -> list[Transmit]:
         return []

@@ -9,7 +9,8 @@ of several rounds; a figure is the median. Everything stays on this machine.
 
 Where brokers mostly sleep and wake up, what that costs is up to the machine and differs from minute to
 minute, by a third, and a p99 by several times. So in some jobs (`SIDE_BY_SIDE`) all that are compared run at
-once and are loaded in turns of a second. Records that are written in the other's turn count all the same.
+once and are loaded in turns of a second, in which the others are stopped: what a broker puts off, as Tidings
+does with records, it does in its own time.
 
 * one to one, one to ten: QoS 0, pipelined, 2,000 messages under way; all on one topic and of one size, which
   suits a broker that looks at neighbours together, and mixed: on 50 topics in turn, of 70 to 130 bytes, as
@@ -153,7 +154,10 @@ class Measured:
         self._figures: dict[str, float] = {}
 
     def __enter__(self) -> Measured:
-        self._load.__enter__()
+        return self
+
+    def begin(self) -> None:
+        """Let it warm up; what it costs counts from here on."""
         self._ready = self._load.answer()
         # A row for the publication, and one for its deliveries if there are any.
         self._rows_each = 1 + self._ready.get("taken", 1.0)
@@ -161,9 +165,16 @@ class Measured:
             # What was put off while it was warming up is no part of what is measured.
             _await_records(self._records, self._ready["warm"] * self._rows_each)
         self._before = self._broker.usage()
-        return self
+
+    def stop(self) -> None:
+        """Let the broker do nothing until `go_on`."""
+        self._broker.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._broker.process.send_signal(signal.SIGCONT)
 
     def __exit__(self, *_: object) -> None:
+        self.go_on()
         self._load.__exit__()
 
     def turn(self) -> None:
@@ -173,8 +184,7 @@ class Measured:
 
     def figures(self) -> dict[str, float]:
         """Of all turns, with what they cost the broker."""
-        figures = self._figures
-        figures["load_cpu"] -= self._ready["load_cpu"]
+        figures = {**self._figures, "load_cpu": self._figures["load_cpu"] - self._ready["load_cpu"]}
         if self._broker.content:
             rows = (self._ready["warm"] + figures["messages"]) * self._rows_each
             figures["recorded"] = _await_records(self._records, rows)
@@ -194,6 +204,7 @@ class Measured:
 def _measure(load: str, setting: Setting, broker: Broker, folder: Path, **more: object) -> dict[str, float]:
     """Do a job, and give its figures with what it cost the broker."""
     with Measured(load, setting, broker, folder, **more) as it:
+        it.begin()
         it.turn()
         return it.figures()
 
@@ -340,14 +351,10 @@ SIDE_BY_SIDE: dict[str, tuple[Side, ...]] = {
     "one-at-a-time": tuple(Side(name, name, "lockstep") for name in ("mosquitto", "tidings")),
     "latency": tuple(Side(name, name, "latency", {"rate": 2_000}) for name in ("mosquitto", "tidings")),
     "delivery": (
-        Side("plain", "tidings", "flow", {"subscribers": 10, "seconds": 0.5}),
-        Side("content", "tidings", "flow", {**CONTENT, "content": True, "seconds": 0.5}),
+        Side("plain", "tidings", "flow", {"subscribers": 10}),
+        Side("content", "tidings", "flow", {**CONTENT, "content": True}),
     ),
 }
-
-PAUSE_S = {"delivery": 1.0}
-"""Behind a turn in which more is done than is written down at once, so that nobody pays for that in its own
-turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,7 +462,7 @@ def main() -> None:
     parser.add_argument("--protocol", type=int, choices=[4, 5], default=5, help="4 is MQTT 3.1.1")
     parser.add_argument("--payload", type=int, default=100, help="bytes of a message")
     parser.add_argument("--rounds", type=int, help="how often each broker has its turn")
-    parser.add_argument("--seconds", type=float, help="how long one turn is")
+    parser.add_argument("--seconds", type=float, help="how long a job takes, but for those side by side")
     parser.add_argument("--json", type=Path, help="write all figures to this file")
     asked = parser.parse_args()
     # As Ctrl-C: what was started is ended.
@@ -551,11 +558,19 @@ def _side_by_side(
         broker = stack.enter_context(running(side.broker, folder))
         more = {"seconds": 1.0, **side.more, "turns": turns}
         measured.append(stack.enter_context(Measured(side.load, setting, broker, folder, **more)))
+    for it in measured:
+        it.begin()
+        it.stop()
     for turn in range(turns):
         for it in measured[:: 1 if turn % 2 else -1]:
+            it.go_on()
             it.turn()
-            time.sleep(PAUSE_S.get(job, 0.0))
-    return [Run(job, side.label, it.figures()) for side, it in zip(sides, measured, strict=True)]
+            it.stop()
+    runs = []
+    for side, it in zip(sides, measured, strict=True):
+        it.go_on()
+        runs.append(Run(job, side.label, it.figures()))
+    return runs
 
 
 if __name__ == "__main__":

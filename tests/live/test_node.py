@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +15,7 @@ from tidings.errors import InputError, SetupError
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.live import addresses
 from tidings.live.attachment import attach
-from tidings.live.node import Node, NodeOptions
+from tidings.live.node import CLOCK_S, Node, NodeOptions
 from tidings.live.store import DiskStore
 from tidings.overlay import events as e
 from tidings.overlay.messages import Bye, Frame, Refuse
@@ -115,6 +117,27 @@ def test_hanging_up_sends_what_was_said_before() -> None:
         assert broker.told(e.ConnectionLost) == []
         assert node.gauges()["connections"] == 0
         writer.close()
+        await node.stop()
+
+    run(story)
+
+
+def test_a_timer_that_is_early_is_set_again_once_and_not_until_it_is_due() -> None:
+    async def story() -> None:
+        node = local_node()
+        await node.start()
+        waits: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        def call_later(delay: float, *_: object) -> asyncio.TimerHandle:
+            waits.append(delay)
+            return loop.call_later(60, lambda: None)
+
+        node._loop = cast("Any", SimpleNamespace(call_later=call_later))
+        node._wake_at = node.now() + 0.0003
+        node._timer_fired()
+        node._loop = loop
+        assert waits == [CLOCK_S]
         await node.stop()
 
     run(story)

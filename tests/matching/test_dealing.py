@@ -160,6 +160,16 @@ def test_a_block_is_given_again_when_nobody_looks_at_it() -> None:
     assert blocks.take(64).ctypes.data == address
 
 
+def test_where_views_are_not_counted_no_block_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state, "_holders", lambda blocks: [3] * len(blocks))
+    assert state._count_alone() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(state, "ALONE", None)
+    blocks = Blocks(64, 2)
+    assert len(blocks.take(16)) == 16
+    assert blocks._blocks == []
+
+
 def test_only_so_many_blocks_are_kept_and_only_for_what_is_about_as_large() -> None:
     blocks = Blocks(64, 2)
     taken = [blocks.take(64) for _ in range(4)]
@@ -167,7 +177,7 @@ def test_only_so_many_blocks_are_kept_and_only_for_what_is_about_as_large() -> N
     del taken
     again = [blocks.take(16) for _ in range(3)]
     assert {block.ctypes.data for block in again[:2]} == kept
-    assert [len(block) for block in again] == [64, 64, 64]
+    assert [len(block) for block in again] == [64, 64, 16]
     assert len(blocks.take(15)) == 15
     assert len(blocks.take(65)) == 65
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import platform
+import sys
 from time import monotonic, thread_time
 
 SLICE_NS = 100_000
@@ -37,7 +38,8 @@ _ORDINARY = (0, 3)
 """SCHED_OTHER and SCHED_BATCH: who was given another policy has it for a reason."""
 
 _RESET_ON_FORK = 1
-"""Threads and processes that are started from here on have slices as usual."""
+"""Threads and processes that are started from here on have slices as usual. They would also lose a priority
+above the usual one, so who has that is left as it is."""
 
 
 class Attributes(ctypes.Structure):
@@ -64,7 +66,7 @@ def attributes() -> Attributes | None:
 def ask_slices(slice_ns: int) -> bool:
     """Have the thread that asks get slices of a length; whether the system has taken that."""
     asked = attributes()
-    if asked is None or asked.policy not in _ORDINARY:
+    if asked is None or asked.policy not in _ORDINARY or asked.nice < 0:
         return False
     asked.size = ctypes.sizeof(asked)
     asked.flags |= _RESET_ON_FORK
@@ -98,8 +100,10 @@ class Slices:
         short = busy < BUSY
         if short is self._short:
             return True
-        self._short = short
-        return ask_slices(SLICE_NS if short else USUAL_NS)
+        taken = ask_slices(SLICE_NS if short else USUAL_NS)
+        if taken:
+            self._short = short
+        return taken
 
     def _look_later(self) -> None:
         self._looked_at, self._used_s = monotonic(), thread_time()
@@ -112,9 +116,10 @@ class Slices:
 
 
 def _call(numbers: dict[str, int], found: Attributes, *more: int) -> bool:
-    """Ask about this thread, or for it. What the system refuses, a sandbox for example, is not to be had."""
+    """Ask about this thread, or for it. What the system refuses is not to be had."""
     number = numbers.get(platform.machine())
-    if platform.system() != "Linux" or number is None:
+    # A machine of 64 bits may run programs of 32, for which the numbers are others.
+    if platform.system() != "Linux" or number is None or sys.maxsize < 1 << 32:
         return False
     call = ctypes.CDLL(None).syscall
     call.restype = ctypes.c_long

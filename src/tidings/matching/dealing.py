@@ -26,7 +26,7 @@ TOGETHER_BYTES = 256 * 1024
 of it is kept."""
 
 BLOCKS_MAX = 32
-"""Blocks of so much that are kept for the next time: what a deal makes of one read is a few."""
+"""Blocks of so much that are kept for the next time, and for good: what a deal makes of one read is a few."""
 
 UNKNOWN = -1
 

@@ -245,26 +245,47 @@ class Blocks:
     """Room for what somebody else may keep for a while: a block is given again when nobody looks at it.
 
     Malloc would give the same memory again as well, if what is kept for longer did not lie in between: of
-    what was dealt out, nine tenths were fresh pages, each filled with zeros first.
+    what was dealt out, nine tenths were fresh pages in some runs, each filled with zeros first.
     """
 
     __slots__ = ("_blocks", "_bytes", "_most")
 
     def __init__(self, size: int, most: int) -> None:
-        """Blocks of one size in bytes, of which so many are kept at most."""
+        """Blocks of one size in bytes, of which so many are kept, from the first time that they are used."""
         self._bytes = size
-        self._most = most
+        self._most = most if ALONE is not None else 0
         self._blocks: list[Array] = []
 
     def take(self, size: int) -> Array:
         """Bytes, with anything in them: as many as asked for, or more."""
-        if not self._bytes // 4 <= size <= self._bytes:
-            return np.empty(size, dtype=np.uint8)
-        for block in self._blocks:
-            # The list, the name and the question itself; whoever has a view of it, or a part of one, is more.
-            if sys.getrefcount(block) == 3:
-                return block
-        block = np.empty(self._bytes, dtype=np.uint8)
-        if len(self._blocks) < self._most:
-            self._blocks.append(block)
-        return block
+        if self._bytes // 4 <= size <= self._bytes:
+            for block, holders in zip(self._blocks, _holders(self._blocks), strict=True):
+                if holders == ALONE:
+                    return block
+            if len(self._blocks) < self._most:
+                self._blocks.append(np.empty(self._bytes, dtype=np.uint8))
+                return self._blocks[-1]
+        return np.empty(size, dtype=np.uint8)
+
+
+def _holders(blocks: list[Array]) -> list[int]:
+    """How many refer to each of some arrays, this question included: who has a view, or part of one, does."""
+    return [sys.getrefcount(block) for block in blocks]
+
+
+def _count_alone() -> int | None:
+    """What `_holders` says of an array that nobody else has; None if it does not tell that from a view.
+
+    Interpreters count differently, and those without a lock do not count all at once.
+    """
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return None
+    blocks = [np.empty(2, dtype=np.uint8)]
+    (alone,) = _holders(blocks)
+    view = blocks[0].data[1:]
+    (viewed,) = _holders(blocks)
+    del view
+    return alone if viewed > alone and _holders(blocks) == [alone] else None
+
+
+ALONE: Final = _count_alone()

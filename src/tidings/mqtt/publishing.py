@@ -379,6 +379,9 @@ class Publishing:
         core = self._core
         lanes, times = core.repeats, core.repeated_at
         core.repeats, core.repeated_at = [], array("d")
+        if not lanes:
+            return
+        at_us = array("q", (np.frombuffer(times) * 1_000_000).astype(np.int64).tobytes())
         note_repeats = self._broker.note_repeats
         packets_out = bytes_in = bytes_out = published_bytes = delivered_bytes = end = 0
         for lane, some in groupby(lanes):
@@ -391,8 +394,7 @@ class Publishing:
             bytes_out += delivered * lane.length
             delivered_bytes += delivered * lane.size
             lane.publisher.heard_at = times[end - 1]
-            at_us = (np.frombuffer(times[begin:end]) * 1_000_000).astype(np.int64)
-            note_repeats(lane.noted, lane.size, array("q", at_us.tobytes()))
+            note_repeats(lane.noted, lane.size, at_us[begin:end])
         counters = core.counters
         counters.packets_in += end
         counters.bytes_in += bytes_in
