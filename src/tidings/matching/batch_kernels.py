@@ -30,6 +30,7 @@ from tidings.matching.kernels import (
     U63,
     Number,
     eight,
+    inner,
     kernel,
     lowest,
     meet,
@@ -560,25 +561,31 @@ def count(
         lasts[taker] += 1
 
 
+@inner
+def lay(data: Array, begin: Number, size: Number, out: Array, to: Number) -> None:
+    """Copy a piece to where there is room for it.
+
+    It is copied 64 bytes at a time where there is room for that: what is too much, the next is written over.
+    Behind the last, `out` may have any bytes.
+    """
+    spare = size + MOVED
+    if begin + spare <= np.uint64(len(data)) and to + spare <= np.uint64(len(out)):
+        for k in range(U0, size, MOVED):
+            move(data, begin + k, out, to + k)
+    else:
+        for k in range(size):
+            out[to + k] = data[begin + k]
+
+
 @kernel
 def join(
     data: Array, begins: Array, ends: Array, pieces: Array, first: Number, last: Number, out: Array
 ) -> None:
-    """Write some of the listed pieces one behind the other.
-
-    They are copied 64 bytes at a time where there is room: what is too much, the next is written over. Behind
-    the last, `out` may have any bytes.
-    """
+    """Write some of the listed pieces one behind the other."""
     to = U0
     for i in range(first, last):
         e = np.uint64(pieces[i])
         begin = np.uint64(begins[e])
         size = np.uint64(ends[e]) - begin
-        spare = size + MOVED
-        if begin + spare <= np.uint64(len(data)) and to + spare <= np.uint64(len(out)):
-            for k in range(U0, size, MOVED):
-                move(data, begin + k, out, to + k)
-        else:
-            for k in range(size):
-                out[to + k] = data[begin + k]
+        lay(data, begin, size, out, to)
         to += size

@@ -7,7 +7,9 @@ that cannot be written, it is compiled anew each time.
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -52,9 +54,21 @@ def compile_kernels() -> None:
     Takes some seconds the first time on a machine, under a second after that. Raises ImportError if numba is
     not there.
     """
-    global _batches, _compiled, caching
+    global _batches, _compiled
     if _compiled is not None:
         return
+    with kept():
+        from tidings.matching import batch_kernels, kernels
+    from tidings.matching.store import Store
+
+    Store().rehearse(kernels, batch_kernels)
+    _compiled, _batches = kernels, batch_kernels
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Modules of kernels are to be imported inside of this, for what is compiled of them to be kept."""
+    global caching
     import numba  # half a second that only a matcher should pay
 
     # A cache is given its folder when a function is decorated, so the setting is ours only while that
@@ -65,13 +79,9 @@ def compile_kernels() -> None:
     caching = folder is not None
     config.CACHE_DIR = str(folder or "")
     try:
-        from tidings.matching import batch_kernels, kernels
+        yield
     finally:
         config.CACHE_DIR = before
-    from tidings.matching.store import Store
-
-    Store().rehearse(kernels, batch_kernels)
-    _compiled, _batches = kernels, batch_kernels
 
 
 def _writable_folder() -> Path | None:

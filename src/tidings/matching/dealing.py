@@ -133,9 +133,9 @@ class Deal:
 
 
 class Dealt:
-    """Pieces and who takes them."""
+    """Pieces and who takes them; where they are, holds until the next is counted."""
 
-    __slots__ = ("_begins", "_ends", "_lasts", "_pieces", "_sizes", "served", "takers", "upto")
+    __slots__ = ("_taken", "begins", "ends", "lasts", "pieces", "served", "sizes", "takers", "upto")
 
     def __init__(
         self,
@@ -148,39 +148,54 @@ class Dealt:
         lasts: Array,
         sizes: Array,
     ) -> None:
-        self._begins = begins
-        self._ends = ends
+        self._taken = _pieces.taken
+        self.begins = begins
+        self.ends = ends
         self.takers = takers
         """Of one piece after the other, by their numbers."""
         self.upto = upto
         """Where those of each piece end that somebody takes."""
         self.served = served
         """Which pieces these are."""
-        self._pieces = pieces
+        self.pieces = pieces
         """Of one taker after the other."""
-        self._lasts = lasts
+        self.lasts = lasts
         """Where those of each taker end."""
-        self._sizes = sizes
+        self.sizes = sizes
         """How many bytes those of all takers up to each make."""
+
+    def check(self) -> None:
+        """Nothing else must have been counted since: it would be in the same place."""
+        assert self._taken == _pieces.taken, "what was dealt out before is asked for"
 
     def stretches(self, data: bytes) -> list[memoryview]:
         """What each taker gets, by its number."""
-        kernels = _kernels()
-        buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[memoryview] = []
-        upto, lasts = self._sizes.tolist(), self._lasts.tolist()
-        taker = piece = before = 0
+        upto = self.sizes.tolist()
+        taker = before = 0
         while taker < len(upto):
             # All that fits, and one at least.
             end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            out = _blocks.take(upto[end - 1] - before + MOVED_BYTES)
-            kernels.join(buffer, self._begins, self._ends, self._pieces, piece, lasts[end - 1], out)
-            whole, at = out.data, 0
+            whole, at = self._join(data, taker, end), 0
             for last in upto[taker:end]:
                 found.append(whole[at : last - before])
                 at = last - before
-            taker, piece, before = end, lasts[end - 1], upto[end - 1]
+            taker, before = end, upto[end - 1]
         return found
+
+    def share(self, data: bytes, taker: int) -> memoryview:
+        """What one of them gets."""
+        return self._join(data, taker, taker + 1)
+
+    def _join(self, data: bytes, first: int, end: int) -> memoryview:
+        """What some takers get, one behind the other."""
+        self.check()
+        (piece, before) = (self.lasts[first - 1], self.sizes[first - 1]) if first else (0, 0)
+        size = int(self.sizes[end - 1] - before)
+        out = _blocks.take(size + MOVED_BYTES)
+        buffer = np.frombuffer(data, dtype=np.uint8)
+        _kernels().join(buffer, self.begins, self.ends, self.pieces, piece, self.lasts[end - 1], out)
+        return out.data[:size]
 
 
 _blocks = Blocks(TOGETHER_BYTES + MOVED_BYTES, BLOCKS_MAX)

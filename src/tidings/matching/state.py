@@ -228,13 +228,16 @@ class Memory:
 class Scratch:
     """Room for arrays that are done with before the next is asked for: fresh memory has to be cleared."""
 
-    __slots__ = ("_room",)
+    __slots__ = ("_room", "taken")
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._room: Array = np.empty(1024, dtype=dtype)
+        self.taken = 0
+        """How often one was asked for."""
 
     def take(self, *shape: int) -> Array:
         """An array of a shape, with anything in it."""
+        self.taken += 1
         size = math.prod(shape)
         if size > len(self._room):
             self._room = np.empty(2 * size, dtype=self._room.dtype)
