@@ -21,6 +21,7 @@ from tidings.mqtt.events import (
     ClientEvent,
     ClientLost,
     ClientVerified,
+    Distribute,
     Heed,
     Quiet,
     Shut,
@@ -153,7 +154,13 @@ class Talk:
     def _carry_out(self, effects: Iterable[Any]) -> None:
         told: set[int] = set()
         for effect in effects:
-            if isinstance(effect, Transmit):
+            if isinstance(effect, Distribute):
+                assert not told, "what is dealt out comes before anything else"
+                for one in effect.transmits():
+                    client = self.clients.get(one.connection)
+                    if client is not None:
+                        client.hear(b"".join(one.chunks))
+            elif isinstance(effect, Transmit):
                 assert effect.connection not in told, "two Transmit for one connection in one turn"
                 told.add(effect.connection)
                 assert effect.connection not in self._shut, "Transmit after Shut"

@@ -16,8 +16,8 @@ from tests.mqtt.test_short_way import Recorded
 from tidings.matching import compile_kernels, compiling, dealing
 from tidings.mqtt import dealing as hands
 from tidings.mqtt.codec import encode
-from tidings.mqtt.events import BytesReceived, ClientCongested, Transmit
-from tidings.mqtt.packets import Asked, Pingreq, Properties, Publish, Subscribe, Version
+from tidings.mqtt.events import BytesReceived, ClientCongested, Distribute, Transmit
+from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Publish, Subscribe, Version
 from tidings.overlay import publications, tables
 from tidings.records.record import Kind
 
@@ -114,9 +114,10 @@ class Watched(Recorded):
         if not hasattr(self, "sent"):
             self.sent: dict[int, bytes] = {}
         for effect in effects:
-            if isinstance(effect, Transmit):
-                before = self.sent.get(effect.connection, b"")
-                self.sent[effect.connection] = before + b"".join(effect.chunks)
+            for one in effect.transmits() if isinstance(effect, Distribute) else [effect]:
+                if isinstance(one, Transmit):
+                    before = self.sent.get(one.connection, b"")
+                    self.sent[one.connection] = before + b"".join(one.chunks)
         super()._carry_out(effects)
 
 
@@ -125,7 +126,12 @@ LONG = 0
 
 
 def run(
-    deal_from: int, who: list[Subscriber], what: Sequence[Turn], slow: int | None, trees: int = 1
+    deal_from: int,
+    who: list[Subscriber],
+    what: Sequence[Turn],
+    slow: int | None,
+    trees: int = 1,
+    at_once: bool = False,
 ) -> tuple[dict[int, bytes], list[str], dict[str, Any]]:
     """The bytes that each connection got, what was written down, and what was counted."""
     with pytest.MonkeyPatch.context() as patch:
@@ -150,11 +156,16 @@ def run(
         publishers = talk.connect("q", version=V311), talk.connect("p")
         talk.advance(2.0)
         by_turn = []
+        told = []
         for turn, (v5, some) in enumerate(what):
             if slow is not None and slow < len(receivers):
                 talk.tell(ClientCongested(receivers[slow].connection, (turn + slow) % 2 == 0))
             packets = [packet_of(one, V5 if v5 else V311, at) for at, one in enumerate(some, 1)]
-            talk.tell(BytesReceived(publishers[v5].connection, b"".join(packets)))
+            told.append(BytesReceived(publishers[v5].connection, b"".join(packets)))
+            if at_once and turn < len(what) - 1:
+                continue
+            talk.tell_all(told)
+            told.clear()
             by_turn.append([len(talk.sent[client.connection]) for client in receivers])
         talk.advance(3.0)
         lines = sorted(
@@ -199,6 +210,70 @@ def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
     who: list[Subscriber], what: list[Turn], slow: int | None, trees: int
 ) -> None:
     check(who, what, slow, trees)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(subscribers, published, st.none() | st.integers(0, 4))
+def test_what_is_dealt_out_twice_in_a_turn_comes_in_order(
+    who: list[Subscriber], what: list[Turn], slow: int | None
+) -> None:
+    """Whatever else is in between."""
+    assert run(1, who, what, slow, at_once=True) == run(1_000_000, who, what, slow, at_once=True)
+
+
+def distributed(talk: Watched, *sent: tuple[int, list[Said]]) -> list[list[int]]:
+    """For each `Distribute` that follows, in one turn, from what connections send: who got something."""
+    found: list[list[int]] = []
+
+    def carry_out(effects: Any) -> None:
+        effects = list(effects)
+        found.extend(
+            [one.connection for one in effect.transmits()]
+            for effect in effects
+            if isinstance(effect, Distribute)
+        )
+        Watched._carry_out(talk, effects)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(talk, "_carry_out", carry_out)
+        talk.tell_all(
+            [
+                BytesReceived(
+                    connection, b"".join([packet_of(one, V5, at) for at, one in enumerate(said, 1)])
+                )
+                for connection, said in sent
+            ]
+        )
+    return found
+
+
+def test_what_was_dealt_out_once_is_left_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "INDEX_FROM", 1)
+    talk = Watched()
+    receivers = [talk.connect(f"s{at}") for at in range(3)]
+    for receiver, where in zip(receivers, ("n >= 3", "n < 0", "n = 1"), strict=True):
+        receiver.send(Subscribe(1, (Asked("t/1", 0),), Properties(user=(("where", where),))))
+    publishers = talk.connect("p"), talk.connect("q")
+    talk.advance(2.0)
+    numbers = [one.connection for one in receivers]
+    many: list[Said] = [b'{"n":3}', b'{"n":1}'] * hands.DEAL_FROM
+    first, second = (one.connection for one in publishers)
+    # Filters are linked to clients when they are first met, which counts anew.
+    for _ in range(2):
+        assert distributed(talk, (first, many)) == [[numbers[0], numbers[2]]]
+    # Twice, and it is put together; so is what comes behind something else.
+    assert distributed(talk, (first, many), (second, many)) == []
+    ping: list[Said] = [Pingreq()]
+    assert distributed(talk, (numbers[0], ping), (first, many)) == []
+    assert distributed(talk, (second, ping), (first, many)) == [[numbers[0], numbers[2]]]
+    assert distributed(talk, (first, many), (numbers[0], ping)) == [[numbers[0], numbers[2]]]
+    # What comes for the same client in between stays there.
+    talk.sent.clear()
+    assert distributed(talk, (first, many), (numbers[0], ping), (first, many)) == []
+    share = packet_of(b'{"n":3}', V5) * hands.DEAL_FROM
+    assert talk.sent[numbers[0]] == share + encode(Pingresp(), V5) + share
+    # Nobody gets this.
+    assert distributed(talk, (first, [b'{"n":2}'] * hands.DEAL_FROM)) == []
 
 
 SEVERAL: list[Said] = [

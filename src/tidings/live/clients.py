@@ -18,7 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic, thread_time
 from typing import Protocol, cast
 
-from tidings.live import tls
+from tidings.live import sending, tls
 from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
 from tidings.live.users import Users
@@ -45,7 +45,10 @@ GROUP_BYTES = 256 * 1024
 EXPRESS_BYTES = 2048
 """What may be passed on without waiting for a turn: not so much that others would notice."""
 
-DIRECT = ("tcp", "tls")
+PLAIN = "tcp"
+"""The kind of connections that carry what is sent as it is."""
+
+DIRECT = (PLAIN, "tls")
 """Kinds of connections that what comes alone is written to at once. Frames of a WebSocket are dear by the
 piece: what comes for one in the same turn is put together first."""
 
@@ -153,6 +156,7 @@ class Client(asyncio.Protocol):
         "repeat",
         "silenced",
         "slice_bytes",
+        "socket",
         "transport",
         "waiting",
     )
@@ -177,6 +181,9 @@ class Client(asyncio.Protocol):
         self.lost: str | None = None
         """Why the connection is gone, if it is."""
         self.closing: asyncio.TimerHandle | None = None
+        self.socket = sending.NOBODY
+        """What bytes may be sent to without the transport, as long as that has nothing to send. It is closed
+        when the transport has said that the connection is lost, and not before."""
         self.lane: Lane | None = None
         """How its last bytes were passed on, if those that are like them can be written at once: not while
         it is closed, waits for its turn or is not read."""
@@ -325,6 +332,7 @@ class Clients:
         self._pool: ThreadPoolExecutor | None = None
         self._checks = 0
         self.carry: dict[type, Callable[..., None]] = {
+            m.Distribute: self._distribute,
             m.Transmit: self._transmit,
             m.Shut: self._shut,
             m.Verify: self._verify,
@@ -351,12 +359,15 @@ class Clients:
         transport = client.transport
         name = transport.get_extra_info("peername")
         peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        if client.listener == PLAIN:
+            client.socket = cast("socket.socket", transport.get_extra_info("socket")).fileno()
         certificate = cast("dict[str, object] | None", transport.get_extra_info("peercert"))
         self.by_number[client.number] = client
         self.say(m.ClientConnected(client.number, peer, tls.certified(certificate), client.listener))
 
     def on_lost(self, client: Client, reason: str) -> None:
         client.lost = reason
+        client.socket = sending.NOBODY
         self.dismiss(client.host)
         if client.closing is not None:
             client.closing.cancel()
@@ -515,6 +526,24 @@ class Clients:
                     client.slice_bytes = min(SLICE_BYTES_MAX, 2 * client.slice_bytes)
 
     # What the front wants.
+
+    def _distribute(self, effect: m.Distribute) -> None:
+        nobody = sending.NOBODY
+        clients = [self.by_number.get(number) for number in effect.connections]
+        sockets = [
+            nobody
+            if one is None or one.socket == nobody or one.transport.get_write_buffer_size()
+            else one.socket
+            for one in clients
+        ]
+        if not sending.ready() or max(sockets) == nobody:
+            for transmit in effect.transmits():
+                self._transmit(transmit)
+            return
+        for taker, sent in sending.deliver(effect.data, effect.dealt, sockets).items():
+            # Bytes, for they will wait: not with all that they were laid out with.
+            rest = bytes(effect.dealt.share(effect.data, taker)[sent:])
+            self._transmit(m.Transmit(effect.connections[taker], [rest]))
 
     def _transmit(self, effect: m.Transmit) -> None:
         client = self.by_number.get(effect.connection)

@@ -30,7 +30,7 @@ from tidings.history.entries import entry_of
 from tidings.history.logs import Logs, Syncing
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.live import addresses, tls
+from tidings.live import addresses, sending, tls
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
@@ -40,7 +40,6 @@ from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
 from tidings.live.tls import ClientTls
 from tidings.live.users import Users
-from tidings.matching import compile_kernels
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import Lane
 from tidings.mqtt.front import Front
@@ -1082,4 +1081,4 @@ def _reason(error: OSError) -> str:
 
 def _compile() -> None:
     with contextlib.suppress(ImportError):
-        compile_kernels()
+        sending.prepare()

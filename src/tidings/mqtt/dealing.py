@@ -21,6 +21,7 @@ from tidings.matching.state import Array
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
+from tidings.mqtt.events import Distribute
 from tidings.mqtt.plans import Audience, Plan
 from tidings.mqtt.sessions import Session
 from tidings.overlay.broker import Broker
@@ -140,6 +141,8 @@ class Dealing:
         self._give = give
         self._audiences: dict[object, Audience] = {}
         self._audiences_of = (0, 0)
+        self._dealt: tuple[Audience, Distribute] | None = None
+        """What was dealt out in this turn, and is yet to be laid out."""
 
     def audience(self, plan: Plan, route: Route, v5: bool) -> Audience | None:
         """Who may get what meets the filters of a route; None if some must be looked at one by one."""
@@ -227,6 +230,7 @@ class Dealing:
 
     def deal(self, hand: Hand) -> bool:
         """The same for all of a hand at once; False, with nothing done, where that is not possible."""
+        self._lay_out()
         broker, audience, data = self._broker, hand.audience, hand.data
         all_of_it = len(audience.everyone) * (hand.end - hand.start)
         if not self.is_much(hand.count) or audience.singly or all_of_it > BYTES_MAX:
@@ -251,16 +255,37 @@ class Dealing:
         dealt = deal.count(begins, ends) if deal is not None else None
         if dealt is None:
             return False
-        dirty = self._core.dirty
-        for receiver, stretch in zip(audience.clients, dealt.stretches(data), strict=True):
-            if stretch:
-                receiver.out.append(stretch)
-                dirty[receiver] = None
+        self._dealt = audience, Distribute(audience.numbers, data, dealt)
+        if not self._core.dirty.keys().isdisjoint(audience.clients):
+            self._lay_out(behind=True)
         broker.count_unreadable(unreadable)
         # What is the same for all costs less to keep and to write.
         sizes = ends[:1] - bodies[:1] if alike else ends - bodies
         self._note(hand, parts, sizes, dealt)
         return True
+
+    def take(self) -> Distribute | None:
+        """What was dealt out, if the driver may lay it out: it comes before all that is in `Client.out`."""
+        dealt, self._dealt = self._dealt, None
+        if dealt is None or not len(dealt[1].dealt.takers):
+            return None
+        self._core.counters.bytes_out += int(dealt[1].dealt.sizes[-1])
+        return dealt[1]
+
+    def _lay_out(self, behind: bool = False) -> None:
+        """Give clients what was dealt out: before what came for them since, or `behind` what was there.
+
+        It is done here only if there is more for the same clients, which they then get in one write, or if
+        more is dealt out, for which the same memory is needed.
+        """
+        if self._dealt is None:
+            return
+        (audience, effect), self._dealt = self._dealt, None
+        dirty = self._core.dirty
+        for receiver, share in zip(audience.clients, effect.dealt.stretches(effect.data), strict=True):
+            if share:
+                receiver.out.insert(len(receiver.out) if behind else 0, share)
+                dirty[receiver] = None
 
     def _mark(
         self, hand: Hand, answers: Sequence[Answers], others: Sequence[tuple[int, tuple[Client, ...]]]

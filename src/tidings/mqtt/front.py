@@ -413,6 +413,9 @@ class Front:
             for session in core.hungry:
                 self._timers.set(Due.FEED, session, core.now)
             core.hungry.clear()
+        dealt = self._publishing.take_dealt()
+        if dealt is not None:
+            out.append(dealt)
         sent = self.take()
         out += sent
         if self._shut:

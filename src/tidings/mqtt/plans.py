@@ -80,6 +80,7 @@ class Audience:
         "links",
         "names",
         "nodes",
+        "numbers",
         "places",
         "singly",
         "topical",
@@ -105,6 +106,8 @@ class Audience:
         """Who may be dealt something, and where they are in this list; who gets everything comes first."""
         self.names: list[str] = []
         """The same by their client ids."""
+        self.numbers: list[int] = []
+        """And by their connections."""
         self.links: list[Links] = []
         """For each place with content filters, once something is dealt out: whom these stand for."""
 
@@ -137,6 +140,7 @@ class Audience:
                 self.places[taker] = len(self.clients)
                 self.clients.append(taker)
                 self.names.append(taker.id)
+                self.numbers.append(taker.number)
 
 
 def simple(session: Session, asked: Sequence[Asked]) -> bool:

@@ -24,7 +24,7 @@ from tidings.mqtt.clients import Client, Lane, State
 from tidings.mqtt.codec import Malformed, encode, topic_of
 from tidings.mqtt.core import Core
 from tidings.mqtt.dealing import Dealing, Hand, publications
-from tidings.mqtt.events import Access
+from tidings.mqtt.events import Access, Distribute
 from tidings.mqtt.packets import (
     NO_PROPERTIES,
     Properties,
@@ -151,6 +151,10 @@ class Publishing:
                 self.flush()
             else:
                 self._pass_on(client, burst, *self._way(client, burst))
+
+    def take_dealt(self) -> Distribute | None:
+        """What was dealt out in this turn, if it is to be sent as it is."""
+        return self._dealing.take()
 
     def _pass_on(self, client: Client, burst: Burst, place: Place, route: Route, plan: Plan | None) -> None:
         if plan is None:

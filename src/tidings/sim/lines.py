@@ -19,6 +19,7 @@ from tidings.mqtt.events import (
     ClientEvent,
     ClientLost,
     ClientVerified,
+    Distribute,
     Heed,
     Quiet,
     Shut,
@@ -143,6 +144,7 @@ class Lines:
         self._parting: dict[tuple[str, int], tuple[Connection, str]] = {}
         """Those that are gone, and why, of which the broker is about to be told."""
         self.carry: dict[type, Callable[[Host, Any], None]] = {
+            Distribute: self._distribute,
             Transmit: self._transmit,
             Shut: self._shut,
             Quiet: self._quiet,
@@ -283,6 +285,10 @@ class Lines:
         if host.boot == boot and host.up:
             events, host.inbox = host.inbox, []
             self._world.tell_all(host, events)
+
+    def _distribute(self, host: Host, effect: Distribute) -> None:
+        for one in effect.transmits():
+            self._transmit(host, one)
 
     def _transmit(self, host: Host, effect: Transmit) -> None:
         line = self._lines.get((host.address, effect.connection))
