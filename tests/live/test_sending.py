@@ -27,7 +27,7 @@ from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.live.sending import NOBODY
 from tidings.live.tls import ClientTls
-from tidings.matching import Deal, Dealt
+from tidings.matching import Deal, Dealt, spans
 from tidings.matching.state import MOVED_BYTES
 from tidings.mqtt import events as m
 from tidings.mqtt.codec import encode
@@ -97,12 +97,11 @@ def test_each_gets_its_share_whatever_fits_the_block(
     data, dealt = deal(5, pieces)
     with pairs(5) as (ours, theirs), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sending, "_block", np.zeros(block, dtype=np.uint8))
-        sockets = [NOBODY if at in passed_over else one.fileno() for at, one in enumerate(ours)]
-        told = sending.deliver(data, dealt, sockets)
+        descriptors = [NOBODY if at in passed_over else one.fileno() for at, one in enumerate(ours)]
+        told = sending.deliver(data, dealt, descriptors)
         came = [received(one) for one in theirs]
     for taker in range(5):
         wanted = share(pieces, taker)
-        assert bytes(dealt.share(data, taker)) == wanted
         assert wanted.startswith(came[taker])
         assert told.get(taker, len(wanted)) == len(came[taker])
         if taker in passed_over:
@@ -112,6 +111,7 @@ def test_each_gets_its_share_whatever_fits_the_block(
             fits = list(itertools.takewhile(lambda piece: len(piece) + MOVED_BYTES <= block, mine))
             assert came[taker] == b"".join(fits)
     assert all(told[taker] < len(share(pieces, taker)) for taker in told)
+    assert [bytes(one) for one in dealt.stretches(data, list(told))] == [share(pieces, one) for one in told]
 
 
 def test_who_takes_nothing_more_is_told_of_and_the_others_get_theirs() -> None:
@@ -140,8 +140,28 @@ def test_what_was_dealt_out_before_cannot_be_asked_for() -> None:
         with pytest.raises(AssertionError, match="dealt out before"):
             sending.deliver(data, dealt, [ours[0].fileno()])
         with pytest.raises(AssertionError, match="dealt out before"):
-            dealt.share(data, 0)
+            dealt.stretches(data)
         assert received(theirs[0]) == b""
+
+
+def test_what_was_looked_at_since_makes_it_void_even_if_nothing_was_dealt_out() -> None:
+    data, dealt = deal(1, [(b"first", {0})])
+    spans(np.array([[0, 1, 2, 1]]), 1)
+    with pytest.raises(AssertionError, match="dealt out before"):
+        dealt.stretches(data)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_there_must_be_a_socket_or_nobody_for_each(count: int) -> None:
+    data, dealt = deal(2, [(b"first", {0, 1})])
+    with pytest.raises(AssertionError, match="for each taker"):
+        sending.deliver(data, dealt, [NOBODY] * count)
+
+
+def narrow(node: Node, number: int) -> None:
+    """Leave a client of a node little room in the system, whatever others are given."""
+    beneath: Any = node._clients.by_number[number].transport.get_extra_info("socket")
+    beneath.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
 
 
 LOOPS = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
@@ -172,6 +192,7 @@ def test_clients_of_all_kinds_get_their_shares_before_what_comes_next(
         await until(lambda: len(front.told(m.ClientConnected)) == 5)
         slow[1].transport.pause_reading()  # type: ignore[attr-defined]
         before = b"x" * 20_000_000
+        narrow(node, 2)
         node._carry_out([m.Transmit(2, [before])])
         assert node._clients.by_number[2].transport.get_write_buffer_size()
         for end in (b"!", b"?"):
@@ -210,6 +231,7 @@ def test_who_takes_less_than_it_gets_is_told_to_be_congested_and_gets_all(runner
         slow, other = await connect(node), await connect(node)
         await until(lambda: len(front.told(m.ClientConnected)) == 2)
         slow[1].transport.pause_reading()  # type: ignore[attr-defined]
+        narrow(node, 1)
         data, dealt = deal(2, pieces)
         node._carry_out([m.Distribute([1, 2], data, dealt), m.Transmit(1, [b"!"])])
         assert await other[0].readexactly(len(data)) == data
@@ -223,31 +245,95 @@ def test_who_takes_less_than_it_gets_is_told_to_be_congested_and_gets_all(runner
 
 
 @LOOPS
+def test_what_waits_in_a_transport_is_not_overtaken_once_the_system_has_room(
+    runner: Callable[..., Any],
+) -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        host, _, port = node.mqtt_addresses["tcp"].rpartition(":")
+        with socket.create_connection((host, int(port))) as peer:
+            peer.setblocking(False)
+            await until(lambda: front.told(m.ClientConnected))
+            before = b"x" * 20_000_000
+            narrow(node, 1)
+            node._carry_out([m.Transmit(1, [before])])
+            transport = node._clients.by_number[1].transport
+            waiting = transport.get_write_buffer_size()
+            assert waiting
+            # The loop has no turn meanwhile, so that the transport does not know of the room.
+            came = received(peer)
+            assert transport.get_write_buffer_size() == waiting
+            data, dealt = deal(1, [(b"hello", {0})])
+            node._carry_out([m.Distribute([1], data, dealt)])
+
+            def all_there() -> bool:
+                nonlocal came
+                came += received(peer)
+                return len(came) == len(before) + 5
+
+            await until(all_there)
+            assert came == before + b"hello"
+        await node.stop()
+
+    run(story, runner)
+
+
+@LOOPS
+def test_nothing_comes_behind_what_an_aborted_transport_has_dropped(runner: Callable[..., Any]) -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        host, _, port = node.mqtt_addresses["tcp"].rpartition(":")
+        with socket.create_connection((host, int(port))) as peer:
+            peer.setblocking(False)
+            await until(lambda: front.told(m.ClientConnected))
+            client = node._clients.by_number[1]
+            assert client.descriptor >= 0
+            narrow(node, 1)
+            node._carry_out([m.Transmit(1, [b"x" * 20_000_000])])
+            peer.shutdown(socket.SHUT_WR)
+            await until(lambda: client.closing)
+            client.transport.abort()
+            came = received(peer)
+            data, dealt = deal(1, [(b"hello", {0})])
+            node._carry_out([m.Distribute([1], data, dealt)])
+            await until(lambda: client.lost is not None)
+            with contextlib.suppress(ConnectionResetError):
+                came += received(peer)
+            assert b"h" not in came
+        await node.stop()
+
+    run(story, runner)
+
+
+@LOOPS
 def test_a_socket_that_is_used_again_gets_nothing_of_whom_it_belonged_to(runner: Callable[..., Any]) -> None:
     async def story() -> None:
         node, front = await echo_node()
         left = await connect(node)
         await until(lambda: len(front.told(m.ClientConnected)) == 1)
         gone = node._clients.by_number[1]
-        number = gone.socket
+        number = gone.descriptor
         assert number >= 0
         gone.transport.abort()
-        data, dealt = deal(2, [(b"hello", {0, 1})])
-        # The loop has not told us yet: this goes nowhere, or to whom it was for.
-        node._carry_out([m.Distribute([1, 2], data, dealt)])
         await until(lambda: gone.lost is not None)
-        assert gone.socket == NOBODY
-        mine: list[socket.socket] = []
-        while number not in (one.fileno() for one in mine):
-            mine.append(socket.socket())
+        # Its place among the clients is taken again, as it would be before its end has been told.
+        node._clients.by_number[1] = gone
+        mine: list[tuple[socket.socket, socket.socket]] = []
+        while number not in (one.fileno() for pair in mine for one in pair):
+            mine.append(socket.socketpair())
         reader, _ = await connect(node)
         await until(lambda: len(front.told(m.ClientConnected)) == 2)
         data, dealt = deal(2, [(b"hello", {0}), (b"you", {1})])
         node._carry_out([m.Distribute([1, 2], data, dealt)])
         assert await reader.readexactly(3) == b"you"
-        assert await left[0].read() in (b"", b"hello")
-        for one in mine:
-            one.close()
+        assert await left[0].read() == b""
+        for pair in mine:
+            for one in pair:
+                one.setblocking(False)
+            assert [received(one) for one in pair] == [b"", b""]
+        for pair in mine:
+            for one in pair:
+                one.close()
         await node.stop()
 
     run(story, runner)
@@ -272,9 +358,9 @@ def test_a_broker_sends_each_client_what_its_filter_lets_through(monkeypatch: py
     went: list[int] = []
     deliver = sending.deliver
 
-    def watched(data: bytes, dealt: Dealt, sockets: Sequence[int]) -> dict[int, int]:
+    def watched(data: bytes, dealt: Dealt, descriptors: Sequence[int]) -> dict[int, int]:
         went.append(len(dealt.served))
-        return deliver(data, dealt, sockets)
+        return deliver(data, dealt, descriptors)
 
     monkeypatch.setattr(sending, "deliver", watched)
     monkeypatch.setattr(tables, "INDEX_FROM", 1)

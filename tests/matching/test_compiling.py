@@ -64,3 +64,36 @@ compile_kernels()
 print(numba.config.CACHE_DIR)
 """
     assert run(program) == "/somewhere/else"
+
+
+def test_several_that_compile_at_once_leave_the_setting_alone() -> None:
+    program = """
+import threading
+import numba
+from tidings.matching import compile_kernels
+from tidings.matching.compiling import kept
+numba.config.CACHE_DIR = "/somewhere/else"
+turns = threading.Barrier(4)
+
+def one():
+    turns.wait()
+    with kept():
+        assert numba.config.CACHE_DIR != "/somewhere/else"
+    compile_kernels()
+
+threads = [threading.Thread(target=one) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(numba.config.CACHE_DIR)
+"""
+    assert run(program) == "/somewhere/else"
+
+
+def test_other_kernels_have_a_folder_for_each_version_of_theirs(tmp_path: Path) -> None:
+    source = tmp_path / "other_kernels.py"
+    source.write_text("1")
+    first = compiling.kernels_folder(source)
+    source.write_text("2")
+    assert len({compiling.kernels_folder(), first, compiling.kernels_folder(source)}) == 3

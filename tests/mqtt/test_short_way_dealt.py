@@ -163,6 +163,8 @@ def run(
             packets = [packet_of(one, V5 if v5 else V311, at) for at, one in enumerate(some, 1)]
             told.append(BytesReceived(publishers[v5].connection, b"".join(packets)))
             if at_once and turn < len(what) - 1:
+                # What comes for the receivers in between stays in between.
+                told += [BytesReceived(one.connection, encode(Pingreq(), V5)) for one in receivers[:2]]
                 continue
             talk.tell_all(told)
             told.clear()
@@ -267,6 +269,9 @@ def test_what_was_dealt_out_once_is_left_to_the_driver(monkeypatch: pytest.Monke
     assert distributed(talk, (numbers[0], ping), (first, many)) == []
     assert distributed(talk, (second, ping), (first, many)) == [[numbers[0], numbers[2]]]
     assert distributed(talk, (first, many), (numbers[0], ping)) == [[numbers[0], numbers[2]]]
+    # One that is not dealt out changes nothing.
+    single: list[Said] = [b'{"n":-1}']
+    assert distributed(talk, (first, many), (second, single)) == [[numbers[0], numbers[2]]]
     # What comes for the same client in between stays there.
     talk.sent.clear()
     assert distributed(talk, (first, many), (numbers[0], ping), (first, many)) == []
@@ -335,9 +340,9 @@ def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -
     dealt = []
 
     class Seen(dealing.Dealt):
-        def stretches(self, data: bytes) -> list[memoryview]:
+        def stretches(self, data: bytes, takers: Sequence[int] | None = None) -> list[memoryview]:
             dealt.append(data)
-            return super().stretches(data)
+            return super().stretches(data, takers)
 
     monkeypatch.setattr(dealing, "Dealt", Seen)
     sent, lines, _ = run(

@@ -145,6 +145,7 @@ class Client(asyncio.Protocol):
         "_ease_s",
         "cheap",
         "closing",
+        "descriptor",
         "host",
         "lane",
         "listener",
@@ -156,7 +157,6 @@ class Client(asyncio.Protocol):
         "repeat",
         "silenced",
         "slice_bytes",
-        "socket",
         "transport",
         "waiting",
     )
@@ -181,9 +181,9 @@ class Client(asyncio.Protocol):
         self.lost: str | None = None
         """Why the connection is gone, if it is."""
         self.closing: asyncio.TimerHandle | None = None
-        self.socket = sending.NOBODY
-        """What bytes may be sent to without the transport, as long as that has nothing to send. It is closed
-        when the transport has said that the connection is lost, and not before."""
+        self.descriptor = sending.NOBODY
+        """Of the socket, if bytes may be sent to it as long as the transport has none. It is closed behind
+        `connection_lost` and not before, whatever the event loop."""
         self.lane: Lane | None = None
         """How its last bytes were passed on, if those that are like them can be written at once: not while
         it is closed, waits for its turn or is not read."""
@@ -301,6 +301,8 @@ class Client(asyncio.Protocol):
         self._cut_later()
 
     def _cut_later(self) -> None:
+        # A transport that is aborted may drop what waits before it tells, and nothing may come behind that.
+        self.descriptor = sending.NOBODY
         if self.closing is None:
             self.closing = asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, self.transport.abort)
 
@@ -360,14 +362,15 @@ class Clients:
         name = transport.get_extra_info("peername")
         peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
         if client.listener == PLAIN:
-            client.socket = cast("socket.socket", transport.get_extra_info("socket")).fileno()
+            with contextlib.suppress(OSError):  # it may be gone already
+                client.descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
         certificate = cast("dict[str, object] | None", transport.get_extra_info("peercert"))
         self.by_number[client.number] = client
         self.say(m.ClientConnected(client.number, peer, tls.certified(certificate), client.listener))
 
     def on_lost(self, client: Client, reason: str) -> None:
         client.lost = reason
-        client.socket = sending.NOBODY
+        client.descriptor = sending.NOBODY
         self.dismiss(client.host)
         if client.closing is not None:
             client.closing.cancel()
@@ -530,20 +533,23 @@ class Clients:
     def _distribute(self, effect: m.Distribute) -> None:
         nobody = sending.NOBODY
         clients = [self.by_number.get(number) for number in effect.connections]
-        sockets = [
+        descriptors = [
             nobody
-            if one is None or one.socket == nobody or one.transport.get_write_buffer_size()
-            else one.socket
+            if one is None or one.descriptor == nobody or one.transport.get_write_buffer_size()
+            else one.descriptor
             for one in clients
         ]
-        if not sending.ready() or max(sockets) == nobody:
+        if not sending.ready() or max(descriptors) == nobody:
             for transmit in effect.transmits():
                 self._transmit(transmit)
             return
-        for taker, sent in sending.deliver(effect.data, effect.dealt, sockets).items():
-            # Bytes, for they will wait: not with all that they were laid out with.
-            rest = bytes(effect.dealt.share(effect.data, taker)[sent:])
-            self._transmit(m.Transmit(effect.connections[taker], [rest]))
+        missing = sending.deliver(effect.data, effect.dealt, descriptors)
+        if missing:
+            shares = effect.dealt.stretches(effect.data, list(missing))
+            for (taker, sent), share in zip(missing.items(), shares, strict=True):
+                # What the system has no room for will wait: not with all that it was laid out with.
+                rest = share if descriptors[taker] == nobody else bytes(share[sent:])
+                self._transmit(m.Transmit(effect.connections[taker], [rest]))
 
     def _transmit(self, effect: m.Transmit) -> None:
         client = self.by_number.get(effect.connection)

@@ -6,13 +6,14 @@ copies what a client gets into a block that is still in the processor's cache wh
 there, for one client after the other.
 
 Sockets belong to transports. So this is for those alone that have nothing of their own to send, and a
-transport is given whatever the system did not take: it waits, and it finds out what is wrong.
+transport is given whatever the system did not take: it waits, or finds that the connection is broken.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -40,11 +41,11 @@ def prepare() -> None:
     compile_kernels()
     if _kernels is not None or not hasattr(socket, "MSG_DONTWAIT"):
         return
-    with kept():
+    with kept(Path(__file__).with_name("sending_kernels.py")):
         from tidings.live import sending_kernels
     _block = np.zeros(BLOCK_BYTES, dtype=np.uint8)
     numbers, few = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int32)
-    nobody = np.full(1, NOBODY)
+    nobody = np.full(1, NOBODY, dtype=np.int64)
     data = np.frombuffer(b"-", dtype=np.uint8)
     sending_kernels.deliver(data, numbers, numbers, few, numbers, numbers, nobody, _block, numbers.copy())
     _kernels = sending_kernels
@@ -55,14 +56,16 @@ def ready() -> bool:
     return _kernels is not None
 
 
-def deliver(data: bytes, dealt: Dealt, sockets: Sequence[int]) -> dict[int, int]:
+def deliver(data: bytes, dealt: Dealt, descriptors: Sequence[int]) -> dict[int, int]:
     """Send each taker its share; how many bytes have gone to those, by their numbers, who have not got all.
 
-    `sockets` has one for each taker, `NOBODY` for those who are to be passed over.
+    There is a descriptor of a socket for each taker, `NOBODY` for those who are to be passed over.
     """
     assert _kernels is not None, "it was asked whether it is ready"
+    # The loop looks at nothing twice: what it is given is checked here.
+    assert len(descriptors) == len(dealt.lasts), "a socket, or nobody, for each taker"
     dealt.check()
-    sent = np.empty(len(sockets), dtype=np.int64)
+    sent = np.empty(len(descriptors), dtype=np.int64)
     short = _kernels.deliver(
         np.frombuffer(data, dtype=np.uint8),
         dealt.begins,
@@ -70,7 +73,7 @@ def deliver(data: bytes, dealt: Dealt, sockets: Sequence[int]) -> dict[int, int]
         dealt.pieces,
         dealt.lasts,
         dealt.sizes,
-        np.array(sockets, dtype=np.int64),
+        np.array(descriptors, dtype=np.int64),
         _block,
         sent,
     )

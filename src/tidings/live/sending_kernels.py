@@ -29,27 +29,27 @@ def deliver(
     pieces: Array,
     lasts: Array,
     sizes: Array,
-    sockets: Array,
+    descriptors: Array,
     block: Array,
     sent: Array,
 ) -> Number:
     """Send each taker its pieces, which are laid out in `block` first; how many have not got all of them.
 
-    The arrays are those of `Dealt`; `sockets` has one of each taker, below 0 for those who are passed over.
-    `sent` says how many bytes the system has taken for each. Where it does not take all, for whatever reason,
-    that taker is left there.
+    The arrays are those of `Dealt`; `descriptors` has one of a socket for each taker, below 0 for those who
+    are passed over. `sent` says how many bytes the system has taken for each. Where it does not take all, for
+    whatever reason, that taker is left there.
     """
     address = np.uint64(block.ctypes.data)
     room = np.uint64(len(block))
     short = 0
     i = U0
     before = np.int64(0)
-    for taker in range(np.uint64(len(sockets))):
+    for taker in range(np.uint64(len(descriptors))):
         last = np.uint64(lasts[taker])
         wanted = sizes[taker] - before
         before = sizes[taker]
         gone = np.int64(0)
-        taken = sockets[taker] >= 0
+        taken = descriptors[taker] >= 0
         while taken and i < last:
             filled = U0
             while i < last:
@@ -63,7 +63,7 @@ def deliver(
                 i += U1
             if filled == U0 and i < last:
                 break  # a piece that is larger than the block
-            went = _send(np.int32(sockets[taker]), address, filled, _FLAGS)
+            went = _send(np.int32(descriptors[taker]), address, filled, _FLAGS)
             if went > 0:
                 gone += went
             taken = went == np.int64(filled)

@@ -133,7 +133,7 @@ class Deal:
 
 
 class Dealt:
-    """Pieces and who takes them; where they are, holds until the next is counted."""
+    """Pieces and who takes them; where they are, holds until others are looked at, whoever does so."""
 
     __slots__ = ("_taken", "begins", "ends", "lasts", "pieces", "served", "sizes", "takers", "upto")
 
@@ -148,7 +148,7 @@ class Dealt:
         lasts: Array,
         sizes: Array,
     ) -> None:
-        self._taken = _pieces.taken
+        self._taken = _begins.taken, _pieces.taken
         self.begins = begins
         self.ends = ends
         self.takers = takers
@@ -165,37 +165,37 @@ class Dealt:
         """How many bytes those of all takers up to each make."""
 
     def check(self) -> None:
-        """Nothing else must have been counted since: it would be in the same place."""
-        assert self._taken == _pieces.taken, "what was dealt out before is asked for"
+        """Nothing else must have been looked at since: it would be in the same place."""
+        assert self._taken == (_begins.taken, _pieces.taken), "what was dealt out before is asked for"
 
-    def stretches(self, data: bytes) -> list[memoryview]:
-        """What each taker gets, by its number."""
+    def stretches(self, data: bytes, takers: Sequence[int] | None = None) -> list[memoryview]:
+        """What each taker gets, by its number; or each of some of them, whose numbers ascend."""
+        self.check()
+        kernels = _kernels()
+        buffer = np.frombuffer(data, dtype=np.uint8)
         found: list[memoryview] = []
-        upto = self.sizes.tolist()
-        taker = before = 0
+        pieces, ends, sizes = (self.pieces, self.lasts, self.sizes) if takers is None else self._of(takers)
+        upto, lasts = sizes.tolist(), ends.tolist()
+        taker = piece = before = 0
         while taker < len(upto):
             # All that fits, and one at least.
             end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            whole, at = self._join(data, taker, end), 0
+            out = _blocks.take(upto[end - 1] - before + MOVED_BYTES)
+            kernels.join(buffer, self.begins, self.ends, pieces, piece, lasts[end - 1], out)
+            whole, at = out.data, 0
             for last in upto[taker:end]:
                 found.append(whole[at : last - before])
                 at = last - before
-            taker, before = end, upto[end - 1]
+            taker, piece, before = end, lasts[end - 1], upto[end - 1]
         return found
 
-    def share(self, data: bytes, taker: int) -> memoryview:
-        """What one of them gets."""
-        return self._join(data, taker, taker + 1)
-
-    def _join(self, data: bytes, first: int, end: int) -> memoryview:
-        """What some takers get, one behind the other."""
-        self.check()
-        (piece, before) = (self.lasts[first - 1], self.sizes[first - 1]) if first else (0, 0)
-        size = int(self.sizes[end - 1] - before)
-        out = _blocks.take(size + MOVED_BYTES)
-        buffer = np.frombuffer(data, dtype=np.uint8)
-        _kernels().join(buffer, self.begins, self.ends, self.pieces, piece, self.lasts[end - 1], out)
-        return out.data[:size]
+    def _of(self, takers: Sequence[int]) -> tuple[Array, Array, Array]:
+        """The pieces of some takers, where those of each end, and how many bytes those up to each make."""
+        chosen = np.zeros(len(self.lasts), dtype=np.bool_)
+        chosen[list(takers)] = True
+        counts, sizes = np.diff(self.lasts, prepend=0), np.diff(self.sizes, prepend=0)
+        pieces = self.pieces[np.repeat(chosen, counts)]
+        return pieces, np.cumsum(counts[chosen]), np.cumsum(sizes[chosen])
 
 
 _blocks = Blocks(TOGETHER_BYTES + MOVED_BYTES, BLOCKS_MAX)

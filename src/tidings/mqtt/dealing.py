@@ -230,11 +230,11 @@ class Dealing:
 
     def deal(self, hand: Hand) -> bool:
         """The same for all of a hand at once; False, with nothing done, where that is not possible."""
-        self._lay_out()
         broker, audience, data = self._broker, hand.audience, hand.data
         all_of_it = len(audience.everyone) * (hand.end - hand.start)
         if not self.is_much(hand.count) or audience.singly or all_of_it > BYTES_MAX:
             return False
+        self._lay_out()
         parts = np.frombuffer(hand.parts, np.int64).reshape(-1, 4)
         placed = spans(parts, hand.count)
         if placed is None:

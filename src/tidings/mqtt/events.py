@@ -92,7 +92,7 @@ class Distribute(Wanted, frozen=True):
     """Send to each of some clients its share of what came in one buffer, before any `Transmit` of this turn.
 
     What each gets is yet to be copied: a driver may do that and send it in one go, or take `transmits`. It
-    holds until the front is told something else.
+    holds until a front, this or another, is told something else.
     """
 
     connections: Sequence[int]
