@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,18 @@ def narrow(node: Node, number: int) -> None:
     beneath.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
 
 
+@contextlib.asynccontextmanager
+async def with_peer() -> AsyncIterator[tuple[Node, socket.socket]]:
+    """A node and a client of it that reads only when it is told to, whatever the loop does."""
+    node, front = await echo_node()
+    host, _, port = node.mqtt_addresses["tcp"].rpartition(":")
+    with socket.create_connection((host, int(port))) as peer:
+        peer.setblocking(False)
+        await until(lambda: front.told(m.ClientConnected))
+        yield node, peer
+    await node.stop()
+
+
 LOOPS = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
 
 
@@ -249,11 +261,7 @@ def test_what_waits_in_a_transport_is_not_overtaken_once_the_system_has_room(
     runner: Callable[..., Any],
 ) -> None:
     async def story() -> None:
-        node, front = await echo_node()
-        host, _, port = node.mqtt_addresses["tcp"].rpartition(":")
-        with socket.create_connection((host, int(port))) as peer:
-            peer.setblocking(False)
-            await until(lambda: front.told(m.ClientConnected))
+        async with with_peer() as (node, peer):
             before = b"x" * 20_000_000
             narrow(node, 1)
             node._carry_out([m.Transmit(1, [before])])
@@ -273,7 +281,6 @@ def test_what_waits_in_a_transport_is_not_overtaken_once_the_system_has_room(
 
             await until(all_there)
             assert came == before + b"hello"
-        await node.stop()
 
     run(story, runner)
 
@@ -281,11 +288,7 @@ def test_what_waits_in_a_transport_is_not_overtaken_once_the_system_has_room(
 @LOOPS
 def test_nothing_comes_behind_what_an_aborted_transport_has_dropped(runner: Callable[..., Any]) -> None:
     async def story() -> None:
-        node, front = await echo_node()
-        host, _, port = node.mqtt_addresses["tcp"].rpartition(":")
-        with socket.create_connection((host, int(port))) as peer:
-            peer.setblocking(False)
-            await until(lambda: front.told(m.ClientConnected))
+        async with with_peer() as (node, peer):
             client = node._clients.by_number[1]
             assert client.descriptor >= 0
             narrow(node, 1)
@@ -300,7 +303,6 @@ def test_nothing_comes_behind_what_an_aborted_transport_has_dropped(runner: Call
             with contextlib.suppress(ConnectionResetError):
                 came += received(peer)
             assert b"h" not in came
-        await node.stop()
 
     run(story, runner)
 
