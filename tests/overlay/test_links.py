@@ -260,6 +260,7 @@ def test_a_connection_that_greets_and_never_welcomes_is_closed() -> None:
     peer = Peer(started("m"), "a", 1)
     peer.connect()
     peer.greet()
+    peer.handle(TimerFired(), BEGIN + DEFAULT.greet_within_s - 0.01)
     late = peer.handle(TimerFired(), BEGIN + DEFAULT.greet_within_s)
     assert kinds(late, HangUp) == [HangUp(1, "no greeting in time")]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.overlay.bench import BEGIN, publication, publish
-from tidings.overlay.core import Core
+from tidings.overlay.core import TURN_DELIVERIES, Core
 from tidings.overlay.events import HangUp, Send
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import Frame, Message, Publish, Seek
@@ -18,6 +18,8 @@ from tidings.overlay.settings import Settings
 
 TIGHT = Settings(link_unacked_bytes=400)
 """So little that data is often held back."""
+
+LARGEST_BYTES = 500
 
 
 class Side:
@@ -36,6 +38,7 @@ class Side:
 
     def _on_message(self, link: Link, message: Message) -> None:
         self.got.append(message)
+        self.core.spend(isinstance(message, Publish), 0)
 
 
 class Conversation:
@@ -101,6 +104,19 @@ class Conversation:
             links.on_connection_lost(key[1], "cut")
         self._carry_out()
 
+    def tire(self, side: str) -> None:
+        """The turn of this side is over: data that comes waits in its inbox."""
+        self.sides[side].core.spent = TURN_DELIVERIES
+
+    def go_on(self, side: str) -> None:
+        """The next turn: one message that waits acts, and then it is over again."""
+        it = self.sides[side]
+        it.core.spent = 0
+        it.core.turn_deliveries = 1
+        it.links.act()
+        it.core.turn_deliveries = TURN_DELIVERIES
+        self._carry_out()
+
     def cut(self) -> None:
         self.lose("a")
         self.lose("b")
@@ -121,6 +137,8 @@ class Conversation:
             self.deliver_all()
             for side in self.sides.values():
                 side.core.now += 2.0
+                side.core.spent = 0
+                side.links.act()
                 side.links.tick()
             self._carry_out()
             self.deliver_all()
@@ -132,6 +150,9 @@ class Conversation:
         for id_, side in self.sides.items():
             side.links.flush()
             side.links.audit()
+            for link in side.links.links.values():
+                waiting = sum(size for _, _, size in link.inbox)
+                assert waiting <= TIGHT.link_unacked_bytes + LARGEST_BYTES, "an inbox is bounded"
             out, side.core.out = side.core.out, []
             for effect in out:
                 if not isinstance(effect, Send | HangUp):
@@ -164,7 +185,7 @@ def check(conversation: Conversation) -> None:
 
 
 sides = st.sampled_from("ab")
-said = st.tuples(st.just("say"), sides, st.sampled_from([0, 0, 50, 150, 500]))
+said = st.tuples(st.just("say"), sides, st.sampled_from([0, 0, 50, 150, LARGEST_BYTES]))
 delivered = st.tuples(st.just("deliver"), sides, st.integers(0, 3))
 broken = st.one_of(
     st.tuples(st.just("lose"), sides),
@@ -172,8 +193,9 @@ broken = st.one_of(
     st.tuples(st.just("dial")),
     st.tuples(st.just("dial")),
 )
+busy = st.tuples(st.sampled_from(["tire", "go_on"]), sides)
 happenings: st.SearchStrategy[list[tuple[Any, ...]]] = st.lists(
-    st.one_of(said, said, delivered, delivered, delivered, broken), max_size=60
+    st.one_of(said, said, delivered, delivered, delivered, broken, busy), max_size=60
 )
 
 

@@ -124,6 +124,8 @@ class Broker:
         self._saved = dict(saved or {})
         self._stopping: StopAsked | None = None
         self._stopped = False
+        self._own_first = False
+        """Whether publications that entered here go before those of links; in turns."""
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
         absences = self._absences = Absences(core, links)
@@ -218,6 +220,7 @@ class Broker:
         }
         self._due: dict[Timer, Callable[[Any], None]] = {
             Timer.TICK: self._on_tick,
+            Timer.TURN: self._on_turn,
             Timer.REDIAL: links.on_redial,
             Timer.GREETING: links.on_greeting_late,
             Timer.RESUME: links.on_resume_late,
@@ -324,10 +327,15 @@ class Broker:
     def collect(self) -> list[Effect]:
         """All that is to be done by now."""
         core = self.core
+        if self._own_first:
+            self._publications.flush()
+        self._links.act()
         self._seats.flush()
         self._retelling.flush()
         self._publications.flush()
         self._links.flush()
+        if core.turn_is_over() and (self._links.waiting or self._publications.waiting):
+            core.timers.set(Timer.TURN, None, core.now)
         if core.sync_wanted:
             core.sync_wanted = False
             core.out.append(Sync(core.sync_token))
@@ -436,8 +444,14 @@ class Broker:
         if self._announced is not None and self._announced <= core.now:
             # What was asked for has been given: another wake-up for the same time is asked for anew.
             self._announced = None
+        due = core.timers.next()
+        core.late = due is not None and core.now - due > core.settings.heartbeat_s
         for timer, about in core.timers.fired(core.now):
             self._due[timer](about)
+
+    def _on_turn(self, _about: object) -> None:
+        self.core.spent = 0
+        self._own_first = not self._own_first
 
     def _on_tick(self, _about: object) -> None:
         core = self.core

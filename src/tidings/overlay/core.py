@@ -12,6 +12,12 @@ from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer, Timers
 from tidings.records.record import Kind, Record
 
+TURN_DELIVERIES = 500
+"""Deliveries that a broker makes in one turn: about 10 ms of work. Then it is told what clients have sent."""
+
+DELIVERY_BYTES = 4096
+"""A larger publication counts for one delivery more for each of these."""
+
 
 class Core:
     """One per broker; `now` and `out` belong to the event that is being handled."""
@@ -35,6 +41,11 @@ class Core:
         self.now = 0.0
         self.out: list[Effect] = []
         self.records = 0
+        self.turn_deliveries = TURN_DELIVERIES
+        self.spent = 0
+        """Deliveries that were made in this turn."""
+        self.late = False
+        """Whether the timer that is being handled comes so late that others may have waited for us."""
         self.synced = 0
         """The last sync that is known to be on disk."""
         self.sync_wanted = False
@@ -44,6 +55,14 @@ class Core:
     @property
     def at_us(self) -> int:
         return round(self.now * 1_000_000)
+
+    def spend(self, receivers: int, size: int) -> None:
+        """Count deliveries of a publication, to sessions here or to links."""
+        self.spent += receivers * (1 + size // DELIVERY_BYTES)
+
+    def turn_is_over(self) -> bool:
+        """Whether the rest must wait for the next turn."""
+        return self.spent >= self.turn_deliveries
 
     def log(self, level: str, text: str, **about: object) -> None:
         self.out.append(Log(level, text, tuple((key, str(value)) for key, value in about.items())))

@@ -404,6 +404,7 @@ class Following:
         self.counts.given += 1
         subscriptions = tuple((session, name) for session, names in receivers.items() for name in names)
         self._core.out.append(Deliver(publication, subscriptions, hops))
+        self._core.spend(len(receivers), len(publication.payload))
         self._core.record(
             Kind.DELIVERED,
             publication.topic,

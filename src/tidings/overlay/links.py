@@ -10,8 +10,13 @@ loss or repeat; if not, a new one begins, and those above are told that the link
                        └──── bye ──> DOWN <────┘  not back within resume_within_s
 
 Control messages have a queue of their own and go first. Data is sent only while less than a bounded number
-of bytes has not been received, so that control never waits behind more than that. What the messages mean is
-not known here.
+of bytes has not been acknowledged.
+
+At the receiver a frame counts as heard when it is read. Its control messages act at once. Its data acts at
+once as well if the broker has time for it; if not, it waits in the inbox of its link and acts in later turns.
+Control may overtake data, here as in the queues of the sender. An acknowledgement covers only what has acted
+and what came before it, so a neighbour never sends more than its bound beyond what this broker has done. What
+the messages mean is not known here.
 """
 
 from __future__ import annotations
@@ -52,6 +57,10 @@ ACK_MESSAGES = 256
 heartbeat."""
 
 
+SYNCS_MAX = 8
+"""Turns whose data waits for the disk at the same time. More waits in inboxes: the disk is behind."""
+
+
 Data = Publish | Keep | Carry | Mirror | HandOver | Snapshot
 """Messages with content, which wait for room; all others are control messages and do not."""
 
@@ -89,6 +98,9 @@ class Link:
         self.said_at = 0.0
         self.left_for_good = False
         self.received = 0
+        """The number of the last message that was read."""
+        self.inbox: deque[tuple[int, Data, int]] = deque()
+        """Data that was read and has not acted: its number, the message, its size."""
         self._unacked_limit = settings.link_unacked_bytes
         self._sent = 0  # number of the last message sent
         self._acked = 0
@@ -105,6 +117,7 @@ class Link:
         self.generation += 1
         self.received = self._sent = self._acked = self._unacked_bytes = 0
         self._owed_messages = self._owed_bytes = 0
+        self.inbox.clear()
         self._replay.clear()
         self._control.clear()
         self._data.clear()
@@ -120,6 +133,11 @@ class Link:
 
     def put_data(self, message: Data, size: int) -> None:
         self._data.append((message, size))
+
+    @property
+    def acknowledged(self) -> int:
+        """The last message before which, itself included, everything has acted."""
+        return self.inbox[0][0] - 1 if self.inbox else self.received
 
     @property
     def queued(self) -> int:
@@ -141,15 +159,15 @@ class Link:
         self.take_ack(received)
         frames: list[Frame] = []
         messages: list[Message] = []
-        first, weight = self._acked + 1, 0
+        first, weight, acknowledged = self._acked + 1, 0, self.acknowledged
         for message, _ in self._replay:
             messages.append(message)
             weight += _weight(message)
             if weight >= FRAME_WEIGHT:
-                frames.append(Frame(first, self.received, tuple(messages)))
+                frames.append(Frame(first, acknowledged, tuple(messages)))
                 first, weight, messages = first + len(messages), 0, []
         if messages:
-            frames.append(Frame(first, self.received, tuple(messages)))
+            frames.append(Frame(first, acknowledged, tuple(messages)))
         return frames
 
     def next_frame(self) -> Frame | None:
@@ -174,11 +192,11 @@ class Link:
         self._sent += len(sizes)
         self._replay.extend(sizes)
         self._owed_messages = self._owed_bytes = 0
-        return Frame(first, self.received, tuple([message for message, _ in sizes]))
+        return Frame(first, self.acknowledged, tuple([message for message, _ in sizes]))
 
     def heartbeat(self) -> Frame:
         self._owed_messages = self._owed_bytes = 0
-        return Frame(self._sent + 1, self.received)
+        return Frame(self._sent + 1, self.acknowledged)
 
     def owe(self, messages: int, size: int) -> None:
         self._owed_messages += messages
@@ -241,6 +259,10 @@ class Links:
         self.diallers: dict[str, Dialler] = {}
         self._proposals = 0
         self._dirty: dict[str, Link] = {}
+        self._inboxes: dict[str, Link] = {}
+        """Links with data that has not acted, in the order of their turns."""
+        self._syncs: deque[int] = deque()
+        """Of turns in which data acted and was written: the syncs that they wait for."""
         self._complaints: dict[tuple[str, str, str | None], float] = {}
         trees = f"trees={core.settings.trees}"
         self._features = ("advertisements", trees) if core.settings.advertisements else (trees,)
@@ -263,6 +285,41 @@ class Links:
     def send_data(self, link: Link, message: Data, size: int) -> None:
         link.put_data(message, size)
         self._dirty[link.peer] = link
+
+    @property
+    def waiting(self) -> bool:
+        """Whether data waits for the next turn."""
+        return bool(self._inboxes)
+
+    def act(self) -> None:
+        """Let data that waits act, one message of each link after the other, until the turn is over."""
+        core, inboxes = self._core, self._inboxes
+        while inboxes and not core.turn_is_over() and not self._disk_is_behind():
+            peer = next(iter(inboxes))
+            link = inboxes.pop(peer)
+            if not link.inbox:
+                continue  # its session has ended
+            _, message, size = link.inbox.popleft()
+            if link.inbox:
+                inboxes[peer] = link
+            generation = link.generation
+            self._on_message(link, message)
+            if link.generation == generation:
+                link.owe(1, size)
+                self._dirty[peer] = link
+            self._note_sync()
+
+    def _note_sync(self) -> None:
+        """Remember that data which has just acted may wait for the disk."""
+        core, syncs = self._core, self._syncs
+        if core.sync_wanted and (not syncs or syncs[-1] != core.sync_token):
+            syncs.append(core.sync_token)
+
+    def _disk_is_behind(self) -> bool:
+        syncs = self._syncs
+        while syncs and syncs[0] <= self._core.synced:
+            syncs.popleft()
+        return len(syncs) >= SYNCS_MAX
 
     def flush(self) -> None:
         """Send what the event has brought."""
@@ -378,7 +435,7 @@ class Links:
             self._features,
             connection.nonce,
             link.session if link is not None else (),
-            link.received if link is not None else 0,
+            link.acknowledged if link is not None else 0,
             self._proposals,
             core.life,
         )
@@ -406,17 +463,23 @@ class Links:
             messages = messages[expected - frame.first :]
         if not messages:
             return
-        generation = link.generation
-        size = 0
+        core, generation = self._core, link.generation
         for message in messages:
             # Known as received before it is acted on: what it brings about may send a frame.
             link.received += 1
+            size = 0
             if type(message) is Publish or isinstance(message, Data):
-                size += data_bytes(message)
+                size = data_bytes(message)
+                if link.inbox or core.turn_is_over() or self._disk_is_behind():
+                    link.inbox.append((link.received, message, size))
+                    self._inboxes[link.peer] = link
+                    continue
             self._on_message(link, message)
             if link.generation != generation or link.connection != number:
                 return  # acting on it has ended the session
-        link.owe(len(messages), size)
+            link.owe(1, size)
+            if size:
+                self._note_sync()
 
     def _on_greeting_frame(self, number: int, frame: Frame) -> None:
         connection = self._greeting.get(number)
@@ -506,20 +569,22 @@ class Links:
         if reason := self._objection(connection, greet):
             self._refuse(connection, reason)  # another connection was quicker
             return False
+        link = self.links.get(greet.broker)
+        # Both sides must come to the same answer, so the greetings decide.
+        agreed = connection.greet.session == greet.session != ()
+        if agreed and (link is None or link.session != greet.session):
+            # The neighbour goes on with a session that has ended here since the greeting. With a new one its
+            # numbers would make no sense: it would acknowledge what was never sent.
+            self._give_up(connection, "the session ended during the greeting")
+            return False
         number = connection.number
         del self._greeting[number]
         core.timers.cancel(Timer.GREETING, number)
-        link = self.links.get(greet.broker)
         if link is None:
             link = self.links[greet.broker] = Link(greet.broker, core.settings)
         if link.connection is not None:
             self._drop_connection(link, "replaced by a newer connection")
-        resumed = (
-            link.state is not State.DOWN
-            and link.session != ()
-            and (link.boot, link.life) == (greet.boot, greet.life)
-            and connection.greet.session == link.session == greet.session
-        )
+        resumed = agreed and (link.boot, link.life) == (greet.boot, greet.life)
         if not resumed:
             if link.state is not State.DOWN:
                 self._down(link, "the neighbour began anew")
@@ -586,8 +651,10 @@ class Links:
             self._redial_later(dialler)
 
     def on_greeting_late(self, number: int) -> None:
-        connection = self._greeting.get(number)
-        if connection is not None:
+        core, connection = self._core, self._greeting.get(number)
+        if connection is not None and core.late:
+            core.timers.set(Timer.GREETING, number, core.now + core.settings.heartbeat_s)
+        elif connection is not None:
             self._give_up(connection, "no greeting in time")
 
     def on_connection_lost(self, number: int, reason: str) -> None:
@@ -634,9 +701,12 @@ class Links:
                 self._redial_later(dialler)
 
     def on_resume_late(self, peer: str) -> None:
-        link = self.links.get(peer)
+        core, link = self._core, self.links.get(peer)
         if link is not None and link.state is State.HELD:
-            self._down(link, "not resumed in time")
+            if core.late:
+                core.timers.set(Timer.RESUME, peer, core.now + core.settings.resume_within_s)
+            else:
+                self._down(link, "not resumed in time")
 
     def _down(self, link: Link, reason: str) -> None:
         core = self._core
@@ -664,14 +734,17 @@ class Links:
     # Looking after them.
 
     def tick(self) -> None:
-        """Heartbeats where nothing was said, an end to what is silent."""
+        """Heartbeats where nothing was said, an end to what is silent.
+
+        A broker that was itself late gives no verdict: what the neighbour has said may still be unread.
+        """
         core = self._core
         settings = core.settings
         for link in self.links.values():
             if link.state is not State.UP:
                 continue
             assert link.connection is not None, "a link that is up has a connection"
-            if core.now - link.heard_at > settings.suspect_after_s:
+            if core.now - link.heard_at > settings.suspect_after_s and not core.late:
                 self._lose(link, f"silent for {settings.suspect_after_s:g} s", hang_up=True)
             elif core.now - link.said_at >= settings.heartbeat_s:
                 link.said_at = core.now

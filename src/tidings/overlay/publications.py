@@ -605,10 +605,10 @@ class Publications:
         """Send what waits for its turn on a tree, as far as there is room."""
         backlog = self._backlogs.get(root) if root is not None else None
         tree = self._trees.serving(root) if root is not None else None
-        if not backlog or tree is None or tree.current is None:
+        if root is None or not backlog or tree is None or tree.current is None:
             return
         grown = tree.current
-        while backlog:
+        while backlog and not self._core.turn_is_over():
             held = backlog[0]
             publication = held.publication
             if not self._routing.announced(publication.topic, grown):
@@ -637,6 +637,8 @@ class Publications:
             self._forward(tree, grown, publication, targets, passage, 1, None)
             if passage.open == 0:
                 self._passed(held, passage)
+        if backlog and self._core.turn_is_over():
+            self._drain[root] = None
 
     def _passed(self, held: Held, passage: Passage) -> None:
         """All links have answered for a publication that was sent from here."""
@@ -755,6 +757,7 @@ class Publications:
         subscriptions = tuple(sorted(found))
         self._core.out.append(Deliver(publication, subscriptions, hops))
         receivers = tuple(dict.fromkeys([session for session, _ in subscriptions]))
+        self._core.spend(len(receivers), len(publication.payload))
         self._core.record(
             Kind.DELIVERED,
             publication.topic,
@@ -815,6 +818,7 @@ class Publications:
             self._links.send_data(edge.link, message, size)
             sent.append(peer)
         if sent:
+            self._core.spend(len(sent), size)
             self._core.record(
                 Kind.FORWARDED,
                 publication.topic,
@@ -838,13 +842,20 @@ class Publications:
         if self._core.settings.advertisements:
             # Any event may have ended the wait for an advertisement to be known.
             self._go_on()
-        while self._drain:
+        core = self._core
+        while self._drain and not core.turn_is_over():
             root = next(iter(self._drain))
             del self._drain[root]
             for link, channel in self.flow.parked(root):
-                while channel.parked and self._take(link, channel, channel.parked[0]):
+                while (
+                    channel.parked
+                    and not core.turn_is_over()
+                    and self._take(link, channel, channel.parked[0])
+                ):
                     channel.parked.popleft()
             self._pump(root)
+            if core.turn_is_over():
+                self._drain[root] = None
         self.flow.flush()
         waiting = self.backlog_bytes + self.holding.unaccepted_bytes + self.reports_bytes()
         limit = self._core.settings.backlog_bytes
@@ -955,6 +966,11 @@ class Publications:
                 self._core.out.append(_mark_write(stream, publication.number))
                 self._core.ask_sync()
             self._mark(stream, publication.number)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something that may go on waits for the next turn."""
+        return bool(self._drain)
 
     @property
     def at_rest(self) -> bool:

@@ -14,6 +14,9 @@ class Timer(Enum):
     TICK = auto()
     """Look after all links: heartbeats, silence, requests to be repeated."""
 
+    TURN = auto()
+    """Go on with what was left of the last turn."""
+
     REDIAL = auto()
     """Dial an address again."""
 
