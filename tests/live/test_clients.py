@@ -143,17 +143,38 @@ def test_a_quiet_client_is_not_read_until_it_is_heeded() -> None:
     run(story)
 
 
-def test_while_the_broker_pauses_nobody_is_heard() -> None:
+def test_while_the_broker_pauses_clients_are_read() -> None:
+    """Their acknowledgements count. What of the rest is acted on is up to the front."""
+
     async def story() -> None:
         node, front = await echo_node()
         reader, writer = await connect(node)
         await until(lambda: front.told(m.ClientConnected))
         node._carry_out([e.Pause()])
         writer.write(b"hello")
-        await until(lambda: node._clients._held)
-        assert front.bytes_of(1) == b""
-        node._carry_out([e.Resume()])
         assert await reader.readexactly(5) == b"hello"
+        await node.stop()
+
+    run(story)
+
+
+def test_what_clients_have_sent_is_told_before_a_timer_that_is_due() -> None:
+    """Acknowledgements that have come make room before more is taken from links."""
+
+    async def story() -> None:
+        node, front = await echo_node()
+        _, writer = await connect(node)
+        await until(lambda: front.told(m.ClientConnected))
+        del front.turns[:]
+        client = node._clients.by_number[1]
+        client.data_received(b"ack")
+        node._wake_at = 0.0
+        node._timer_fired()
+        assert [[type(event) for event in turn] for turn in front.turns] == [
+            [m.BytesReceived],
+            [e.TimerFired],
+        ]
+        writer.close()
         await node.stop()
 
     run(story)

@@ -52,7 +52,7 @@ from tidings.mqtt.packets import (
 )
 from tidings.mqtt.settings import Settings
 from tidings.overlay.broker import Broker
-from tidings.overlay.events import Erase, Event, Pause, Resume, Sync, TimerFired, Write, WritesSynced
+from tidings.overlay.events import Erase, Event, Sync, TimerFired, Write, WritesSynced
 from tidings.overlay.settings import Settings as BrokerSettings
 
 V311 = Version.V311
@@ -98,7 +98,6 @@ class Talk:
         self._shut: set[int] = set()
         self._unsynced: list[Write | Erase] = []
         self._events: deque[Event | ClientEvent] = deque()
-        self._paused = False
         self._start()
 
     def _start(self) -> None:
@@ -128,7 +127,6 @@ class Talk:
         self.clients.clear()
         self._unsynced.clear()
         self._events.clear()
-        self._paused = False
         self._start()
 
     def tell(self, event: Event | ClientEvent) -> None:
@@ -180,10 +178,6 @@ class Talk:
                 if client is not None:
                     client.unheard = isinstance(effect, Quiet)
                     self._read(client)
-            elif isinstance(effect, Pause | Resume):
-                self._paused = isinstance(effect, Pause)
-                for client in self.clients.values():
-                    self._read(client)
             elif isinstance(effect, Write | Erase):
                 self._unsynced.append(effect)
             elif isinstance(effect, Sync):
@@ -197,13 +191,13 @@ class Talk:
 
     def _read(self, client: Client) -> None:
         """Read what a client has sent, if it is to be read."""
-        if client.outgoing and not client.unheard and not self._paused and not client.closed:
+        if client.outgoing and not client.unheard and not client.closed:
             data, client.outgoing = client.outgoing, b""
             self._events.append(BytesReceived(client.connection, data))
 
     def receive(self, client: Client) -> None:
         """Bytes of a client have come."""
-        if self.express and not client.unheard and not self._paused:
+        if self.express and not client.unheard:
             passed = self.glance(client.connection, client.outgoing)
             client.outgoing = client.outgoing[passed:]
         self._read(client)

@@ -79,8 +79,6 @@ QUIET = 2
 """The front said so."""
 CHECKED = 4
 """Its password is being checked."""
-PAUSED = 8
-"""The broker takes nothing from anybody."""
 
 
 class Transport(Protocol):
@@ -328,9 +326,6 @@ class Clients:
         self._scheduled = False
         self._sending = False
         self._settling = False
-        self._paused = False
-        self._held: list[Client] = []
-        """Those that had something to say since the pause began."""
         self._pool: ThreadPoolExecutor | None = None
         self._checks = 0
         self.carry: dict[type, Callable[..., None]] = {
@@ -387,8 +382,6 @@ class Clients:
         """Pass on what needs no thought, and send it at the end of the turn; how many bytes it was."""
         client.lane = None
         owner = self._owner
-        if self._paused:
-            return 0
         try:
             now = owner.now()
             passed = owner.front.express(client.number, data, now)
@@ -462,6 +455,11 @@ class Clients:
 
     # Whose turn it is.
 
+    def hear(self) -> None:
+        """Tell the front now what clients have sent. Acknowledgements make room for what comes over links."""
+        if self._scheduled:
+            self._turn()
+
     def _turn(self) -> None:
         """Tell the front what clients have sent, for a while; then others have their turn."""
         self._scheduled = False
@@ -509,13 +507,9 @@ class Clients:
             self._ready = [*ready[at:], *late, *self._ready]
             self._wake()
 
-    def _may_speak(self, client: Client) -> bool:
-        if client.lost is not None:
-            return True
-        if self._paused:
-            self._held.append(client)
-            client.silence(PAUSED)
-        return not client.silenced & ~TURN
+    @staticmethod
+    def _may_speak(client: Client) -> bool:
+        return client.lost is not None or not client.silenced & ~TURN
 
     def _measure(self, heard: list[Client], took_s: float) -> None:
         if took_s > TURN_S:
@@ -575,16 +569,6 @@ class Clients:
         client = self.by_number.get(number)
         if client is not None:
             client.listen(why)
-
-    def pause(self) -> None:
-        """Hear nobody until `resume`. Who has nothing to say is not touched: there may be thousands."""
-        self._paused = True
-
-    def resume(self) -> None:
-        self._paused = False
-        held, self._held = self._held, []
-        for client in held:
-            client.listen(PAUSED)
 
     # Names and passwords.
 

@@ -769,13 +769,11 @@ class Node:
         self._paused = True
         for number in self._by_connection:
             self._connections[number].silence("broker")
-        self._clients.pause()
 
     def _resume(self, _: e.Resume) -> None:
         self._paused = False
         for number in self._by_connection:
             self._connections[number].listen("broker")
-        self._clients.resume()
 
     def _tell_pages(self) -> None:
         """Say where the pages are, if that is not known yet; every broker then writes it down."""
@@ -833,6 +831,7 @@ class Node:
         if self._wake_at > self.now():
             self._arm(CLOCK_S)
         else:
+            self._clients.hear()
             self.tell(e.TimerFired())
 
     def _log(self, effect: e.Log) -> None:

@@ -6,6 +6,7 @@ Bytes for a client gather in `out` and leave together at the end of a turn. What
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,23 @@ class State(Enum):
     """Nothing is heard or said any more."""
 
 
+class Pace(Enum):
+    """Whether a client takes what it is sent.
+
+    It is slow only if its window or its connection is still full after all that it has sent was read. That is
+    looked at twice, with a turn of the driver in between, before it is said.
+    """
+
+    KEEPS_UP = auto()
+    SUSPECTED = auto()
+    """Its queue is full."""
+
+    LOOKED_AT = auto()
+    """It was still full a while later."""
+
+    SLOW = auto()
+
+
 class Client:
     """One connection."""
 
@@ -111,6 +129,8 @@ class Client:
         "connect",
         "core",
         "decoder",
+        "deferred",
+        "deferred_bytes",
         "generation",
         "heard_at",
         "id",
@@ -132,6 +152,7 @@ class Client:
         "recent",
         "repeated",
         "session",
+        "slow",
         "state",
         "under_way",
         "unread",
@@ -180,6 +201,11 @@ class Client:
         """Publications of QoS 1 among them that are not answered."""
         self.may_publish: dict[bytes, bool] = {}
         """By topic, as it is in packets: whether it may publish there."""
+        self.deferred: deque[tuple[AnyPacket, int]] = deque()
+        """What it has said while its publications are not taken, from the first one on, with the size of each
+        packet. Acknowledgements, PINGREQ and DISCONNECT are not among it."""
+        self.deferred_bytes = 0
+        self.slow = Pace.KEEPS_UP
         self.unread = False
         """Whether something it has said waits for its turn."""
         self.quiet = False
@@ -190,6 +216,19 @@ class Client:
     @property
     def version(self) -> Version:
         return Version.V5 if self.v5 else Version.V311
+
+    def defer(self, packet: AnyPacket, size: int) -> None:
+        """Keep a packet until publications are taken again."""
+        self.deferred.append((packet, size))
+        self.deferred_bytes += size
+        self.core.deferred_bytes += size
+
+    def next_deferred(self) -> AnyPacket:
+        """Take the first packet that was kept."""
+        packet, size = self.deferred.popleft()
+        self.deferred_bytes -= size
+        self.core.deferred_bytes -= size
+        return packet
 
     def put(self, data: bytes) -> None:
         """Have bytes sent."""

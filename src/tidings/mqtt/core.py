@@ -90,8 +90,14 @@ class Core:
         """Sessions to which retained messages can be given in the next turn."""
         self.queues_bytes = 0
         """Of publications that wait for all sessions."""
+        self.suspects: dict[Client, None] = {}
+        """Clients whose queues have become full in this turn."""
         self.slow: dict[Client, None] = {}
         """Clients that must go, for they do not keep up."""
+        self.deferred_bytes = 0
+        """Of packets that wait until publications are taken again."""
+        self.released = 0
+        """Packets among them that were acted on in this turn."""
         self.repeats: list[Lane] = []
         self.repeated_at = array("d")
         """Packets that were passed on and not yet counted, numbered and written down: how, and when."""

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings.mqtt import bursts
-from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, State
+from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, Pace, State
 from tidings.mqtt.codec import Malformed
 from tidings.mqtt.core import Core, Refusal
 from tidings.mqtt.events import (
@@ -63,7 +63,7 @@ from tidings.mqtt.publishing import REQUESTS, Publishing
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained, expired
-from tidings.mqtt.sessions import Asked, Delivery, Saved, SavedWill, Session, row
+from tidings.mqtt.sessions import TOO_SLOW, Asked, Delivery, Saved, SavedWill, Session, row
 from tidings.mqtt.settings import DEFAULT, Settings
 from tidings.mqtt.subscribing import Subscribing
 from tidings.mqtt.sys_topics import SysTopics
@@ -110,6 +110,25 @@ DEAR_REQUEST = 4
 """A request to the broker itself, which may ask for all that is declared."""
 
 
+SLOW_S = 1.0
+"""How long a client's queue is full before it is looked at again."""
+
+LOOK_AGAIN_S = 0.05
+"""And again: what it has sent in the meantime is read first."""
+
+READ_AHEAD_BYTES = 256 * 1024
+"""What is read of a client while its publications are not taken; then it is not read any more."""
+
+READ_AHEAD_BYTES_MAX = 4 * 1024 * 1024
+"""The same for a client that has publications to acknowledge: its acknowledgements may be behind its own
+publications. Beyond `READ_AHEAD_BYTES` its publications of QoS 0 are dropped."""
+
+DEFERRED_BYTES = 64 * 1024 * 1024
+"""What is read of all of them together."""
+
+RELEASED_MAX = 128
+"""Deferred packets of all clients that are acted on in one turn."""
+
 REPEATS_MAX = 256
 """Packets that are passed on before it is time to count them and write them down."""
 
@@ -136,7 +155,10 @@ class Due(Enum):
     """Some more retained messages for a session that has subscribed."""
 
     HEED = auto()
-    """A client that sent faster than it may is listened to again."""
+    """The publications of a client that sent faster than it may are taken again."""
+
+    SLOW = auto()
+    """A client's queue has been full for a while: is it slow?"""
 
     UNREAD = auto()
     """The next turn of clients that have asked for what is dear."""
@@ -255,6 +277,7 @@ class Front:
             Due.EXPIRY: self._on_expired,
             Due.FEED: self._on_feed_due,
             Due.HEED: self._on_heed_due,
+            Due.SLOW: self._on_slow_due,
             Due.UNREAD: self._on_unread_due,
             Due.SYS: self._on_sys_due,
         }
@@ -287,6 +310,7 @@ class Front:
         core.asked.clear()
         core.stamp += 1
         core.dear = 0
+        core.released = 0
         core.out = inner.out  # type: ignore[assignment]
         if core.repeats:
             self._publishing.settle()
@@ -310,7 +334,7 @@ class Front:
         most of what a broker spends. The rest must be told as an event. `take` has what is to be sent.
         """
         client = self.clients.get(connection)
-        if client is None or not client.lanes or client.decoder.data:
+        if client is None or not client.lanes or client.decoder.data or client.deferred or self._paused:
             return 0
         core, inner = self._core, self.broker.core
         if now > inner.now:
@@ -404,6 +428,10 @@ class Front:
             if core.slow:
                 core.out = inner.out  # type: ignore[assignment]
                 self._expel_slow()
+            if core.suspects:
+                for client in core.suspects:
+                    self._timers.set(Due.SLOW, client, core.now + SLOW_S)
+                core.suspects.clear()
             if core.touched and not inner.sync_wanted:
                 inner.ask_sync()
             if not inner.out and not inner.sync_wanted:
@@ -444,9 +472,23 @@ class Front:
         core = self._core
         before = core.counters.published, core.counters.published_bytes
         packets = core.counters.packets_in
+        held_back = self._holds_back(client)
         try:
             while client.state is State.OPEN or client.state is State.NEW:
-                if client.state is State.OPEN and publishing.bursts:
+                if client.deferred and not held_back:
+                    if core.released >= RELEASED_MAX or (
+                        core.dear >= DEAR_MAX and _cost(client.deferred[0][0])
+                    ):
+                        self._go_on_later(client)
+                        break
+                    core.released += 1
+                    self._act_on(client, client.next_deferred())
+                    continue
+                if held_back and client.state is State.OPEN:
+                    if self._is_far_ahead(client):
+                        self._hush(client)
+                        break
+                elif client.state is State.OPEN and publishing.bursts:
                     data, at = decoder.data, decoder.at
                     first = data[at] if at < len(data) else 0
                     if first == bursts.QOS_0 and (client.lanes or publishing.hand is not None):
@@ -471,6 +513,7 @@ class Front:
                 if core.dear >= DEAR_MAX and _is_dear(decoder.data, decoder.at):
                     self._go_on_later(client)
                     break
+                at = decoder.at
                 packet = decoder.next()
                 if packet is None:
                     break
@@ -478,10 +521,10 @@ class Front:
                 if client.state is State.NEW:
                     assert isinstance(packet, Connect), "the decoder lets nothing else come first"
                     self._on_connect(client, packet)
-                    continue
-                core.stamp += 1
-                core.dear += _cost(packet)
-                self._packets[type(packet)](client, packet)
+                elif held_back and not self._may_overtake(client, packet):
+                    self._defer(client, packet, decoder.at - at)
+                else:
+                    self._act_on(client, packet)
         except Malformed as error:
             publishing.flush()  # of QoS 0, in which nothing else can be wrong
             self._fault(client, error)
@@ -490,6 +533,36 @@ class Front:
             client.heard_at = core.now
         if core.settings.publish_rate or core.settings.publish_bytes_rate:
             self._slow_down(client, before)
+
+    def _act_on(self, client: Client, packet: AnyPacket) -> None:
+        self._core.stamp += 1
+        self._core.dear += _cost(packet)
+        self._packets[type(packet)](client, packet)
+
+    def _holds_back(self, client: Client) -> bool:
+        """Whether publications of a client are not taken for now."""
+        return self._paused or self._timers.is_set(Due.HEED, client)
+
+    def _may_overtake(self, client: Client, packet: AnyPacket) -> bool:
+        """Whether a packet is acted on although publications of its client are not taken.
+
+        Acknowledgements always are: the broker may wait for them itself before it takes publications again.
+        """
+        return isinstance(packet, OVERTAKING) or not (client.deferred or isinstance(packet, Publish))
+
+    def _defer(self, client: Client, packet: AnyPacket, size: int) -> None:
+        if isinstance(packet, Publish) and not packet.qos and client.deferred_bytes >= READ_AHEAD_BYTES:
+            self._core.drop(NOT_TAKEN)
+        else:
+            client.defer(packet, size)
+
+    def _is_far_ahead(self, client: Client) -> bool:
+        """Whether so much of a client was read that no more is until its publications are taken."""
+        if client.session is not None and client.session.inflight:
+            return client.deferred_bytes >= READ_AHEAD_BYTES_MAX
+        return bool(client.deferred) and (
+            client.deferred_bytes >= READ_AHEAD_BYTES or self._core.deferred_bytes >= DEFERRED_BYTES
+        )
 
     def _fault(self, client: Client, error: Malformed) -> None:
         """[MQTT-4.13.1-1]: what is not MQTT ends the connection, with the reason if the version has one."""
@@ -518,7 +591,7 @@ class Front:
     def _on_unread_due(self, _about: object) -> None:
         """Whoever has waited longest goes first, and behind the others again if there is more."""
         unread = self._unread
-        while unread and self._core.dear < DEAR_MAX:
+        while unread and self._core.dear < DEAR_MAX and self._core.released < RELEASED_MAX:
             client = unread.popleft()
             client.unread = False
             if client.state is State.OPEN:
@@ -533,13 +606,17 @@ class Front:
             self._core.out.append(Quiet(client.number))
 
     def _heed(self, client: Client) -> None:
-        if client.quiet and not client.unread and not self._timers.is_set(Due.HEED, client):
+        if (
+            client.quiet
+            and not client.unread
+            and not (self._holds_back(client) and self._is_far_ahead(client))
+        ):
             client.quiet = False
             client.heard_at = self._core.now
             self._core.out.append(Heed(client.number))
 
     def _slow_down(self, client: Client, before: tuple[int, int]) -> None:
-        """Read nothing from a client for as long as it has sent more than it may."""
+        """Take no publications of a client for as long as it has sent more than it may."""
         core, settings = self._core, self._core.settings
         passed = core.now - client.rate_at
         client.rate_at = core.now
@@ -556,14 +633,17 @@ class Front:
             wait = max(wait, -client.rate_bytes_left / settings.publish_bytes_rate)
         if wait > 0 and client.state is State.OPEN:
             self._timers.set(Due.HEED, client, core.now + wait)
-            self._hush(client)
 
     def _on_feed_due(self, session: Session) -> None:
         self._subscribing.feed(session)
 
     def _on_heed_due(self, client: Client) -> None:
-        if client.state is State.OPEN:
-            self._heed(client)
+        self._take_again(client)
+
+    def _take_again(self, client: Client) -> None:
+        """Act on what was deferred, in the next turn; there may be much of it."""
+        if client.state is State.OPEN and not client.unread and (client.deferred or client.quiet):
+            self._go_on_later(client)
 
     # Connecting.
 
@@ -773,10 +853,27 @@ class Front:
         slow, self._core.slow = self._core.slow, {}
         for client in slow:
             if client.state is State.OPEN:
+                assert client.session is not None, "a client that is open has a session"
                 self._core.counters.expelled += 1
+                self._core.drop(TOO_SLOW, client.session.unacknowledged)
                 self._core.log("warning", "a client is too slow for what is sent to it", client=client.id)
                 client.out.clear()
                 self._expel(client, Reason.QUOTA_EXCEEDED, "too slow for what is sent to it")
+
+    def _on_slow_due(self, client: Client) -> None:
+        """A client's queue was full a while ago. All that it has sent since then is read by now."""
+        session = client.session
+        if client.state is not State.OPEN or session is None:
+            return
+        if not session.stuck:
+            client.slow = Pace.KEEPS_UP
+        elif client.unread or client.slow is Pace.SUSPECTED:
+            client.slow = Pace.LOOKED_AT
+            self._timers.set(Due.SLOW, client, self._core.now + LOOK_AGAIN_S)
+        elif session.durable:
+            client.slow = Pace.SLOW
+        else:
+            self._core.slow[client] = None
 
     def _expel(self, client: Client, reason: Reason | None, text: str) -> None:
         """Close a client's connection, and tell it why if its version can be told."""
@@ -795,7 +892,12 @@ class Front:
         self.clients.pop(client.number, None)
         client.lanes.clear()
         client.recent = None
-        for due in (Due.CONNECT, Due.SILENCE, Due.HEED):
+        if client.deferred:
+            # Nothing of it was acknowledged.
+            core.drop(NOT_TAKEN, sum(isinstance(packet, Publish) for packet, _ in client.deferred))
+            core.deferred_bytes -= client.deferred_bytes
+            client.deferred.clear()
+        for due in (Due.CONNECT, Due.SILENCE, Due.HEED, Due.SLOW):
             timers.cancel(due, client)
         session = client.session
         if session is None or session.client is not client:
@@ -859,7 +961,7 @@ class Front:
     def _on_silence(self, client: Client) -> None:
         if client.state is not State.OPEN:
             return
-        if self._paused or client.quiet:
+        if client.quiet:
             # Whoever is not listened to cannot be heard.
             client.heard_at = self._core.now
         due = client.heard_at + client.keep_alive_s * KEEP_ALIVE_GRACE
@@ -952,9 +1054,9 @@ class Front:
 
     def _resume(self, effect: Resume) -> None:
         self._paused = False
-        for client in self.clients.values():
-            client.heard_at = self._core.now
         self._core.out.append(effect)
+        for client in self.clients.values():
+            self._take_again(client)
 
     def _on_stop_asked(self, event: StopAsked) -> None:
         """Clients go first: what they would publish now could not be taken any more."""
@@ -1084,6 +1186,13 @@ class Front:
             self.broker.unreadable,
             tuple(core.refusals),
         )
+
+
+OVERTAKING = (Puback, Pubrec, Pubrel, Pubcomp, Pingreq, Disconnect)
+"""Packets of a client that are acted on before its own publications, while those are not taken."""
+
+NOT_TAKEN = "publications were not taken"
+"""Why publications of a client that went too fast, or has left, are dropped while a broker is overloaded."""
 
 
 def _is_dear(data: bytes, at: int) -> bool:

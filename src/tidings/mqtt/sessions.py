@@ -12,7 +12,8 @@ gets it again as something new. Of QoS 0 nothing is kept for a client that is aw
 
 Queues are bounded (`settings`). What does not fit: QoS 0 is dropped and counted; QoS 1 and 2 for a session
 that is kept are dropped, counted and logged; a client whose session is not kept loses its connection, since
-it would not know what it missed. Why something is given is not known here.
+it would not know what it missed. A client that is there is not blamed for a broker that is late: until it is
+known to be slow (`clients.Pace`) its queue may be twice as long. Why something is given is not known here.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from urllib.parse import quote
 import msgspec
 
 from tidings.language.regions import Unknown
-from tidings.mqtt.clients import Client
+from tidings.mqtt.clients import Client, Pace
 from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
@@ -32,6 +33,9 @@ from tidings.mqtt.told import explained
 from tidings.overlay.messages import Publication
 
 PACKET_IDS = 65_535
+
+TOO_SLOW = "client is too slow"
+"""Why publications of QoS 1 and 2 for a session that ends with its connection are dropped."""
 
 QUICK = None
 """In flight, and kept nowhere else: what a session that ends with its connection need not remember."""
@@ -170,8 +174,7 @@ class Session:
         size = delivery.size
         if self._full(size):
             self._purge()
-            if self._full(size):
-                self.overflow()
+            if self._full(size) and self._overflows(size):
                 return
         self.given += 1
         while (self.given - 1) % PACKET_IDS + 1 in self.inflight:
@@ -187,13 +190,31 @@ class Session:
         else:
             self._keep(delivery, self.queue)
 
-    def _full(self, size: int) -> bool:
+    def _full(self, size: int, times: int = 1) -> bool:
+        """Whether one more of this size is beyond the bounds, or beyond a multiple of them."""
         settings = self.core.settings
         return (
-            len(self.queue) + len(self.unsynced) + len(self.inflight) >= settings.queue_messages
-            or self.queue_bytes + size > settings.queue_bytes
-            or self.core.queues_bytes + size > settings.queues_bytes
+            len(self.queue) + len(self.unsynced) + len(self.inflight) >= settings.queue_messages * times
+            or self.queue_bytes + size > settings.queue_bytes * times
+            or self.core.queues_bytes + size > settings.queues_bytes * times
         )
+
+    def _overflows(self, size: int) -> bool:
+        """Whether something that is beyond the bounds is dropped."""
+        client = self.client
+        if client is not None and client.slow is not Pace.SLOW and not self._full(size, times=2):
+            if client.slow is Pace.KEEPS_UP:
+                client.slow = Pace.SUSPECTED
+                self.core.suspects[client] = None
+            return False
+        self.overflow()
+        return True
+
+    @property
+    def stuck(self) -> bool:
+        """Whether its queue is full and its client must take something first."""
+        client = self.client
+        return client is not None and (client.congested or self._window_full) and self._full(0)
 
     def _purge(self) -> None:
         """Make room by what has outlived its time; looked for once a second."""
@@ -219,8 +240,13 @@ class Session:
             if core.counters.dropped["queue is full"] % 1000 == 1:
                 core.log("warning", "a session's queue is full: publications are dropped", client=self.id)
         elif self.client is not None:
-            core.drop("client is too slow")
+            core.drop(TOO_SLOW)
             self.core.slow[self.client] = None
+
+    @property
+    def unacknowledged(self) -> int:
+        """Publications of QoS 1 and 2 that its client has not acknowledged, sent or not."""
+        return len(self.inflight) + sum(1 for delivery in self.queue if delivery.qos)
 
     def _wait(self, delivery: Delivery, queue: deque[Delivery]) -> None:
         """QoS 0 that cannot be sent at once."""
@@ -297,6 +323,8 @@ class Session:
                 self.transmit(client, delivery)
         if not queue:
             self.core.plans += 1
+        if client.slow is Pace.SLOW and not self._full(0):
+            client.slow = Pace.KEEPS_UP
         self._ask_for_retained()
 
     def _ask_for_retained(self) -> None:

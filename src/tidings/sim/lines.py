@@ -269,7 +269,7 @@ class Lines:
             data = data[: int(line.up_left)]
             line.up_left -= len(data)
         if data and line.host_open and line.host.boot == line.boot and line.host.up:
-            if line.quiet or line.host.paused or line.unheard:
+            if line.quiet or line.unheard:
                 line.unheard.append(data)
             else:
                 self._tell(line.host, BytesReceived(line.number, data))
@@ -364,15 +364,9 @@ class Lines:
             line.quiet = False
             self._agenda.add(self._agenda.now, self._hear_on, line)
 
-    def resumed(self, host: Host) -> None:
-        """A broker reads again."""
-        for line in self._lines.values():
-            if line.host is host and line.unheard:
-                self._agenda.add(self._agenda.now, self._hear_on, line)
-
     def _hear_on(self, line: Line, _: object) -> None:
         host = line.host
-        while line.unheard and not (line.quiet or host.paused) and line.host_open and host.boot == line.boot:
+        while line.unheard and not line.quiet and line.host_open and host.boot == line.boot:
             data = line.unheard.pop(0)
             if data is None:
                 self._part(line, "farewell" if line.connection.farewell is not None else "lost")
@@ -434,7 +428,7 @@ class Lines:
     def _hung_up(self, line: Line, _: object) -> None:
         if line.up_left != inf:
             return
-        if line.unheard or line.quiet or line.host.paused:
+        if line.unheard or line.quiet:
             line.unheard.append(None)
         else:
             self._part(line, "farewell" if line.connection.farewell is not None else "lost")

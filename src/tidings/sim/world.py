@@ -623,7 +623,6 @@ class World:
     def _resume(self, host: Host, effect: Resume) -> None:  # noqa: ARG002
         host.paused = False
         self.agenda.add(self.agenda.now, self._offer_waiting, host, host.boot)
-        self.lines.resumed(host)
 
     def _offer_waiting(self, host: Host, boot: int) -> None:
         while host.waiting and not host.paused and host.up and host.boot == boot:
