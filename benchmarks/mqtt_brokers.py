@@ -39,6 +39,9 @@ max_inflight_messages 1024
 set_tcp_nodelay true
 """
 
+END_S = 10.0
+"""A process that was asked to end and has not by then is killed."""
+
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
@@ -68,8 +71,7 @@ class Broker:
         return self.name == "tidings"
 
     def usage(self) -> Usage:
-        numbers = [self.process.pid, *_children(self.process.pid)]
-        return Usage(sum(map(_cpu_s, numbers)), sum(map(_rss_bytes, numbers)))
+        return usage(self.process.pid)
 
 
 def versions() -> dict[str, str]:
@@ -98,7 +100,7 @@ def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Br
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     certificate, key = make_certificate(folder)
-    port, tls_port, link_port = _free_ports(3)
+    port, tls_port, link_port = free_ports(3)
     if name == "mosquitto":
         program = _mosquitto()
         assert program is not None, "mosquitto is not on this machine"
@@ -123,8 +125,8 @@ def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Br
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
-        _await_listener(process, port, folder / "log")
-        _await_listener(process, tls_port, folder / "log")
+        await_listener(process, port, folder / "log")
+        await_listener(process, tls_port, folder / "log")
         broker = Broker(name, process, port, tls_port, link_port)
         _await_calm(broker)
         yield broker
@@ -137,7 +139,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(10)
+            process.wait(END_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -177,7 +179,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate_path, key_path
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in taken]
     for one in taken:
@@ -185,7 +187,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-def _await_listener(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def await_listener(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
@@ -205,6 +207,12 @@ def _await_calm(broker: Broker) -> None:
         time.sleep(0.3)
         if broker.usage().cpu_s - before <= TICK_S:
             return
+
+
+def usage(number: int) -> Usage:
+    """Of a process and those that it started."""
+    numbers = [number, *_children(number)]
+    return Usage(sum(map(_cpu_s, numbers)), sum(map(_rss_bytes, numbers)))
 
 
 def _children(parent: int) -> list[int]:
