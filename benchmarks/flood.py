@@ -22,7 +22,6 @@ import contextlib
 import http.client
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile

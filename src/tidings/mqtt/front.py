@@ -476,9 +476,8 @@ class Front:
         try:
             while client.state is State.OPEN or client.state is State.NEW:
                 if client.deferred and not held_back:
-                    if core.released >= RELEASED_MAX or (
-                        core.dear >= DEAR_MAX and _cost(client.deferred[0][0])
-                    ):
+                    is_dear = core.dear >= DEAR_MAX and _cost(client.deferred[0][0])
+                    if is_dear or core.released >= RELEASED_MAX:
                         self._go_on_later(client)
                         break
                     core.released += 1
@@ -606,11 +605,8 @@ class Front:
             self._core.out.append(Quiet(client.number))
 
     def _heed(self, client: Client) -> None:
-        if (
-            client.quiet
-            and not client.unread
-            and not (self._holds_back(client) and self._is_far_ahead(client))
-        ):
+        full = self._holds_back(client) and self._is_far_ahead(client)
+        if client.quiet and not client.unread and not full:
             client.quiet = False
             client.heard_at = self._core.now
             self._core.out.append(Heed(client.number))
