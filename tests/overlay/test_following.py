@@ -183,6 +183,18 @@ def test_what_one_session_has_had_another_may_still_get() -> None:
     assert (seen(effects, "c"), seen(effects, "d")) == ([], [(1, "told", ("s",))])
 
 
+def test_who_was_judged_by_a_version_gets_no_earlier_one() -> None:
+    it = Watched()
+    it.subscribe("c")
+    it.subscribe("d", "x = 1")
+    assert seen(it.told(2, b'{"x":2}'), "d") == []
+    effects = it["a"].say(publish(2, 0, version_of(1, b'{"x":1}', origin="z")))
+    assert (seen(effects, "c"), seen(effects, "d")) == ([], [])
+    (record,) = records(effects, Kind.SUPPRESSED)
+    assert record.receivers == ("c", "d")
+    assert seen(it.told(3, b'{"x":1}'), "d") == [(3, "told", ("s",))]
+
+
 def test_what_was_had_stays_had_when_its_subscription_is_dropped() -> None:
     it = Watched()
     it.subscribe("c", "x = 1", "one")

@@ -42,6 +42,7 @@ from tidings.overlay.messages import (
     Snapshot,
     Told,
 )
+from tidings.overlay.places import VERSION
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees import Edge, Grown
 
@@ -326,6 +327,46 @@ def test_lists_of_followed_events_are_merged_on_the_way() -> None:
     net.settle()
     to_seat = [it.events for source, target, it in net.said(Follow, mark) if target == "a"]
     assert to_seat == [(("e", 1, 1),)]
+
+
+class Afar(Seats):
+    """The seat is at the neighbour "a" of a broker in the middle."""
+
+    def __init__(self, it: Middle) -> None:
+        self._it = it
+        for edge in self.grown("t").edges.values():
+            edge.link.version = VERSION
+
+    def grown(self, _place: str) -> Grown:
+        grown = self._it.broker._trees.trees["a"].current
+        assert grown is not None
+        return grown
+
+    def holder(self, _place: str) -> Holder | None:
+        return Holder(1, "a", 1, "")
+
+    def mine(self, _place: str) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("passing", ["nothing", "an answer", "a version", "a closing"])
+def test_a_follow_is_held_back_only_while_what_was_said_before_has_no_answer(passing: str) -> None:
+    it = Middle(("x", "y"), topics=[TOPIC])
+    it.broker._retelling._seats = Afar(it)
+    late = Follow("a", EPOCH, "t", (("e", 1, 1),))
+    assert it.heard(it["x"].say(late), Follow) == [("a", late)]
+    newer = Publication("a", 1, "", 1, "t", b"{}", 1, told=Told("t", "e", 2, 2, False, "a"))
+    if passing == "an answer":
+        effects = it["a"].say(Snapshot("a", EPOCH, "t", "", 0, (newer,)))
+        assert [peer for peer, _ in it.heard(effects, Snapshot)] == ["x"]
+    elif passing == "a version":
+        effects = it["a"].say(Publish("a", EPOCH, 1, 0, 1, 1, newer))
+        assert [peer for peer, _ in it.heard(effects, Publish)] == ["x"]
+    elif passing == "a closing":
+        effects = it["a"].say(Close("a", EPOCH, "t", (("e", 1),)))
+        assert [peer for peer, _ in it.heard(effects, Close)] == ["x"]
+    # "y" was not known to follow when that passed, so only the seat can tell it.
+    assert it.heard(it["y"].say(late), Follow) == ([("a", late)] if passing != "nothing" else [])
 
 
 def test_a_version_told_before_it_is_known_who_follows_is_sent_again_to_those_who_missed_it() -> None:

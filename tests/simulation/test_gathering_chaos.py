@@ -13,7 +13,9 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from typer.testing import CliRunner
 
+from tidings.cli import app
 from tidings.sim import faults, topologies
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathered_runs import GatheredRun, chaos
@@ -68,6 +70,21 @@ def plan(seed: int, name: str, kinds: tuple[faults.Kind, ...], brokers: int, cou
 @pytest.mark.parametrize("kind", [kind for kind in faults.ALL if kind is not faults.Kind.SKEW])
 def test_each_fault_by_itself_breaks_no_promise_about_events(kind: faults.Kind) -> None:
     play(plan(1, "random", (kind,), brokers=8, count=5))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # A Follow that came after the answer to another was held back: a withdrawal was lost.
+        "--brokers 9 --seed 90027 --faults all",
+        # A version came after a newer one that had been judged, and was given.
+        "--topology tree --brokers 10 --seed 91030 --faults crashes,cuts,breaks,slow,skew",
+    ],
+)
+def test_seeds_that_broke_a_promise_about_events_keep_it(line: str) -> None:
+    more = "--publications 300 --fault-count 8 --gathered --keys 12 --redundant-for 20s --churn 6"
+    result = CliRunner().invoke(app, ["simulate", *line.split(), *more.split()])
+    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow

@@ -145,7 +145,7 @@ class Broker:
             core, links, trees, known, routing, publications.carrying, publications.following, seats
         )
         publications.on_told = retelling.on_told
-        publications.on_passing = seats.relaying.on_told
+        publications.on_passing = self._on_passing
         routing.on_granted = retelling.on_granted
         routing.on_gone = self._on_subscriptions_gone
         routing.on_ended = publications.following.on_ended
@@ -392,6 +392,10 @@ class Broker:
     def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:
         self._publications.following.on_gone(session, names)
         self._retelling.on_gone(session, names)
+
+    def _on_passing(self, publication: Publication) -> None:
+        self._seats.relaying.on_told(publication)
+        self._retelling.on_passing(publication)
 
     def _on_message(self, link: Link, message: Message) -> None:
         handler = self._messages.get(type(message))

@@ -268,7 +268,9 @@ class Following:
         for session in sorted({*matching, *followed.sessions}):
             had = followed.sessions.get(session)
             names = tuple(matching.get(session, ()))
-            if had is not None and told.version <= had.version and not merged:
+            # A later version has come here that a session without any was not given: this one is out of date.
+            known = had.version if had is not None else followed.version - 1
+            if told.version <= known and not merged:
                 repeated.append(session)
             elif names and not merged:
                 due_us = had.sent_us + self._every_us(session, names) if had is not None else 0

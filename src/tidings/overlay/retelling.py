@@ -148,7 +148,7 @@ class Retelling:
         self._ways: dict[Branch, Way] = {}
         """The ways on which all that is followed has been said."""
         self._said: dict[Branch, dict[str, Known]] = {}
-        """Events that were said on them to be followed."""
+        """Events that were said on them to be followed, until an answer or a version comes by."""
         self._told: dict[str, tuple[Publication, float]] = {}
         """What was told from here lately, by event: the latest version, and until when it is remembered."""
         self._over: dict[str, tuple[int, float]] = {}
@@ -445,7 +445,7 @@ class Retelling:
                     self._say(grown, edge, place, behind[peer])
 
     def _say(self, grown: Grown, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
-        """Say over the link towards a seat what is followed, unless it has been said."""
+        """Say over the link towards a seat what is followed, unless it has been said and not answered yet."""
         said = self._said.setdefault((place, grown.root), {})
         fresh: list[tuple[str, int, int]] = []
         for event, (version, qos) in events.items():
@@ -458,6 +458,13 @@ class Retelling:
         for first in range(0, len(fresh), FOLLOW_PART):
             part = tuple(fresh[first : first + FOLLOW_PART])
             self._links.send(edge.link, Follow(grown.root, grown.epoch, place, part))
+
+    def on_passing(self, publication: Publication) -> None:
+        """A version comes by: who says only now that it follows the event has missed it, and must ask."""
+        told = publication.told
+        assert told is not None, "only versions come by here"
+        branch = (told.place or told.topic, self._root_of(publication.topic) or "")
+        self._said.get(branch, {}).pop(told.event, None)
 
     def on_follow(self, link: Link, message: Follow) -> None:
         grown = self._current(link, message)
@@ -517,6 +524,7 @@ class Retelling:
             told = publication.told
             if told is None:
                 continue
+            self.on_passing(publication)
             for peer in self._carrying.peers(grown, told.event, link.peer):
                 onward.setdefault(peer, []).append(publication)
             self._retell_here(publication, link, message.hops)
@@ -565,7 +573,9 @@ class Retelling:
     def on_close(self, link: Link, message: Close) -> None:
         grown = self._current(link, message)
         if grown is not None:
+            said = self._said.get((message.place, message.root), {})
             for event, version in message.events:
+                said.pop(event, None)
                 self._following.close(event, version)
             self._spread_close(grown, message.place, message.events, link.peer)
 
