@@ -34,9 +34,20 @@ from tidings.live.service import serve
 from tidings.live.tls import ClientTls
 from tidings.live.users import add_user
 from tidings.mqtt.events import Access, Rule
-from tidings.mqtt.packets import Disconnect, Pingreq, Pingresp, Properties, Puback, Publish
+from tidings.mqtt.packets import (
+    Asked,
+    Disconnect,
+    Pingreq,
+    Pingresp,
+    Properties,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+)
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import Settings as MqttSettings
+from tidings.overlay.settings import Settings
 
 TCP = Listening("tcp", "127.0.0.1", 0)
 
@@ -96,6 +107,31 @@ def test_a_filter_at_one_broker_gets_what_is_published_at_another() -> None:
             assert got == [{"severity": 4}, {"severity": 5}]
             # What nobody wants there has not gone over the link.
             assert a.counters.messages_out["Publish"] == 2
+
+    run(story)
+
+
+def test_a_broker_that_was_killed_is_named_by_suback_and_not_waited_for(tmp_path: Path) -> None:
+    patient = Settings(redial_max_s=0.5, settle_s=3600.0)  # who waits for the killed one waits for ever
+
+    def together(node: Node, *brokers: str) -> bool:
+        status = node.broker.status(node.now())
+        return any((tree.root,) == status.share and tree.members == brokers for tree in status.trees)
+
+    async def story() -> None:
+        async with broker("a", settings=patient) as a, broker("b", a, settings=patient) as b:
+            killed = BrokerProcess("c", tmp_path, (a.address,))
+            await killed.start()
+            await until(lambda: all(together(node, "a", "b", "c") for node in (a, b)), "three brokers")
+            await killed.kill()
+            await until(lambda: all(together(node, "a", "b") for node in (a, b)), "two brokers")
+            reader, _ = await RawClient.dial(b.mqtt_addresses["tcp"], "reader")
+            reader.send(Subscribe(1, (Asked("t", 1),)))
+            answer = await reader.next(Suback)
+            assert (answer.reasons, answer.properties.reason_string) == ((1,), "absent: c")
+            writer, _ = await RawClient.dial(a.mqtt_addresses["tcp"], "writer")
+            await writer.publish("t", b"from a")
+            assert (await reader.next(Publish)).payload == b"from a"
 
     run(story)
 

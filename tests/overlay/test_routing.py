@@ -45,7 +45,7 @@ from tidings.overlay.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from tidings.overlay.routing import CATCH_ALL, TABLE_PART
+from tidings.overlay.routing import ABSENT_NAMED_MAX, CATCH_ALL, TABLE_PART
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 
@@ -337,14 +337,113 @@ def test_in_a_network_a_grant_means_that_the_farthest_broker_knows() -> None:
     assert bench.granted() == [("s", "")]
 
 
-def test_while_a_broker_is_away_a_subscription_is_granted_as_settling() -> None:
-    bench = Bench("abc", path("a", "b", "c"))
+@pytest.mark.parametrize("durable", [False, True])
+def test_brokers_out_of_reach_are_named_by_a_grant_and_not_waited_for(durable: bool) -> None:
+    bench = Bench("abcd", [("a", "b"), ("a", "c"), ("a", "d")])
     bench.settle()
     bench.kill("c")
     bench.settle()
-    bench.subscribe("a", "s", "t", qos=1)
+    bench.subscribe("b", "one", "t", qos=1, durable=durable)
+    bench.run()  # no time passes
+    assert bench.granted() == [("one", "absent: c")]
+    bench.kill("d")
     bench.settle()
+    mark = bench.mark()
+    bench.subscribe("b", "two", "t", qos=1, durable=durable)
+    bench.run()
+    assert bench.granted(mark) == [("two", "absent: c, d")]
+    for id_ in "cd":
+        bench.start(id_)
+    bench.settle()
+    mark = bench.mark()
+    bench.subscribe("b", "three", "t", qos=1, durable=durable)
+    bench.run()
+    assert bench.granted(mark) == [("three", "")]
+
+
+def test_with_a_broker_out_of_reach_those_present_are_waited_for() -> None:
+    bench = Bench("abcd", [("a", "b"), ("b", "c"), ("a", "d")])
+    bench.settle()
+    bench.kill("d")
+    bench.settle()
+    bench.subscribe("a", "s", "t", qos=1)
+    asked = Subscription("t", qos=1)
+    while bench.waiting() and not bench.granted():
+        bench.step(bench.waiting()[0])
+    assert bench.granted() == [("s", "absent: d")]
+    assert [asked in bench.tree(id_, "a").behind[peer] for id_, peer in (("b", "a"), ("c", "b"))] == [
+        True
+    ] * 2
+    bench.publish("c", "t", b"from c")
+    bench.start("d")
+    bench.settle()
+    bench.publish("d", "t", b"from d")
+    bench.settle()
+    assert bench.got("a", "s") == [b"from c", b"from d"]
+
+
+def test_a_broker_that_is_present_and_does_not_confirm_is_settling_whoever_else_is_absent() -> None:
+    bench = Bench("abc", [("a", "b"), ("a", "c")])
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    bench.cut("a", "b")
+    bench.subscribe("a", "s", "t", qos=1)
+    bench.advance(0.99)
+    assert bench.granted() == []
+    bench.advance(0.02)
     assert bench.granted() == [("s", "settling")]
+
+
+def test_who_was_out_of_reach_is_named_although_it_is_back_before_the_disk_has_written() -> None:
+    bench = Bench("abc", [("a", "b"), ("a", "c")])
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    bench.slow_disks.add("b")
+    bench.subscribe("b", "s", "t", qos=1, durable=True)
+    bench.run()
+    assert bench.granted() == []
+    bench.start("c")
+    bench.run()
+    bench.sync("b")
+    bench.run()
+    assert bench.granted() == [("s", "absent: c")]
+
+
+def test_a_broker_that_has_just_started_waits_for_those_that_it_has_not_met() -> None:
+    bench = Bench("ab", [("b", "a")])
+    bench.settle()
+    bench.kill("b")
+    bench.settle()
+    bench.start("b")
+    bench.advance(0.0)
+    bench.subscribe("b", "s", "t", qos=1)
+    assert bench.granted() == []
+    bench.advance(0.5)
+    assert bench.granted() == [("s", "")]
+
+
+def test_a_neighbour_that_is_never_reached_is_waited_for_once_and_then_named_by_its_address() -> None:
+    bench = Bench("a", [("a", "nobody:7000")])
+    bench.subscribe("a", "one", "t", qos=1)
+    bench.advance(1.0)
+    bench.subscribe("a", "two", "t", qos=1)
+    bench.run()
+    assert bench.granted() == [("one", "settling"), ("two", "absent: nobody:7000")]
+
+
+def test_a_grant_names_so_many_brokers_and_counts_the_rest() -> None:
+    ids = [f"b{number:02}" for number in range(ABSENT_NAMED_MAX + 3)]
+    bench = Bench(ids, [("b00", other) for other in ids[1:]])
+    bench.settle()
+    for id_ in ids[1:]:
+        bench.kill(id_)
+    bench.settle()
+    bench.subscribe("b00", "s", "t", qos=1)
+    bench.run()
+    named = ", ".join(ids[1 : ABSENT_NAMED_MAX + 1])
+    assert bench.granted() == [("s", f"absent: {named} and 2 more")]
 
 
 def test_what_is_asked_for_while_an_epoch_grows_is_told_in_both() -> None:

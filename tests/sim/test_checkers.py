@@ -175,6 +175,22 @@ def test_nothing_is_owed_before_the_grant_or_at_qos_0(granted: bool, qos: int) -
     assert lost(ledger_with(granted, qos)) == 0
 
 
+@pytest.mark.parametrize(
+    ("reason", "owed"), [("absent: a", 0), ("absent: a, c", 0), ("absent: c", 1), ("absent: c and 2 more", 0)]
+)
+def test_a_grant_that_names_absent_brokers_counts_at_once_for_all_others(reason: str, owed: int) -> None:
+    ledger = Ledger()
+    ledger.opened("s", "b", durable=False)
+    ledger.asked("s", "1", Subscription("#", qos=1))
+    ledger.granted("s", "1", reason)
+    ledger.turn += 1
+    settled = ledger.turn
+    ledger.offered("p", "a", 1, "t", b"{}", 1, 0.0)
+    ledger.accepted("p", 0)
+    assert lost(ledger) == owed
+    assert lost(ledger, [settled]) == 1
+
+
 def test_a_subscription_that_was_settling_counts_once_the_network_has_settled() -> None:
     ledger = Ledger()
     ledger.opened("s", "b", durable=False)

@@ -155,7 +155,8 @@ def test_a_session_of_3_1_1_that_begins_clean_ends_with_its_connection() -> None
     assert life.ended is not None
 
 
-def test_a_grant_counts_from_its_suback_unless_that_says_settling() -> None:
+@pytest.mark.parametrize("reason", ["settling", "absent: c", "settling; absent: c"])
+def test_a_grant_counts_from_its_suback_unless_that_makes_a_reservation(reason: str) -> None:
     talk = Talk()
     talk.connect()
     wishes = [Wish(UNBORN, "a", qos=1, where=("x > 1",)), Wish(UNBORN, "b", qos=2)]
@@ -163,9 +164,18 @@ def test_a_grant_counts_from_its_suback_unless_that_says_settling() -> None:
     assert isinstance(asked, Subscribe)
     assert asked.properties.user == (("where", "x > 1"),)
     talk.heard(talk.device.subscribe(wishes[1:], 1.0))
-    talk.hear(Suback(1, (1,)), Suback(2, (2,), Properties(reason_string="settling")))
+    talk.hear(Suback(1, (1,)), Suback(2, (2,), Properties(reason_string=reason)))
     assert wishes[0].granted is not None
     assert (wishes[1].granted, wishes[1].settling is not None) == (None, True)
+
+
+def test_to_a_client_of_3_1_1_no_reservation_can_be_made_so_its_suback_is_not_yet_a_promise() -> None:
+    talk = Talk(Temper(Version.V311))
+    talk.connect()
+    wish = Wish(UNBORN, "a", qos=1)
+    talk.heard(talk.device.subscribe([wish], 1.0))
+    talk.hear(Suback(1, (1,)))
+    assert (wish.granted, wish.settling is not None) == (None, True)
 
 
 def test_an_unsubscription_is_said_again_if_it_was_not_confirmed() -> None:

@@ -86,7 +86,7 @@ class Attachment(asyncio.Protocol):
         self._leaving = ""
 
     async def subscribe(self, name: str, subscription: Subscription) -> str:
-        """Ask for what matches; done when it is installed. "" or, if not everywhere yet, "settling".
+        """Ask for what matches; done when it is installed. "", or why not everywhere yet.
 
         InputError if it is denied.
         """

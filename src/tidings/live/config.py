@@ -226,7 +226,7 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_settings(
             "settle",
             duration(0),
-            "A subscription that is not confirmed everywhere by then is granted as `settling`.",
+            "A subscription that a broker in reach has not confirmed by then is granted as `settling`.",
         ),
         _of_settings(
             "acks",

@@ -39,10 +39,14 @@ class Absences:
         """Roots whose trees are no longer used; their past is needed once more, to know who is missing."""
         self._last_seen: dict[str, list[Place]] = {}
         """Of absent brokers: where they were."""
+        self._expected: dict[str, float] = {}
+        """Those to be dialled, or known from before a restart, that have not been met yet: until when they
+        may just be on their way."""
 
     def recover(self, saved: bytes) -> None:
         """Those known before a restart: all absent until seen again."""
         self._members = dict.fromkeys(msgspec.msgpack.decode(saved, type=list[str]))
+        self._expected = dict.fromkeys(self._members, self._core.now + self._core.settings.settle_s)
 
     def __bool__(self) -> bool:
         return any(self._counts(member) for missing in self._missing.values() for member in missing)
@@ -51,6 +55,15 @@ class Absences:
         """Absent brokers, for people to read."""
         found = {member for missing in self._missing.values() for member in missing}
         return tuple(sorted(member for member in found if member not in self._unreached))
+
+    def absent_from(self, root: str) -> list[str] | None:
+        """Those out of reach on a tree, a neighbour never reached by its address; None if it is too early to
+        say so of one of them.
+        """
+        absent = [member for member in self._missing.get(root, {}) if self._counts(member)]
+        if any(self._core.now < self._expected.get(member, 0.0) for member in absent):
+            return None
+        return [member.strip() for member in absent]
 
     def wanting(self, root: str, topic: str, fields: Callable[[], Fields | None]) -> list[str]:
         """Those absent from a tree that may want a publication on it, with QoS 1 or 2."""
@@ -121,6 +134,7 @@ class Absences:
         self._past[tree.root] = grown
         for member in grown.members:
             self._last_seen.pop(member, None)
+            self._expected.pop(member, None)
         back = [member for member in before if member not in missing and member not in gone]
         for member in back:
             self._calm(member)
@@ -144,6 +158,7 @@ class Absences:
         ]
         for name, _ in reached:
             del self._unreached[name]
+            self._expected.pop(name, None)
             for missing in self._missing.values():
                 missing.pop(name, None)
             self._core.timers.cancel(Timer.ABSENT, name)
@@ -167,12 +182,14 @@ class Absences:
                 missing[member] = []
             core = self._core
             core.timers.set(Timer.ABSENT, member, core.now + core.settings.absent_hold_s)
+            self._expected[member] = core.now + core.settings.settle_s
 
     def forget(self, member: str) -> None:
         """Nothing more is held for it."""
         was_member = self._members.pop(member, "") is None
         self._unreached.pop(member, None)
         self._last_seen.pop(member, None)
+        self._expected.pop(member, None)
         for missing in self._missing.values():
             missing.pop(member, None)
         self._core.timers.cancel(Timer.ABSENT, member)

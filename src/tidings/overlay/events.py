@@ -248,7 +248,7 @@ class Grant(Wanted, frozen=True):
     name: str
 
     reason: str = ""
-    """"settling" if not every broker has confirmed yet."""
+    """"settling" if a broker has not confirmed in time, "absent: c" if all have that are in reach."""
 
 
 class Deny(Wanted, frozen=True):

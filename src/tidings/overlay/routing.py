@@ -4,7 +4,8 @@ In each epoch a broker tells each tree neighbour, once, all that those on its ow
 from then on what changes. `Summary` keeps that short. Each of these is counted per link and direction, and
 confirmed (`Installed`) once everyone beyond knows: a change from one link is confirmed when all that it led
 to on the other links is. A tree has no cycles, so this ends. A client's subscription is granted when every
-link has confirmed, or as "settling" when that takes too long.
+link has confirmed, or as "settling" when that takes too long. Brokers out of reach are not waited for: the
+grant names them ("absent: c"), and what is published there counts once they are back and have confirmed.
 
 With advertisements, what will be published travels first (in `Roll`), and a subscription goes only over links
 that have something advertised behind them which it may want.
@@ -13,7 +14,7 @@ that have something advertised behind them which it may want.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote
 
 import msgspec
@@ -64,6 +65,9 @@ ADVERTISED_LEVELS_MAX = 1000
 MET_MAX = 3
 """Epochs in a row with this broker's id behind a link until it is sure that another broker has it."""
 
+ABSENT_NAMED_MAX = 16
+"""Brokers out of reach that a grant names; more are counted."""
+
 TABLE_PART = 1000
 """Subscriptions in one message; a longer table takes several, so that no frame is too long."""
 
@@ -98,6 +102,8 @@ class Waiting:
         self.asked = asked
         self.trees: dict[str, dict[str, int]] = {}
         """By root: how many changes each link must confirm."""
+        self.absent: dict[str, None] = {}
+        """Brokers that were out of reach when the others had confirmed."""
 
     @property
     def key(self) -> Key:
@@ -740,9 +746,10 @@ class Routing:
     def _check_queue(self, tree: Tree, grown: Grown) -> None:
         """See who need wait no longer for a tree."""
         queue = self._queues.get(tree.root)
-        if not queue or tree.growing is not None or self._absences:
-            # What is confirmed in an epoch that is being left is not yet safe, and while a broker is out of
-            # reach nobody can say that everyone knows.
+        if not queue or tree.growing is not None:
+            return  # what is confirmed in an epoch that is being left is not yet safe
+        absent = self._absences.absent_from(tree.root)
+        if absent is None:
             return
         while queue:
             waiting = queue[0]
@@ -751,8 +758,9 @@ class Routing:
                 if not _known(grown, needs):
                     return
                 del waiting.trees[tree.root]
+                waiting.absent |= dict.fromkeys(absent)
                 if not waiting.trees:
-                    self._granted(waiting, "")
+                    self._granted(waiting, _told(waiting.absent))
             queue.popleft()
 
     def _wait_no_more(self, key: Key) -> None:
@@ -792,7 +800,7 @@ class Routing:
             waiting.trees[root] = self._needs(self._trees.trees.get(root), waiting.asked)
             queue = self._queues.setdefault(root, deque())
             if len(queue) > 64 + 2 * len(self._waiting):
-                # Most of them wait no more, and nobody looks at them while a broker is absent.
+                # Most of them wait no more, and nobody looks at them while an epoch grows.
                 queue = self._queues[root] = deque(it for it in queue if root in it.trees)
             queue.append(waiting)
         for root in roots:
@@ -810,7 +818,7 @@ class Routing:
         """A durable subscription has been written."""
         waiting.trees.pop(DISK, None)
         if not waiting.trees and self._waiting.get(waiting.key) is waiting:
-            self._granted(waiting, "")
+            self._granted(waiting, _told(waiting.absent))
 
     def on_settle_late(self, key: Key) -> None:
         waiting = self._waiting.get(key)
@@ -822,6 +830,7 @@ class Routing:
         self._queues = {}
         for waiting in list(self._waiting.values()):
             waiting.trees = {DISK: waiting.trees[DISK]} if DISK in waiting.trees else {}
+            waiting.absent = {}
             self._queue_up(waiting)
 
     def _roots_of(self, topic_filter: str) -> list[str]:
@@ -874,6 +883,14 @@ def _known(grown: Grown, needs: dict[str, int]) -> bool:
         peer in grown.edges and grown.edges[peer].alive and grown.edges[peer].installed >= count
         for peer, count in needs.items()
     )
+
+
+def _told(absent: Iterable[str]) -> str:
+    """The reason of a grant that some brokers were out of reach for; "" if there were none."""
+    found = sorted(absent)
+    named = ", ".join(found[:ABSENT_NAMED_MAX])
+    more = f" and {len(found) - ABSENT_NAMED_MAX} more" if len(found) > ABSENT_NAMED_MAX else ""
+    return f"absent: {named}{more}" if found else ""
 
 
 def _understood(advertisement: Advertisement) -> Advertisement:

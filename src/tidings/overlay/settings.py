@@ -54,7 +54,7 @@ class Settings:
     """The longest such wait."""
 
     settle_s: float = 1.0
-    """A subscription that is not confirmed everywhere by then is granted as "settling"."""
+    """A subscription that a broker in reach has not confirmed by then is granted as "settling"."""
 
     acks: str = "origin"
     """"origin": a publication is acknowledged once it is on this broker's disk. "neighbour": and at a

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from zlib import crc32
 
 from tidings.errors import PayloadError
@@ -165,27 +166,23 @@ class Deliveries:
     def lost(self, sample: Callable[[Offer], bool] = lambda _: True) -> list[Breach]:
         """Whoever was granted a subscription gets what is accepted from then on."""
         promised = [
-            (since, wish)
+            (self._in_force(wish), self._in_force(wish, but_absent=True), wish)
             for wish in self._ledger.wishes
-            if wish.ended is None
-            and wish.subscription.qos > 0
-            and (since := self._in_force(wish)) is not None
+            if wish.ended is None and wish.subscription.qos > 0
         ]
-        by_topic: dict[str, list[tuple[int, Wish]]] = {}
+        by_topic: dict[str, list[tuple[float, float, Wish]]] = {}
         found = []
         for offer in self._ledger.offers:
             if offer.qos == 0 or offer.accepted is None or self._excused(offer) or not sample(offer):
                 continue
             if offer.topic not in by_topic:
                 by_topic[offer.topic] = [
-                    (since, wish)
-                    for since, wish in promised
-                    if _topic_matches(wish.subscription.topic_filter, offer.topic)
+                    it for it in promised if _topic_matches(it[2].subscription.topic_filter, offer.topic)
                 ]
             fields = fields_of(offer.payload)
-            for since, wish in by_topic[offer.topic]:
+            for everywhere, present, wish in by_topic[offer.topic]:
                 if (
-                    since < offer.turn
+                    (everywhere if offer.host in wish.absent else present) < offer.turn
                     and offer.number not in self._got[wish.session]
                     and wants(wish.subscription, offer.topic, fields)
                 ):
@@ -224,11 +221,12 @@ class Deliveries:
             )
         return count
 
-    def _in_force(self, wish: Wish) -> int | None:
-        """The turn from which a subscription counts; None if it never does."""
-        if wish.granted is not None and not self._strange(wish.host, wish.asked):
-            return wish.granted
-        return next((turn for turn in self._settled if turn > wish.asked), None)
+    def _in_force(self, wish: Wish, *, but_absent: bool = False) -> float:
+        """The turn from which a subscription counts, everywhere or but for brokers that its grant names."""
+        granted = wish.settling if but_absent and wish.absent else wish.granted
+        if granted is not None and not self._strange(wish.host, wish.asked):
+            return granted
+        return next((turn for turn in self._settled if turn > wish.asked), inf)
 
     def _strange(self, host: str, turn: int) -> bool:
         """Whether a broker was new, or had lost its disk, and might not yet have met the others."""

@@ -43,12 +43,9 @@ PACKET_BYTES_MAX = 1024 * 1024
 RECEIVE_MAXIMUM = 65_535
 """Where a server does not say: the most that there are packet identifiers."""
 
-SETTLING = "settling"
-"""How the reason string of a SUBACK begins that comes before every broker has confirmed."""
-
-SETTLING_AFTER_S = 0.9
-"""A broker says "settling" a second after it was asked. To a client of 3.1.1 it cannot say it: what took so
-long counts as not yet promised."""
+RESERVATIONS = ("settling", "absent: ")
+"""What the reason string of a SUBACK has that comes before every broker has confirmed. To a client of 3.1.1
+this cannot be said, so no SUBACK of its is a promise before the network has settled."""
 
 TURNED_AWAY = (Reason.SERVER_UNAVAILABLE, Reason.SERVER_BUSY)
 """Why a broker may refuse a connection although nothing is wrong with it."""
@@ -459,14 +456,13 @@ class Device:
             offer.accepted, offer.accepted_at = self.diary.next_turn(), now
         self._out.append(self._pump(now))
 
-    def _on_suback(self, packet: Suback, now: float) -> None:
+    def _on_suback(self, packet: Suback, now: float) -> None:  # noqa: ARG002
         wishes = self.asking.pop(packet.packet_id, None)
         if wishes is None or len(wishes) != len(packet.reasons):
             self._object("acknowledgements", f"SUBACK {packet.packet_id} does not fit what was asked for")
             return
         turn = self.diary.next_turn()
         told = packet.properties.reason_string or ""
-        late = self.temper.version is Version.V311 and now - wishes[0].asked_at > SETTLING_AFTER_S
         for wish, reason in zip(wishes, packet.reasons, strict=True):
             if reason >= FAILURE:
                 wish.denied = reason
@@ -475,7 +471,7 @@ class Device:
                 continue
             if reason != wish.qos:
                 self.diary.complain("granted QoS", f"{wish} was granted at QoS {reason}")
-            if late or told.startswith(SETTLING):
+            if self.temper.version is Version.V311 or any(one in told for one in RESERVATIONS):
                 wish.settling = wish.settling or turn
             else:
                 wish.granted = wish.granted or turn
@@ -572,7 +568,7 @@ class Device:
             if not wish.asked:
                 wish.asked = turn
                 self.diary.wishes.append(wish)
-            wish.asked_last, wish.asked_at = turn, now
+            wish.asked_last = turn
         first = wishes[0]
         v5 = self.temper.version is Version.V5
         user = [("where", text) for text in first.where]

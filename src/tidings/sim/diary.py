@@ -71,12 +71,11 @@ class Wish:
     asked_last: int = 0
     """The turn of the last one, where it was said again after a loss."""
 
-    asked_at: float = 0.0
     granted: int | None = None
     """The turn of a SUBACK without reservation."""
 
     settling: int | None = None
-    """The turn of a SUBACK that says "settling": not yet a promise."""
+    """The turn of a SUBACK that is not yet a promise: it says "settling" or "absent: c", or cannot."""
 
     denied: int | None = None
     """The reason code of a SUBACK that refused it."""

@@ -12,6 +12,9 @@ from typing import NamedTuple
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.messages import Publication
 
+ABSENT = "absent: "
+"""How the reason of a grant begins that names brokers out of reach."""
+
 
 @dataclass(slots=True)
 class Life:
@@ -39,7 +42,10 @@ class Wish:
     """The turn of the grant without reservation."""
 
     settling: int | None = None
-    """The turn of a grant with the reason "settling": not yet a promise."""
+    """The turn of a grant with a reason, "settling" or "absent: c": not yet a promise for every broker."""
+
+    absent: tuple[str, ...] = ()
+    """The brokers that such a grant names; it is a promise for what is published at all others."""
 
     denied: str | None = None
 
@@ -148,6 +154,8 @@ class Ledger:
                 wish.granted = wish.granted or self.turn
             else:
                 wish.settling = self.turn
+                if reason.startswith(ABSENT) and not reason.endswith(" more"):
+                    wish.absent = tuple(reason.removeprefix(ABSENT).split(", "))
 
     def denied(self, session: str, name: str, reason: str) -> None:
         """A broker has refused it."""

@@ -78,7 +78,7 @@ class Granted(Word, frozen=True, tag=112):
     name: str
 
     reason: str
-    """"settling" if not every broker has confirmed yet."""
+    """"settling" if a broker has not confirmed in time, "absent: c" if all have that are in reach."""
 
 
 class Denied(Word, frozen=True, tag=113):

@@ -78,9 +78,6 @@ CONNECTING = 50
 CONFIRMED_WITHIN_S = 60.0
 """For the whole network to know of a subscription."""
 
-SETTLING = "settling"
-"""What a broker says of a subscription that not all others have confirmed."""
-
 QUIET_S = 5.0
 """When nothing has come for so long, nothing more will."""
 
@@ -461,12 +458,12 @@ class _Client(Sender):
         return bytes([DELIVERY]) + variable(len(body)) + body
 
     async def subscribe(self) -> None:
-        """Ask until the whole network knows; a broker waits a second for that before it answers."""
+        """Ask until the whole network knows: SUBACK gives a reason as long as it does not."""
         if self._ear is None:
             return
         try:
             async with asyncio.timeout(CONFIRMED_WITHIN_S):
-                while (await self._ask(self._ear)).properties.reason_string == SETTLING:
+                while (await self._ask(self._ear)).properties.reason_string:
                     pass
         except TimeoutError:
             raise NetworkError(

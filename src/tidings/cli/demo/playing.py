@@ -398,7 +398,7 @@ class _Client(Sender):
         said = answer.properties.reason_string
         if answer.reasons[0] >= FAILURE:
             raise refusals.subscription(wish.topic_filter, [wish.where], answer.reasons[0], said)
-        self.settling = said == "settling"
+        self.settling = bool(said)  # "settling", or "absent: c"
 
     def on(self, packet: object) -> None:
         if isinstance(packet, Publish):
