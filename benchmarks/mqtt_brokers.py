@@ -2,8 +2,8 @@
 
 Every process that is started here is ended here, by its number, whatever happens. Mosquitto is Debian's,
 with what it does by itself, but for a listener that lets everybody in and limits that would make it drop
-messages or keep fewer under way than ours. Tidings has its shipped defaults: records on, the log written
-before PUBACK, fsync grouped.
+messages or keep fewer under way than ours; durable sessions are in its memory alone. Tidings has its shipped
+defaults: records on, and what a durable session is owed on disk before PUBACK, fsync grouped.
 """
 
 from __future__ import annotations

@@ -62,10 +62,15 @@ def text(value: str) -> bytes:
     return struct.pack(">H", len(value.encode())) + value.encode()
 
 
-def connect_packet(version: int, client: str) -> bytes:
-    """A clean session without keep-alive; the client takes as many messages at a time as there can be."""
-    properties = b"\x00" if version == 5 else b""
-    return packet(0x10, text("MQTT") + bytes([version, 2]) + b"\x00\x00" + properties + text(client))
+def connect_packet(version: int, client: str, *, durable: bool = False) -> bytes:
+    """Without keep-alive; the client takes as many messages at a time as there can be.
+
+    The session is clean, or durable: with an expiry interval of an hour, in 3.1.1 not clean.
+    """
+    expiry = b"\x11" + struct.pack(">I", 3600) if durable else b""
+    properties = packet(0, expiry)[1:] if version == 5 else b""
+    flags = 0 if durable and version != 5 else 2
+    return packet(0x10, text("MQTT") + bytes([version, flags]) + b"\x00\x00" + properties + text(client))
 
 
 def subscribe_packet(
@@ -90,11 +95,11 @@ def publish_packet(version: int, topic: str, payload: bytes, qos: int = 0) -> by
 class Client:
     """A connection, blocking until its job begins."""
 
-    def __init__(self, spec: dict[str, Any], name: str) -> None:
+    def __init__(self, spec: dict[str, Any], name: str, *, durable: bool = False) -> None:
         self.version: int = spec["protocol"]
         self.socket = socket.create_connection((spec["host"], spec["port"]), timeout=STALL_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(connect_packet(self.version, name))
+        self.socket.sendall(connect_packet(self.version, name, durable=durable))
         kind, body = self.read()
         assert kind == 0x20, f"{kind:#x} is not CONNACK"
         assert body[1] == 0, f"the broker refuses the connection with {body[1]:#x}"
@@ -390,8 +395,11 @@ def lockstep(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def acknowledged(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """QoS 1, one to one, pipelined as far as the broker lets us: every PUBLISH and every PUBACK both ways."""
-    publisher, reader = Client(spec, "bench-p"), Client(spec, "bench-s")
+    """QoS 1, one to one, pipelined as far as the broker lets us: every PUBLISH and every PUBACK both ways.
+
+    The receiver's session is clean, or `durable`.
+    """
+    publisher, reader = Client(spec, "bench-p"), Client(spec, "bench-s", durable=spec["durable"])
     reader.subscribe(["bench/qos1"], qos=1)
     window = min(WINDOW, publisher.receive_maximum)
     bodies = payloads(spec["payload"])

@@ -193,6 +193,18 @@ def test_puback_does_not_wait_where_all_receivers_are_clean_sessions_here(name: 
     assert not net.held_up["a"]  # and nothing was written that anybody could wait for
 
 
+@pytest.mark.parametrize("way", ["with a property", "QoS 2"])
+@pytest.mark.parametrize("name", NEED_NOT)
+def test_what_goes_the_long_way_waits_all_the_same(name: str, way: str) -> None:
+    net = Network()
+    NEED_NOT[name].receivers(net)
+    net.hold_up("a")
+    offers = net.publish("t", **WAYS[way])
+    assert not net.acknowledged(offers)
+    net.let_go("a")
+    assert net.acknowledged(offers)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MUST)
 def test_with_acks_neighbour_it_waits_for_a_second_broker_too(name: str, way: str) -> None:
