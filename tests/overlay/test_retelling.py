@@ -384,6 +384,18 @@ def test_a_version_told_before_it_is_known_who_follows_is_sent_again_to_those_wh
     assert [(source, target) for source, target, _ in again] == [("a", "b"), ("b", "c")]
 
 
+def test_who_gets_a_version_that_was_held_for_it_hears_of_later_ones_that_were_not() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(1, 1)  # held for "c", which wanted such things when it was last seen
+    net.told(2, 2)  # not held
+    net.heal("b", "c")
+    net.settle()
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+
+
 def test_an_event_that_was_closed_meanwhile_is_forgotten_with_its_last_version_told() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")

@@ -146,6 +146,7 @@ class Broker:
         )
         publications.on_told = retelling.on_told
         publications.on_passing = self._on_passing
+        publications.on_resent = retelling.on_resent
         routing.on_granted = retelling.on_granted
         routing.on_gone = self._on_subscriptions_gone
         routing.on_ended = publications.following.on_ended

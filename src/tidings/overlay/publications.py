@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -185,6 +185,8 @@ class Publications:
         """Whom to tell of every version that goes out from here."""
         self.on_passing: Callable[[Publication], None] = lambda _publication: None
         """Whom to tell that a version has come from another broker."""
+        self.on_resent: Callable[[Grown, Publication, Iterable[str]], None] = lambda _grown, _it, _peers: None
+        """Whom to tell that a version has gone over links once more."""
         self.holding.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
@@ -632,9 +634,12 @@ class Publications:
                 continue
             passage = Passage(tree.root, grown.epoch)
             passage.origin = lambda passage, held=held: self._passed(held, passage)
+            again = bool(held.sent)
             held.epoch = (tree.root, grown.epoch)
             held.sent[tree.root] = grown.epoch
             self._forward(tree, grown, publication, targets, passage, 1, None)
+            if again and publication.told is not None:
+                self.on_resent(grown, publication, targets)
             if passage.open == 0:
                 self._passed(held, passage)
         if backlog and self._core.turn_is_over():

@@ -546,6 +546,15 @@ class Retelling:
             del self._told[next(iter(self._told))]
         self._told[told.event] = (publication, self._core.now + self._core.settings.absent_hold_s)
 
+    def on_resent(self, grown: Grown, publication: Publication, peers: Iterable[str]) -> None:
+        """A version goes out again, perhaps to brokers for which no later one was held: they get the latest."""
+        told = publication.told
+        assert told is not None, "a seat tells versions"
+        latest, _ = self._told.get(told.event, (publication, 0.0))
+        if latest.told is not None and latest.told.version > told.version:
+            for peer in sorted(peers):
+                self._pass_on(grown, peer, told.place or told.topic, TO_FOLLOWERS, [latest], 1)
+
     def _forget_told(self, place: str) -> None:
         """Another broker has the seat by now, and what it tells counts."""
         for event, (publication, _) in list(self._told.items()):
