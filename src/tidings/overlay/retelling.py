@@ -547,7 +547,7 @@ class Retelling:
         self._told[told.event] = (publication, self._core.now + self._core.settings.absent_hold_s)
 
     def on_resent(self, grown: Grown, publication: Publication, peers: Iterable[str]) -> None:
-        """A version goes out again, perhaps to brokers for which no later one was held: they get the latest."""
+        """A version goes out again, perhaps to brokers for which no later one was held: say the latest."""
         told = publication.told
         assert told is not None, "a seat tells versions"
         latest, _ = self._told.get(told.event, (publication, 0.0))
