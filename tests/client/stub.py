@@ -18,7 +18,7 @@ from tidings.errors import FilterError, PayloadError
 from tidings.language import names, payloads
 from tidings.language.filters import parse
 from tidings.mqtt import packets as p
-from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.codec import Decoder, Malformed, encode
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.subscribing import UNDERSTOOD
 
@@ -55,6 +55,13 @@ class Stub:
         self.refuse_connect: tuple[int, str | None] | None = None
         self.refuse_publish: tuple[int, str | None] | None = None
         self.receive_maximum: int | None = None
+        self.packet_bytes_max: int | None = None
+        """The Maximum Packet Size of new connections; what is larger costs a client its connection."""
+        self.connections = 0
+        """How many were opened."""
+        self.expel_at_once: Reason | None = None
+        """Whether clients are accepted and sent away in one write."""
+        self.hold_pubcomp = False
         self.silent = False
         """Whether publications are left without an answer."""
         self.answers: dict[str, bytes] = {}
@@ -141,7 +148,7 @@ class _Client(asyncio.Protocol):
 
     def __init__(self, stub: Stub) -> None:
         self.stub = stub
-        self.decoder = Decoder(packet_bytes_max=1 << 20)
+        self.decoder = Decoder(packet_bytes_max=stub.packet_bytes_max or 1 << 20)
         self.session = Kept()
         self.keeps = False
         self.client_id = ""
@@ -151,6 +158,7 @@ class _Client(asyncio.Protocol):
         # uvloop's transports are no subclasses.
         self.transport = cast("asyncio.Transport", transport)
         self.stub.clients.add(self)
+        self.stub.connections += 1
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.stub.clients.discard(self)
@@ -160,9 +168,13 @@ class _Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.decoder.feed(data)
-        while (packet := self.decoder.next()) is not None:
-            self.stub.heard.append(packet)
-            self.on(packet)
+        try:
+            while (packet := self.decoder.next()) is not None:
+                self.stub.heard.append(packet)
+                self.on(packet)
+        except Malformed as error:
+            self.send(p.Disconnect(error.reason))
+            self.transport.close()
 
     def send(self, packet: p.AnyPacket) -> None:
         self.transport.write(encode(packet, self.decoder.version or p.Version.V5))
@@ -217,7 +229,8 @@ class _Client(asyncio.Protocol):
                 self.session.unacknowledged.pop(packet.packet_id, None)
                 self.flush()
             case p.Pubrel():
-                self.send(p.Pubcomp(packet.packet_id))
+                if not stub.hold_pubcomp:
+                    self.send(p.Pubcomp(packet.packet_id))
             case p.Pingreq():
                 self.send(p.Pingresp())
             case _:
@@ -240,16 +253,21 @@ class _Client(asyncio.Protocol):
             stub.sessions[self.client_id] = Kept()
         self.session = stub.sessions[self.client_id]
         self.session.client = self
-        self.send(
-            p.Connack(
-                session_present=present,
-                properties=p.Properties(
-                    assigned_client_id=None if packet.client_id else self.client_id,
-                    receive_maximum=stub.receive_maximum,
-                    response_information="$tidings/reply/" if stub.ours else None,
-                ),
-            )
+        connack = p.Connack(
+            session_present=present,
+            properties=p.Properties(
+                assigned_client_id=None if packet.client_id else self.client_id,
+                receive_maximum=stub.receive_maximum,
+                maximum_packet_bytes=stub.packet_bytes_max,
+                response_information="$tidings/reply/" if stub.ours else None,
+            ),
         )
+        if stub.expel_at_once is not None:
+            packets = (connack, p.Disconnect(stub.expel_at_once))
+            self.transport.write(b"".join(encode(one, p.Version.V5) for one in packets))
+            self.transport.close()
+            return
+        self.send(connack)
         for publish in self.session.unacknowledged.values():
             self.send(
                 p.Publish(

@@ -17,6 +17,7 @@ from tidings.client import network as network_module
 from tidings.client.network import Network
 from tidings.errors import AccessError, FilterError, InputError, NetworkError, SubscriptionError
 from tidings.mqtt import packets as p
+from tidings.mqtt.codec import encode
 from tidings.mqtt.reasons import Reason
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = []
@@ -185,6 +186,68 @@ def test_what_was_under_way_when_the_connection_broke_is_sent_again() -> None:
             stub.cut()
             await sending
         assert len(stub.of(p.Publish)) == 2
+
+    tell(story)
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_what_is_larger_than_the_broker_takes_is_refused_before_it_is_sent(qos: int) -> None:
+    async def story(stub: Stub) -> None:
+        stub.packet_bytes_max = 2_000
+        async with tidings.connect(stub.address) as network:
+            with pytest.raises(InputError) as refused:
+                await network.publish("t", b"x" * 2_000, qos=qos)
+            size = len(encode(p.Publish("t", b"x" * 2_000, qos, packet_id=min(qos, 1)), p.Version.V5))
+            assert str(refused.value) == (
+                f"what was published to 't' is a packet of {size:,} bytes, and {stub.address} takes at most "
+                "2,000; send less at once, or raise the broker's Maximum Packet Size (mqtt_packet_bytes_max)"
+            )
+            with pytest.raises(InputError, match="the subscription to 't' with its filters is a packet of"):
+                async with network.subscribe("t", where=f"a = '{'x' * 2_000}'"):
+                    pytest.fail("it was refused")
+            # One that fits to the byte is sent.
+            await network.publish("t", b"x" * (2_000 - (size - 2_000)), qos=qos)
+            await until(lambda: len(stub.of(p.Publish)) == 1)
+        assert stub.connections == 1
+
+    tell(story)
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_what_a_new_connection_does_not_take_fails_alone(qos: int) -> None:
+    """One large publication was under way, one waits; neither fits the broker that comes back."""
+
+    async def story(stub: Stub) -> None:
+        stub.silent, stub.receive_maximum = True, 2
+        async with tidings.connect(stub.address) as network:
+            payloads = [b"x" * 2_000, b"small", b"x" * 3_000, b"small too"]
+            sending = [asyncio.create_task(network.publish("t", one, qos=qos)) for one in payloads]
+            await until(lambda: len(stub.of(p.Publish)) == 2)
+            await network.publish("t", b"x" * 4_000, qos=0)
+            stub.silent, stub.packet_bytes_max = False, 1_000
+            stub.heard.clear()
+            stub.cut()
+            done = await asyncio.gather(*sending, return_exceptions=True)
+            assert [type(one) for one in done] == [InputError, type(None), InputError, type(None)]
+            assert [one.payload for one in stub.of(p.Publish) if isinstance(one, p.Publish)] == [
+                b"small",
+                b"small too",
+            ]
+        assert stub.connections == 2
+
+    tell(story)
+
+
+def test_what_the_broker_has_already_is_completed_on_a_connection_that_takes_less() -> None:
+    async def story(stub: Stub) -> None:
+        stub.hold_pubcomp = True
+        async with tidings.connect(stub.address, client_id="c", session_expiry=60) as network:
+            sending = asyncio.create_task(network.publish("t", b"x" * 2_000, qos=2))
+            await until(lambda: len(stub.of(p.Pubrel)) == 1)
+            stub.hold_pubcomp, stub.packet_bytes_max = False, 1_000
+            stub.cut()
+            await sending
+        assert (len(stub.of(p.Publish)), len(stub.of(p.Pubrel))) == (1, 2)
 
     tell(story)
 
@@ -401,6 +464,83 @@ def test_a_subscription_that_is_refused_when_made_again_tells_its_reader() -> No
             with pytest.raises(SubscriptionError, match="no Tidings broker"):
                 await events.next()
             await network.publish("t", {})
+
+    tell(story)
+
+
+class Pauses:
+    """Instead of random pauses: the longest that each may be, and none is waited for."""
+
+    def __init__(self) -> None:
+        self.longest_s: list[float] = []
+
+    def uniform(self, _: float, longest_s: float) -> float:
+        self.longest_s.append(longest_s)
+        return 0.0
+
+
+def test_pauses_grow_if_connections_are_accepted_and_closed_at_once() -> None:
+    async def story(stub: Stub) -> None:
+        async with tidings.connect(stub.address, pause_max=1.0) as network:
+            pauses = Pauses()
+            network._random = pauses  # type: ignore[assignment]
+            stub.expel_at_once = Reason.SERVER_BUSY
+            stub.cut()
+            await until(lambda: stub.connections >= 8)
+            assert not network.connected
+            assert network.address is None
+            stub.expel_at_once = None
+            await network.publish("t", "x")
+            # The connection held for a moment only: what comes next is not the first failure.
+            stub.cut()
+            await network.publish("t", "y")
+        assert pauses.longest_s[:7] == [0.0, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+        assert pauses.longest_s[-1] == 1.0
+        assert len(pauses.longest_s) == stub.connections - 1
+
+    tell(story)
+
+
+def test_pauses_begin_anew_after_a_connection_that_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_module, "STEADY_S", 0.0)
+
+    async def story(stub: Stub) -> None:
+        async with tidings.connect(stub.address) as network:
+            network._random = pauses = Pauses()  # type: ignore[assignment]
+            for losses in (1, 2, 3):
+                stub.cut()
+                while len(pauses.longest_s) < losses:
+                    await asyncio.sleep(0.005)
+                await until(lambda: network.connected)
+        assert pauses.longest_s == [0.0, 0.0, 0.0]
+
+    tell(story)
+
+
+def test_connack_and_disconnect_in_one_read_are_no_connection() -> None:
+    async def story(stub: Stub) -> None:
+        async with running() as other, tidings.connect([stub.address, other.address]) as network:
+            stub.silent = True
+            # paho reads as many packets at once as it has publications under way.
+            sending = [asyncio.create_task(network.publish("t", str(n))) for n in range(3)]
+            await until(lambda: len(stub.of(p.Publish)) == 3)
+            stub.expel_at_once = Reason.SERVER_BUSY
+            stub.cut()
+            await asyncio.gather(*sending)
+            assert str(network.address) == other.address
+            assert (stub.connections, other.connections) == (2, 1)
+
+    tell(story)
+
+
+def test_a_client_that_is_accepted_and_pushed_out_at_once_does_not_come_back() -> None:
+    async def story(stub: Stub) -> None:
+        async with tidings.connect(stub.address, client_id="c") as network:
+            stub.expel_at_once = Reason.SESSION_TAKEN_OVER
+            stub.cut()
+            with pytest.raises(NetworkError, match=r"session taken over .* it is not connected again"):
+                await network.publish("t", {})
+        assert stub.connections == 2
 
     tell(story)
 

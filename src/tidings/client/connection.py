@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from paho.mqtt.client import Client, MQTTMessage, WebsocketConnectionError
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
@@ -27,8 +27,18 @@ from tidings.client import properties as convert
 from tidings.client import refusals
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, TidingsError
-from tidings.mqtt.codec import Decoder, variable
-from tidings.mqtt.packets import NO_PROPERTIES, Asked, Properties, Publish, Pubrec, Version, Will
+from tidings.mqtt.codec import Decoder, encode, variable
+from tidings.mqtt.packets import (
+    NO_PROPERTIES,
+    AnyPacket,
+    Asked,
+    Properties,
+    Publish,
+    Pubrec,
+    Subscribe,
+    Version,
+    Will,
+)
 from tidings.mqtt.reasons import FAILURE
 
 if TYPE_CHECKING:
@@ -42,6 +52,9 @@ LOOK_EVERY_S = 1.0
 
 UNSENT_MAX = 256
 """Publications with QoS 0 that wait for the socket; then `publish` waits."""
+
+PACKET_BYTES_MAX = 268_435_460
+"""The largest packet of MQTT: what a broker takes that says nothing about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,15 @@ class _Paho(Client):
         finally:
             self.manual_ack_set(True)
 
+    def forget(self, mid: int) -> bool:
+        """Drop a publication that would be sent again; False if the broker has it, and PUBREL is due."""
+        with self._out_message_mutex:
+            message = self._out_messages.get(mid)
+            if message is None or message.state == MessageState.MQTT_MS_RESEND_PUBREL:
+                return False
+            del self._out_messages[mid]
+            return True
+
 
 class Connection:
     """A client's connection, opened again and again."""
@@ -125,7 +147,10 @@ class Connection:
         self._on_lost = on_lost
         self._connack: asyncio.Future[Opened] | None = None
         self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._published: dict[int, tuple[str, asyncio.Future[None]]] = {}
+        self._published: dict[int, tuple[str, int, asyncio.Future[None]]] = {}
+        """By packet identifier: topic, bytes of the packet, and what is done when it is acknowledged."""
+        self._packet_bytes_max = PACKET_BYTES_MAX
+        """What the broker of the present connection takes."""
         self._unsent: set[int] = set()
         self._room = asyncio.Event()
         self._room.set()
@@ -202,7 +227,12 @@ class Connection:
     def publish(
         self, topic: str, payload: bytes, qos: int, retain: bool, properties: Properties
     ) -> asyncio.Future[None] | None:
-        """Send a publication. The future is done when it is acknowledged; None for QoS 0, which is not."""
+        """Send a publication. The future is done when it is acknowledged; None for QoS 0, which is not.
+
+        InputError if the broker takes no packet of its size.
+        """
+        packet = Publish(topic, payload, qos, retain, packet_id=1 if qos else 0, properties=properties)
+        packet_bytes = self._check_size(packet, f"what was published to {topic!r}")
         try:
             sent = self._paho.publish(
                 topic, payload, qos, retain, convert.to_paho(properties, convert.PUBLISH)
@@ -215,7 +245,7 @@ class Connection:
                 self._room.clear()
             return None
         acknowledged: asyncio.Future[None] = self._loop.create_future()
-        self._published[sent.mid] = (topic, acknowledged)
+        self._published[sent.mid] = (topic, packet_bytes, acknowledged)
         return acknowledged
 
     async def written(self) -> None:
@@ -224,6 +254,9 @@ class Connection:
 
     def subscribe(self, asked: Asked, properties: Properties) -> asyncio.Future[Answer]:
         """Ask for a subscription; the future has the broker's answer, refusals included."""
+        self._check_size(
+            Subscribe(1, (asked,), properties), f"the subscription to {asked.topic_filter!r} with its filters"
+        )
         options = SubscribeOptions(
             asked.qos, asked.no_local, asked.retain_as_published, asked.retain_handling
         )
@@ -260,7 +293,7 @@ class Connection:
                 LOG.warning("%s took no goodbye within %g s", self._where, self._answer_within_s)
         self.drop()
         gone = NetworkError("the connection was closed before the broker had answered")
-        for _, future in self._published.values():
+        for _, _, future in self._published.values():
             _fail(future, gone)
         self._published.clear()
 
@@ -289,7 +322,29 @@ class Connection:
             self._connack.set_exception(refusals.connection(self._where, code.value, said.reason_string))
         else:
             self.open = True
+            self._packet_bytes_max = said.maximum_packet_bytes or PACKET_BYTES_MAX
+            self._drop_too_large()
             self._connack.set_result(Opened(flags.session_present, said))
+
+    def _drop_too_large(self) -> None:
+        """Before paho sends again what was under way: this connection may take less than the last."""
+        for mid, (topic, packet_bytes, acknowledged) in list(self._published.items()):
+            if packet_bytes > self._packet_bytes_max and self._paho.forget(mid):
+                del self._published[mid]
+                _fail(acknowledged, self._too_large(f"what was published to {topic!r}", packet_bytes))
+
+    def _check_size(self, packet: AnyPacket, what: str) -> int:
+        packet_bytes = len(encode(packet, Version.V5))
+        if packet_bytes > self._packet_bytes_max:
+            raise self._too_large(what, packet_bytes)
+        return packet_bytes
+
+    def _too_large(self, what: str, packet_bytes: int) -> InputError:
+        return InputError(
+            f"{what} is a packet of {packet_bytes:,} bytes, and {self._where} takes at most "
+            f"{self._packet_bytes_max:,}; send less at once, or raise the broker's Maximum Packet Size "
+            "(mqtt_packet_bytes_max)"
+        )
 
     def _disconnected(
         self,
@@ -344,7 +399,7 @@ class Connection:
             if len(self._unsent) < UNSENT_MAX // 2:
                 self._room.set()
             return
-        topic, acknowledged = self._published.pop(mid, ("", None))
+        topic, _, acknowledged = self._published.pop(mid, ("", 0, None))
         if acknowledged is None or acknowledged.done():
             return
         if code.value >= FAILURE:

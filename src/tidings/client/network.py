@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import secrets
@@ -60,6 +61,10 @@ IN_FLIGHT_MAX = 20
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 30.0
 """Pauses between attempts to connect double from the one to the other."""
+
+STEADY_S = 10.0
+"""A connection that was held for so long was a good one: after it, pauses begin anew. Others count as failed
+attempts, though the broker accepted them: it may close each of them at once."""
 
 EARLY_MAX = 1024
 """Deliveries of a resumed session that wait for the program to subscribe again."""
@@ -264,7 +269,9 @@ class Network:
                 failures.append(error)
                 continue
             await self._welcome(address, opened)
-            return
+            if not self._lost.done() or self._lost.result().code in refusals.FINAL:
+                return
+            failures.append(NetworkError(self._lost.result().reason))
         if len(failures) == 1:
             raise failures[0]
         kind = AccessError if all(isinstance(one, AccessError) for one in failures) else NetworkError
@@ -280,6 +287,8 @@ class Network:
         )
 
     async def _welcome(self, address: urls.Address, opened: Opened) -> None:
+        if self._lost.done():
+            return  # CONNACK and the end of the connection came in one read
         LOG.info("connected to %s", address)
         self._first = self.addresses.index(address)
         self.address, self.server, self.session_present = address, opened.properties, opened.session_present
@@ -301,29 +310,34 @@ class Network:
                     # Rights or declarations may have changed meanwhile.
                     self._subscriptions.pop(subscription.number, None)
                     subscription.fail(error)
-        self._up.set()
-        self._flush()
+        if not self._lost.done():
+            self._up.set()
+            self._flush()
 
     async def _keep(self) -> None:
         """Connect again whenever the connection is lost, until it is of no use."""
+        clock = asyncio.get_running_loop().time
+        pause_s, since = 0.0, clock()
         while True:
             lost = await self._lost
             if lost.code in refusals.FINAL:
                 self._give_up(NetworkError(f"{lost.reason}; it is not connected again"))
                 return
             LOG.warning("%s; connecting again", lost.reason)
-            pause_s = 0.0
-            while not self.connected:
-                # All clients of a broker lose it at once, and should not all come back at once.
-                await asyncio.sleep(self._random.uniform(0, pause_s))
-                pause_s = min(self._pause_s_max, max(PAUSE_S_MIN, pause_s * 2))
-                try:
-                    await self._connect_to_any()
-                except AccessError as error:
-                    self._give_up(error)
-                    return
-                except NetworkError as error:
-                    LOG.info("%s", error)
+            if clock() - since >= STEADY_S:
+                pause_s = 0.0
+            # All clients of a broker lose it at once, and should not all come back at once.
+            await asyncio.sleep(self._random.uniform(0, pause_s))
+            pause_s = min(self._pause_s_max, max(PAUSE_S_MIN, pause_s * 2))
+            try:
+                await self._connect_to_any()
+                since = clock()
+            except AccessError as error:
+                self._give_up(error)
+                return
+            except NetworkError as error:
+                since = math.inf
+                self._on_lost(Lost(str(error)))
 
     def _on_lost(self, lost: Lost) -> None:
         self._up.clear()
@@ -375,6 +389,7 @@ class Network:
 
         With QoS 1 or 2 it is done when the broker has acknowledged it; with QoS 0 when it has been handed
         over. While there is no connection it waits. AccessError or InputError if the broker refuses it,
+        InputError too if it is larger than the broker's Maximum Packet Size: then it is not sent;
         NetworkError if it is not done within `timeout` seconds (by default for as long as it takes).
         """
         self._check()
@@ -416,6 +431,8 @@ class Network:
         if outgoing.qos == 0:
             # While there is no connection it waits, and nobody could say more about it.
             await connection.written()
+            if outgoing.done.done():
+                outgoing.done.result()
             return
         await outgoing.done
 
@@ -436,6 +453,10 @@ class Network:
                 )
             except TidingsError as error:
                 one.done.set_exception(error)
+                if one.qos == 0:
+                    # It may have waited for a connection, and then its call has returned.
+                    one.done.exception()
+                    LOG.warning("%s", error)
                 continue
             if acknowledged is None:
                 one.done.set_result(None)
