@@ -46,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 @dataclass
 class Kept:
-    """One broker's log of one topic."""
+    """One holder's log of one topic."""
 
     entries: list[Entry] = field(default_factory=list)
     first: int = 0
@@ -63,11 +63,13 @@ class LogServer:
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.logs: dict[tuple[str, str], Kept] = {}
-        """By broker and what."""
+        """By holder and what."""
         self.away: set[str] = set()
         """Brokers that cannot be asked."""
         self.copies: dict[str, tuple[int, int]] = {}
-        """Of brokers that are away: from and up to which number a deputy has their entries."""
+        """Of holders that are away or gone: from and up to which number a deputy has their entries."""
+        self.gone: set[str] = set()
+        """Holders whose brokers came back without their disks."""
         self.user: tuple[str, str] | None = None
         """Name and password, where they are asked for."""
         self.cut_after: list[int] = []
@@ -78,10 +80,10 @@ class LogServer:
         """All requests, in order."""
         self.url = ""
 
-    def publish(self, broker: str, *reports: dict[str, Any], what: str = EVENTS, **about: Any) -> None:
-        """Entries of one broker, a microsecond apart in the order of all."""
+    def publish(self, holder: str, *reports: dict[str, Any], what: str = EVENTS, **about: Any) -> None:
+        """Entries of one holder, a microsecond apart in the order of all."""
         for report in reports:
-            log = self.logs.setdefault((broker, what), Kept())
+            log = self.logs.setdefault((holder, what), Kept())
             at_us = sum(len(one.entries) for one in self.logs.values())
             payload = msgspec.json.encode(report)
             log.entries.append(Entry(log.following, at_us, self.topic.name, payload, **about))
@@ -137,18 +139,20 @@ class LogServer:
         if asked["topic"] != self.topic.name:
             return HTTPStatus.NOT_FOUND, {"error": f"no topic {asked['topic']!r} is declared"}
         what = asked.get("what", EVENTS)
-        logs = {broker: log for (broker, kind), log in sorted(self.logs.items()) if kind == what}
-        there = {broker: log for broker, log in logs.items() if broker not in self.away}
+        logs = {holder: log for (holder, kind), log in sorted(self.logs.items()) if kind == what}
+        silent = self.gone | {one for one in logs if _broker(one) in self.away}
+        there = {holder: log for holder, log in logs.items() if holder not in silent}
         if path == "/log":
             holders = [
-                {"broker": one, "first": log.first, "next": log.following} for one, log in there.items()
+                {"holder": one, "first": log.first, "next": log.following} for one, log in there.items()
             ]
-            copies = {one: span for one, span in self.copies.items() if one in self.away}
+            copies = {one: span for one, span in self.copies.items() if one in silent}
             holders += [
-                {"broker": one, "first": first, "next": following, "copied": True}
+                {"holder": one, "first": first, "next": following, "copied": one not in self.gone}
+                | {"gone": one in self.gone}
                 for one, (first, following) in copies.items()
             ]
-            away = sorted(self.away - copies.keys())
+            away = sorted(self.away - {_broker(one) for one in copies})
             told = {"topic": self.topic.name, "holders": holders, "away": away}
             return HTTPStatus.OK, told | msgspec.to_builtins(form_of(self.topic, what))
         if path == "/log/at":
@@ -156,14 +160,14 @@ class LogServer:
             numbers = {one: _at(log, at_us) for one, log in there.items()}
             return HTTPStatus.OK, {"holders": numbers, "away": sorted(self.away)}
         assert path == "/log/read", path
-        broker, start, stop = asked["broker"], int(asked["from"]), int(asked["to"])
-        first, following = self.copies.get(broker, (0, -1))
-        if broker in self.away and not first <= start <= stop <= following:
-            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"{broker!r} cannot be reached"}
-        log = logs[broker]
+        holder, start, stop = asked["holder"], int(asked["from"]), int(asked["to"])
+        first, following = self.copies.get(holder, (0, -1))
+        if holder in silent and not first <= start <= stop <= following:
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"error": f"{holder!r} cannot be reached"}
+        log = logs[holder]
         if start < log.first:
             gone: dict[str, Any] = {
-                "error": f"{broker!r} keeps entries from {log.first} on",
+                "error": f"{holder!r} keeps entries from {log.first} on",
                 "first": log.first,
             }
             return HTTPStatus.GONE, gone
@@ -172,9 +176,9 @@ class LogServer:
         except FilterError as error:
             return HTTPStatus.BAD_REQUEST, {"error": error.reason}
         rows = Rows(self.topic, what, where)
-        return HTTPStatus.OK, self._stream(rows, broker, log.entries[start:stop], min(stop, log.following))
+        return HTTPStatus.OK, self._stream(rows, holder, log.entries[start:stop], min(stop, log.following))
 
-    def _stream(self, rows: Rows, broker: str, entries: Sequence[Entry], stop: int) -> Iterator[bytes]:
+    def _stream(self, rows: Rows, holder: str, entries: Sequence[Entry], stop: int) -> Iterator[bytes]:
         writer = StreamWriter(rows.schema)
         cut = self.cut_after.pop(0) if self.cut_after else None
         fault = self.faults.pop(0) if self.faults else None
@@ -182,12 +186,16 @@ class LogServer:
             if number == cut:
                 return
             some = entries[at : at + BATCH_ROWS]
-            yield writer.batch(rows.batch(broker, some), some[-1].number + 1)
+            yield writer.batch(rows.batch(holder, some), some[-1].number + 1)
             if fault is not None:
                 yield writer.fault(fault)
                 return
         if cut is None:
             yield writer.end(stop)
+
+
+def _broker(holder: str) -> str:
+    return holder.rpartition(".")[0]
 
 
 def _at(log: Kept, at_us: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.history.samples import NAME, logs_of
+from tests.history.samples import NAME, A, logs_of
 from tidings.history.entries import EVENTS, Entry
 from tidings.history.files import MemoryFiles
 from tidings.history.logs import Logs, Syncing
@@ -41,7 +41,7 @@ class Model:
         for size in sizes:
             self.clock += 1
             # The clock makes it another entry than any that had this number and was lost.
-            self.logs.append(NAME, EVENTS, "a", Entry(self.next, self.clock, "t", b"x" * size))
+            self.logs.append(NAME, EVENTS, A, Entry(self.next, self.clock, "t", b"x" * size))
             self.next += 1
 
     def write(self) -> None:
@@ -84,7 +84,7 @@ class Model:
 
     def check(self) -> None:
         for _, first, shown in self.logs.holders(NAME):
-            entries = list(self.logs.read(NAME, EVENTS, "a", first))
+            entries = list(self.logs.read(NAME, EVENTS, A, first))
             assert [one.number for one in entries] == list(range(first, shown)), "numbers are dense"
             if self.syncing is not Syncing.NEVER:
                 assert shown <= self.durable, "only what is durable is shown"
@@ -92,7 +92,7 @@ class Model:
                 assert self.seen.setdefault(one.number, one) == one, "what was shown is never another"
             for one in entries[::7]:
                 expected = next(other.number for other in entries if other.at_us >= one.at_us)
-                assert self.logs.at(NAME, EVENTS, one.at_us) == {"a": expected}
+                assert self.logs.at(NAME, EVENTS, one.at_us) == {A: expected}
 
 
 def run(syncing: Syncing, steps: list[tuple[object, ...]]) -> None:

@@ -15,8 +15,9 @@ import pytest
 import tidings
 from tests.live.serving import ServedBroker
 from tidings.cli.network import ask, free_ports
-from tidings.client.log import Holder, LogReader
+from tidings.client.log import LogReader
 from tidings.errors import NetworkError
+from tidings.records.holders import Held
 
 WITHIN_S = 120.0
 """No test waits longer for anything: far more than a busy machine needs."""
@@ -82,26 +83,24 @@ class Triangle:
                     network.publish("roads", {"place": place, **fields}, timeout=WITHIN_S)
                 return
 
-    def holders(self, asked: str) -> dict[str, Holder]:
+    def holders(self, asked: str) -> dict[str, Held]:
         return {one.broker: one for one in self.reader(asked, WITHIN_S).about("roads").holders}
 
-    def rows(self, asked: str, holder: Holder) -> list[dict[str, Any]]:
+    def rows(self, asked: str, held: Held) -> list[dict[str, Any]]:
         """All entries under a broker's name, read through a broker."""
-        batches = self.reader(asked, WITHIN_S).read(
-            "roads", "events", holder.broker, holder.first, holder.next
-        )
+        batches = self.reader(asked, WITHIN_S).read("roads", "events", held.holder, held.first, held.next)
         return [row for batch in batches for row in batch.to_pylist()]
 
-    def copied(self, seat: str, following: int) -> bool:
-        """Whether some other broker has all of a seat's entries up to a number on its disk."""
+    def copied(self, seat: Held) -> bool:
+        """Whether some other broker has all of a seat's entries on its disk."""
         logs = [
             log
             for broker, url in self.http.items()
-            if broker != seat
+            if broker != seat.broker
             for log in ask(url.removeprefix("http://"), "/status")[1]["log"]
         ]
-        return ("roads", "events", seat, 0, following) in [
-            (one["topic"], one["what"], one["broker"], one["first"], one["next"]) for one in logs
+        return ("roads", "events", seat.holder, 0, seat.next) in [
+            (one["topic"], one["what"], one["holder"], one["first"], one["next"]) for one in logs
         ]
 
 

@@ -40,6 +40,7 @@ from tidings.mqtt.events import ALL_ALLOWED
 from tidings.mqtt.front import FrontStatus
 from tidings.overlay.events import LogRead
 from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
+from tidings.records.holders import Holder
 
 FAR = "192.0.2.7"
 
@@ -67,6 +68,7 @@ class StubNode:
 
     def __init__(self) -> None:
         self.id = "b1"
+        self.holder = Holder("b1", 7)
         self.ready = True
         self.stopping = False
         self.reason = ""

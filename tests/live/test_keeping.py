@@ -21,15 +21,18 @@ from tidings.live import keeping
 from tidings.live.attachment import attach
 from tidings.live.keeping import KeepOptions
 from tidings.live.node import Node, NodeOptions
+from tidings.live.store import DiskStore
 from tidings.overlay.broker import Broker
+from tidings.records.holders import Holder
 
 NEWS = Topic.from_mapping({"name": "news/#", "kind": "plain", "keep": "7d"})
 
 
-def kept(logs: Logs, holder: str = "a") -> list[bytes]:
+def kept(logs: Logs) -> list[bytes]:
+    """What a broker has numbered itself."""
     for one, first, _ in logs.holders("news/#"):
-        if one == holder:
-            return [entry.payload for entry in logs.read("news/#", EVENTS, holder, first)]
+        if one == logs.holder:
+            return [entry.payload for entry in logs.read("news/#", EVENTS, one, first)]
     return []
 
 
@@ -46,7 +49,7 @@ def test_what_is_acknowledged_is_in_the_log_and_numbers_go_on_after_a_restart(tm
                 for number in range(start, start + 3):
                     await client.publish("news/x", b"%d" % number, qos=1)
             assert kept(node.logs) == [b"%d" % number for number in range(start + 3)]
-            assert node.logs.holders("news/#") == [("a", 0, start + 3)]
+            assert node.logs.holders("news/#") == [(node.logs.holder, 0, start + 3)]
             await node.stop()
 
     run(story)
@@ -72,8 +75,8 @@ def test_without_a_folder_the_log_is_as_good_as_the_process() -> None:
             await client.publish("news/x", b"1", qos=1)
         assert kept(node.logs) == [b"1"]
         size = node.gauges()["log_bytes"]
-        told = {"topic": "news/#", "what": "events", "broker": "a", "first": 0, "next": 1, "bytes": size}
-        assert node.status()["log"] == [told]
+        told = {"topic": "news/#", "what": "events", "first": 0, "next": 1, "bytes": size}
+        assert node.status()["log"] == [told | {"holder": str(node.logs.holder)}]
         await node.stop()
 
     run(story)
@@ -101,7 +104,7 @@ def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         await node.start()
         async with await attach(node.address, "c") as client:
             await client.publish("news/x", b"1", qos=1)
-            await until(lambda: node.logs.holders("news/#") == [("a", 1, 1)], "an empty log")
+            await until(lambda: node.logs.holders("news/#") == [(node.logs.holder, 1, 1)], "an empty log")
         await node.stop()
 
     run(story)
@@ -174,15 +177,17 @@ def test_kill_minus_9_keeps_all_that_was_acknowledged_dense_and_once(tmp_path: P
                 with contextlib.suppress(Exception):
                     acknowledged.append(await task)
             client.abort()
-        logs = Logs(DiskFiles(tmp_path / "a" / keeping.FOLDER), "a")
+        store = DiskStore(tmp_path / "a", "a", lambda error: pytest.fail(str(error)))
+        logs = store.logs
         found = kept(logs)
         assert len(acknowledged) >= 1500
         assert set(acknowledged) <= set(found), "all that was acknowledged is there"
         assert len(set(found)) == len(found), "once"
         assert set(found) <= {b"%d" % number for number in range(offered)}
         ((_, first, shown),) = logs.holders("news/#")
-        numbers = [entry.number for entry in logs.read("news/#", EVENTS, "a", 0)]
+        numbers = [entry.number for entry in logs.read("news/#", EVENTS, logs.holder, 0)]
         assert (first, numbers) == (0, list(range(shown))), "dense"
+        await store.close()
 
     run(story)
 
@@ -212,11 +217,13 @@ def test_a_deputy_has_what_the_seat_told_and_answers_for_it_when_that_is_gone(tm
             await client.publish("roads", b'{"place": "x", "lanes": 2}', qos=1)
             await client.publish("roads", b'{"place": "x", "note": "fire"}', qos=1)
             await until(lambda: all(told(node.logs, seat(nodes)) == [1, 2] for node in nodes), "both logs")
-        assert [entry.report for entry in nodes[0].logs.read("roads", "reports", "a", 0)] != []
-        first, other = sorted(nodes, key=lambda node: node.id != seat(nodes))
-        at_seat = list(first.logs.read("roads", EVENTS, first.id, 0))
+        assert [
+            entry.report for entry in nodes[0].logs.read("roads", "reports", nodes[0].logs.holder, 0)
+        ] != []
+        first, other = sorted(nodes, key=lambda node: node.logs.holder != seat(nodes))
+        at_seat = list(first.logs.read("roads", EVENTS, first.logs.holder, 0))
         await first.stop()
-        assert list(other.logs.read("roads", EVENTS, first.id, 0)) == at_seat
+        assert list(other.logs.read("roads", EVENTS, first.logs.holder, 0)) == at_seat
         await other.stop()
 
     run(story)
@@ -228,11 +235,11 @@ def members(node: Node) -> list[str]:
     return sorted({one for tree in broker.status(node.now()).trees for one in tree.members})
 
 
-def seat(nodes: list[Node]) -> str:
-    return next((one.broker for node in nodes for one in node.logs.status() if one.what == EVENTS), "")
+def seat(nodes: list[Node]) -> Holder | None:
+    return next((one for node in nodes for one, _, _ in node.logs.holders("roads")), None)
 
 
-def told(logs: Logs, holder: str) -> list[int | None]:
-    if holder not in [one for one, _, _ in logs.holders("roads")]:
+def told(logs: Logs, holder: Holder | None) -> list[int | None]:
+    if holder is None or holder not in [one for one, _, _ in logs.holders("roads")]:
         return []
     return [entry.version for entry in logs.read("roads", EVENTS, holder, 0)]

@@ -24,6 +24,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.messages import Logged, Mirror
 from tidings.overlay.settings import Settings
+from tidings.records.holders import Holder
 
 AT_US = round(BEGIN * 1e6)
 
@@ -42,7 +43,7 @@ def of(kinds: tuple[type, ...], effects: list[Effect]) -> list[Effect]:
 
 def appended(effects: list[Effect]) -> list[tuple[str, str, str, int, bytes]]:
     return [
-        (one.name, one.what, one.holder, one.number, one.payload)
+        (one.name, one.what, str(one.holder), one.number, one.payload)
         for one in effects
         if isinstance(one, Append)
     ]
@@ -58,7 +59,7 @@ def test_what_is_published_is_appended_before_it_is_written_synced_and_accepted(
     kinds = [type(effect) for effect in of((Append, Write, Sync, Accept), effects)]
     assert kinds == [Append, Write, Sync]
     assert of((Append,), effects) == [
-        Append("news/#", "events", "a", 0, AT_US, "news/sport", b"{}", "application/json")
+        Append("news/#", "events", Holder("a", 1), 0, AT_US, "news/sport", b"{}", "application/json")
     ]
     (sync,) = of((Sync,), effects)
     assert isinstance(sync, Sync)
@@ -76,10 +77,10 @@ def test_numbers_are_dense_for_each_declaration_and_go_on_where_the_log_ends() -
     broker = started("a", topics=(news(), news(name="talk")), logged={("news/#", "events"): 41})
     made = [offered(broker, topic) for topic in ("news/a", "talk", "news/b", "talk")]
     assert [one[:4] for effects in made for one in appended(effects)] == [
-        ("news/#", "events", "a", 41),
-        ("talk", "events", "a", 0),
-        ("news/#", "events", "a", 42),
-        ("talk", "events", "a", 1),
+        ("news/#", "events", "a.1", 41),
+        ("talk", "events", "a.1", 0),
+        ("news/#", "events", "a.1", 42),
+        ("talk", "events", "a.1", 1),
     ]
 
 
@@ -99,9 +100,9 @@ def test_each_broker_keeps_what_was_published_at_it() -> None:
     bench.publish("a", "news/x", b"1")
     bench.publish("b", "news/x", b"2")
     bench.settle()
-    assert [(one.holder, one.number, one.payload) for one in bench.of(Append)] == [
-        ("a", 0, b"1"),
-        ("b", 0, b"2"),
+    assert [(str(one.holder), one.number, one.payload) for one in bench.of(Append)] == [
+        ("a.1", 0, b"1"),
+        ("b.1", 0, b"2"),
     ]
     assert bench.got("b", "s") == [b"2", b"1"] or bench.got("b", "s") == [b"1", b"2"]
 
@@ -145,13 +146,13 @@ def test_reports_are_kept_where_they_enter_whatever_becomes_of_them(on_the_way: 
         bench.advance(0.05)
     report(bench, "c", qos=0, note="x")
     bench.settle()
-    kept = [(one.holder, one.number, one.report) for one in bench.of(Append)]
+    kept = [(str(one.holder), one.number, one.report) for one in bench.of(Append)]
     assert kept == [
-        ("a", 0, "a:1:1"),
-        ("a", 1, "a:1:2"),
-        ("a", 2, "a:1:3"),
-        ("a", 3, "a:1:4"),
-        ("c", 0, "c:1:1"),
+        ("a.1", 0, "a:1:1"),
+        ("a.1", 1, "a:1:2"),
+        ("a.1", 2, "a:1:3"),
+        ("a.1", 3, "a:1:4"),
+        ("c.1", 0, "c:1:1"),
     ]
     assert {one.what for one in bench.of(Append)} == {"reports"}
     assert sorted(bench.accepted("a")) == [0, 1, 2, 3]
@@ -179,7 +180,7 @@ def test_a_report_is_accepted_once_its_entry_is_on_disk(on_the_way: str, acks: s
 def test_reports_that_pass_as_they_are_are_kept_as_reports() -> None:
     bench = Bench("ab", topics=(roads(keep_reports="1d", before_seat="pass"),))
     effects = report(bench, "a")
-    assert [one[1:4] for one in appended(effects)] == [("reports", "a", 0)]
+    assert [one[1:4] for one in appended(effects)] == [("reports", "a.1", 0)]
     assert of((Accept,), effects) == []
 
 
@@ -192,7 +193,7 @@ def test_a_seat_keeps_every_version_that_it_tells() -> None:
     bench.advance(2)
     report(bench, "c", note="fire")
     bench.advance(2)
-    told = [one for one in bench.of(Append, "b") if one.holder == "b"]
+    told = [one for one in bench.of(Append, "b") if one.holder == Holder("b", 1)]
     assert [
         (
             one.name,
@@ -238,7 +239,7 @@ def test_a_gathered_topic_without_keep_is_not_kept() -> None:
 
 def copies(bench: Bench, broker: str, since: tuple[int, int] = (0, 0)) -> list[tuple[str, int, int | None]]:
     return [
-        (one.holder, one.number, one.version)
+        (str(one.holder), one.number, one.version)
         for one in bench.of(Append, broker, since)
         if one.what == "events"
     ]
@@ -256,7 +257,7 @@ def test_the_deputy_keeps_a_copy_under_the_name_and_numbers_of_the_seat(qos: int
         bench.advance(3)
     other = deputy(bench)
     assert other in ("a", "c")
-    assert copies(bench, other) == copies(bench, "b") == [("b", 0, 1), ("b", 1, 2)]
+    assert copies(bench, other) == copies(bench, "b") == [("b.1", 0, 1), ("b.1", 1, 2)]
     assert bench.of(Append, "b") == bench.of(Append, other)
     assert copies(bench, "a" if other == "c" else "c") == []
 
@@ -270,12 +271,12 @@ def test_the_deputy_gets_an_entry_when_it_is_on_the_disk_of_the_seat() -> None:
     bench.slow_disks.add("b")
     report(bench, "c", qos=0, note="fire")
     bench.advance(5)
-    assert copies(bench, "b", mark) == [("b", 1, 2)]
+    assert copies(bench, "b", mark) == [("b.1", 1, 2)]
     assert copies(bench, other, mark) == []
     bench.slow_disks.clear()
     bench.sync("b")
     bench.advance(5)
-    assert copies(bench, other, mark) == [("b", 1, 2)]
+    assert copies(bench, other, mark) == [("b.1", 1, 2)]
 
 
 def test_a_new_seat_numbers_under_its_own_name() -> None:
@@ -289,14 +290,14 @@ def test_a_new_seat_numbers_under_its_own_name() -> None:
     report(bench, other, note="fire")
     bench.settle()
     # The first version is told again: nobody knows who has it.
-    assert copies(bench, other) == [("b", 0, 1), (other, 0, 1), (other, 1, 2)]
+    assert copies(bench, other) == [("b.1", 0, 1), (f"{other}.1", 0, 1), (f"{other}.1", 1, 2)]
 
 
 def test_a_broker_alone_waits_for_no_deputy() -> None:
     bench = network(roads(keep="7d"), "a")
     report(bench, "a", lanes=1)
     bench.advance(3)
-    assert copies(bench, "a") == [("a", 0, 1)]
+    assert copies(bench, "a") == [("a.1", 0, 1)]
     assert bench.said(Mirror) == []
 
 

@@ -58,8 +58,8 @@ def test_one_that_is_found_to_have_begun_too_late_at_the_end_reads_all_the_same(
     spark = session(late, well)
     stream = begin(spark, tmp_path)
     late.isActive, late.exception.return_value, late.lastProgress = False, SLOW, None
-    well.lastProgress.sources = [MagicMock(endOffset='{"north": 3}')]
-    about = MagicMock(holders=[MagicMock(broker="north", first=0, next=3)])
+    well.lastProgress.sources = [MagicMock(endOffset='{"north.5": 3}')]
+    about = MagicMock(holders=[MagicMock(holder="north.5", first=0, next=3)])
     monkeypatch.setattr(LogReader, "whole", lambda *_: about)
     monkeypatch.setattr(following, "counts", lambda _: following.Counts(3, 3, 1))
     assert stream.read_to_end(60.0) == following.Counts(3, 3, 1)

@@ -16,6 +16,7 @@ from tests.live.serving import ServedBroker
 from tidings.cli.network import free_ports
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
+from tidings.records.holders import parse_holder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -111,7 +112,8 @@ def test_all_that_was_published_anywhere_is_read_through_one_broker(
     network.publish("b2", range(50, 120))
     rows = spark.read.format("tidings").option("url", network.url).load("traffic").where("n >= 0")
     assert sorted(row["n"] for row in rows.collect()) == list(range(120))
-    assert {row["_broker"] for row in rows.select("_broker").distinct().collect()} == {"b1", "b2"}
+    holders = [row["_holder"] for row in rows.select("_holder").distinct().collect()]
+    assert sorted(parse_holder(one).broker for one in holders) == ["b1", "b2"]
 
 
 class Table:
@@ -121,8 +123,8 @@ class Table:
         self.batches: dict[int, list[tuple[str, int, int]]] = {}
 
     def take(self, rows: DataFrame, batch: int) -> None:
-        found = rows.select("_broker", "_seq", "n").collect()
-        self.batches[batch] = [(row["_broker"], row["_seq"], row["n"]) for row in found]
+        found = rows.select("_holder", "_seq", "n").collect()
+        self.batches[batch] = [(row["_holder"], row["_seq"], row["n"]) for row in found]
 
     @property
     def rows(self) -> list[tuple[str, int, int]]:
@@ -168,9 +170,11 @@ def test_a_query_that_is_stopped_and_a_broker_that_is_killed_cost_nothing(
     start(spark, network, table, tmp_path, once=True).awaitTermination()
 
     rows = table.rows
-    numbers = [(broker, seq) for broker, seq, _ in rows]
+    numbers = [(holder, seq) for holder, seq, _ in rows]
+    holders = sorted({holder for holder, _ in numbers})
+    assert [parse_holder(one).broker for one in holders] == ["b1", "b2"], "killed, with its disk"
     assert numbers == [
-        (broker, seq) for broker in ("b1", "b2") for seq in range(sum(one == broker for one, _ in numbers))
+        (holder, seq) for holder in holders for seq in range(sum(one == holder for one, _ in numbers))
     ]
     assert {n for _, _, n in rows} == {-1, *range(200), *range(1000, 1200)}
 
@@ -240,12 +244,12 @@ def test_a_query_goes_on_while_the_seat_is_killed_and_another_takes_over(
     query.stop()
     writer.trigger(availableNow=True).start().awaitTermination()
 
-    found = sorted((row["_broker"], row["_seq"]) for row in table.rows)
+    found = sorted((row["_holder"], row["_seq"]) for row in table.rows)
     logs = triangle.holders(asked)
-    assert found == [(name, number) for name, one in sorted(logs.items()) for number in range(one.next)]
+    assert found == [(one.holder, number) for _, one in sorted(logs.items()) for number in range(one.next)]
     assert table.notes() == said
-    assert {row["_broker"] for row in table.rows} != {seat}
+    assert {row["_holder"] for row in table.rows} != {logs[seat].holder}
     in_logs = [row for one in logs.values() for row in triangle.rows(other, one)]
-    assert sorted((row["_event"], row["_version"], row["_broker"]) for row in table.rows) == sorted(
-        (row["_event"], row["_version"], row["_broker"]) for row in in_logs
+    assert sorted((row["_event"], row["_version"], row["_holder"]) for row in table.rows) == sorted(
+        (row["_event"], row["_version"], row["_holder"]) for row in in_logs
     )

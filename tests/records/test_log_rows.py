@@ -51,11 +51,11 @@ def entry(payload: Any, topic: str = "t", **about: Any) -> Entry:
 
 
 def one(topic: Topic, found: Entry, what: str = "events") -> dict[str, Any]:
-    (row,) = Rows(topic, what).batch("b1", [found]).to_pylist()
+    (row,) = Rows(topic, what).batch("b1.5", [found]).to_pylist()
     return {name: value for name, value in row.items() if value is not None}
 
 
-OWN = {"_topic": "t", "_broker": "b1", "_seq": 0, "_at": 7}
+OWN = {"_topic": "t", "_holder": "b1.5", "_seq": 0, "_at": 7}
 
 
 def test_each_declared_type_is_a_column_of_its_type() -> None:
@@ -95,7 +95,7 @@ def test_entries_of_both_encodings_keep_their_order() -> None:
         entry(msgspec.msgpack.encode(one), content_type="application/msgpack") if at % 2 else entry(one)
         for at, one in enumerate(said)
     ]
-    assert Rows(plain()).batch("b1", entries).column("severity").to_pylist() == [0, 1, 2, 3]
+    assert Rows(plain()).batch("b1.5", entries).column("severity").to_pylist() == [0, 1, 2, 3]
 
 
 def test_a_value_that_an_older_declaration_let_in_is_null_and_the_others_stay() -> None:
@@ -153,7 +153,7 @@ def test_a_named_level_is_a_column() -> None:
 def test_where_keeps_what_is_true_of_an_entry_and_its_topic() -> None:
     where = parse("severity >= 2 AND `$topic` = 't'", plain().fields)
     entries = [entry({"severity": at}, number=at) for at in range(4)] + [entry({}, number=4)]
-    assert Rows(plain(), where=where).batch("b1", entries).column("_seq").to_pylist() == [2, 3]
+    assert Rows(plain(), where=where).batch("b1.5", entries).column("_seq").to_pylist() == [2, 3]
 
 
 def test_a_field_with_the_name_of_a_column_of_ours_is_refused() -> None:
@@ -165,4 +165,4 @@ def test_a_field_with_the_name_of_a_column_of_ours_is_refused() -> None:
 
 
 def test_no_entries_are_no_rows() -> None:
-    assert Rows(plain()).batch("b1", []).num_rows == 0
+    assert Rows(plain()).batch("b1.5", []).num_rows == 0

@@ -7,11 +7,14 @@ from random import Random
 import pytest
 
 from tidings.history.entries import Entry
+from tidings.records.holders import Holder
 from tidings.sim.disks import Disk
+
+A = Holder("a", 1)
 
 
 def test_nothing_is_durable_before_its_sync_is_done() -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     disk.write("a", b"1")
     disk.sync(1)
     assert disk.saved() == {}
@@ -21,7 +24,7 @@ def test_nothing_is_durable_before_its_sync_is_done() -> None:
 
 @pytest.mark.parametrize(("kept", "left"), [(0, {"a": b"1"}), (1, {"b": b"2"}), (2, {"b": b"2", "c": b"3"})])
 def test_a_crash_keeps_whole_syncs_in_their_order(kept: int, left: dict[str, bytes]) -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     disk.write("a", b"1")
     disk.sync(1)
     disk.finish()
@@ -37,7 +40,7 @@ def test_a_crash_keeps_whole_syncs_in_their_order(kept: int, left: dict[str, byt
 
 
 def test_what_is_delivered_to_a_session_becomes_its_own_with_the_sync() -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     disk.deliver("first")
     disk.sync(1)
     disk.deliver("second")
@@ -47,7 +50,7 @@ def test_what_is_delivered_to_a_session_becomes_its_own_with_the_sync() -> None:
 
 
 def test_what_need_not_be_durable_still_comes_behind_what_is_on_its_way() -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     assert not disk.deliver_behind("nothing is on its way")
     disk.deliver("first")
     assert disk.deliver_behind("second")
@@ -57,7 +60,7 @@ def test_what_need_not_be_durable_still_comes_behind_what_is_on_its_way() -> Non
 
 
 def test_a_broker_does_not_see_what_the_driver_keeps_for_sessions() -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     for key in ("z", "session/s1/1", "a"):
         disk.write(key, b"")
     disk.sync(1)
@@ -66,14 +69,14 @@ def test_a_broker_does_not_see_what_the_driver_keeps_for_sessions() -> None:
 
 
 def test_an_entry_is_in_its_log_with_the_sync_and_a_crash_leaves_what_was_shown() -> None:
-    disk = Disk("a")
+    disk = Disk(A)
     for number in range(30):
-        disk.append(("t", "events", "a", Entry(number, number, "t", b"x" * 50)))
+        disk.append(("t", "events", A, Entry(number, number, "t", b"x" * 50)))
         if number % 10 == 9:
             disk.sync(number)
     assert disk.logs.holders("t") == []
     disk.finish()
-    assert disk.logs.holders("t") == [("a", 0, 10)]
+    assert disk.logs.holders("t") == [(A, 0, 10)]
     disk.crash(1, Random(3))
     ((_, first, shown),) = disk.logs.holders("t")
     assert (first, disk.torn) == (0, [])

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tidings.history.entries import Entry
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Append, Effect, Event
+from tidings.records.holders import Holder
 from tidings.sim import topologies
 from tidings.sim.kept_promises import check_logs
 from tidings.sim.world import World
 
+A = Holder("a", 1)
 NEWS = Topic.from_mapping({"name": "news/+", "kind": "plain", "keep": "7d", "unknown_fields": "keep"})
 
 
@@ -88,13 +91,89 @@ def test_what_was_shown_and_is_gone_is_found() -> None:
 
 def test_two_entries_under_one_number_are_found() -> None:
     world = played(Broker)
-    (one, *_) = world.hosts["a"].disk.logs.read("news/+", "events", "a", 0, 1)
+    (one, *_) = world.hosts["a"].disk.logs.read("news/+", "events", A, 0, 1)
     logs = world.hosts["b"].disk.logs
-    logs.append("news/+", "events", "a", one)
+    logs.append("news/+", "events", A, one)
     logs.commit()
     assert check_logs(world.hosts.values(), world.ledger, [NEWS]) == []
-    logs.append("news/+", "events", "a", Entry(1, 0, "news/x", b"another"))
+    logs.append("news/+", "events", A, Entry(1, 0, "news/x", b"another"))
     logs.commit()
     assert [str(breach) for breach in check_logs(world.hosts.values(), world.ledger, [NEWS])] == [
-        "one entry for a number: entry 1 of news/+ of a differs at a and b"
+        "one entry for a number: entry 1 of news/+ of a.1 at b is another than its holder's"
+    ]
+
+
+# A broker that comes back without its disk.
+
+ROADS = Topic.from_mapping(
+    {
+        "name": "roads",
+        "kind": "gathered",
+        "key": ["place"],
+        "merge_after": "0s",
+        "keep": "7d",
+        "fields": {"place": {"type": "string"}, "lanes": {"type": "int"}},
+    }
+)
+
+
+class OneLife(Broker):
+    """Takes all lives of another broker for one."""
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        return [
+            msgspec.structs.replace(one, holder=Holder(one.holder.broker, 1))
+            if isinstance(one, Append) and one.holder.broker != self.id
+            else one
+            for one in super().handle(event, now)
+        ]
+
+
+def two_lives(machine: type[Broker]) -> World:
+    """The seat, b, loses its disk, comes back, and is made the seat again; a is its deputy in both lives."""
+    world = World(topologies.from_links([("a", "b"), ("b", "c")]), 1, machine=machine, topics=[ROADS])
+    world.start()
+    world.settle()
+    client = world.client("a", "c")
+
+    def report(life: int, count: int) -> None:
+        for number in range(count):
+            payload = b'{"place": "%d/%d", "lanes": 1}' % (life, number)
+            world.offer(world.hosts["a"], client.session, "roads", payload, 1)
+            world.run(3)
+        world.settle()
+
+    report(1, 4)
+    world.crash("b", disk=False)
+    world.start_broker("b")
+    world.settle()
+    deputy = world.hosts["a"].broker
+    assert isinstance(deputy, Broker)
+    deputy._seats.move("roads", "b")
+    world.settle()
+    report(2, 6)
+    return world
+
+
+def test_copies_of_two_lives_of_a_broker_never_mix() -> None:
+    world = two_lives(Broker)
+    assert check_logs(world.hosts.values(), world.ledger, [ROADS]) == []
+    logs = world.hosts["a"].disk.logs
+    copies = {
+        str(holder): [entry.payload for entry in logs.read("roads", "events", holder, first)]
+        for holder, first, _ in logs.holders("roads")
+        if holder.broker == "b"
+    }
+    assert copies == {
+        f"b.{life}": [b'{"place":"%d/%d","lanes":1}' % (life, number) for number in range(count)]
+        for life, count in ((1, 4), (2, 6))
+    }
+
+
+def test_a_copy_with_entries_of_two_lives_is_found() -> None:
+    world = two_lives(OneLife)
+    found = [str(breach) for breach in check_logs(world.hosts.values(), world.ledger, [ROADS])]
+    assert found == [
+        f"one entry for a number: entry {number} of roads of b.1 at a is not its holder's"
+        for number in (4, 5)
     ]

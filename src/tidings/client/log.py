@@ -1,9 +1,9 @@
-"""The blocking reader of a network's log: what was published and told, by broker and number, over HTTP.
+"""The blocking reader of a network's log: what was published and told, by holder and number, over HTTP.
 
     reader = LogReader("http://localhost:9883", username="ann", password="…")
     about = reader.about("traffic/athens")
-    for holder in about.holders:
-        for batch in reader.read("traffic/athens", "events", holder.broker, holder.first, holder.next):
+    for held in about.holders:
+        for batch in reader.read("traffic/athens", "events", held.holder, held.first, held.next):
             …
 
 One address is enough: any broker asks the others. An answer is whole, or there is an error: what a cut
@@ -17,7 +17,7 @@ import base64
 import http.client
 import ssl
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
@@ -27,6 +27,7 @@ from urllib.parse import quote_plus, unquote, urlencode, urlsplit
 import msgspec
 
 from tidings.errors import AccessError, DataLost, InputError, NetworkError, PeerError, SetupError
+from tidings.records.holders import Held, parse_holder
 from tidings.records.log_rows import EVENTS, Form, arrow_schema
 from tidings.wire import log_stream
 
@@ -55,26 +56,11 @@ WHERE_BYTES_MAX = 6144
 Result = TypeVar("Result")
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """A broker under whose name entries are numbered."""
-
-    broker: str
-
-    first: int
-    """The oldest entry that is still kept."""
-
-    next: int
-    """The number that the next entry will get."""
-
-    copied: bool = False
-    """Whether the broker is away and its deputy speaks for it, which may have less than the broker itself."""
-
-
 class _Told(Form, frozen=True, kw_only=True):
     """The answer of GET /log: which columns there are, and who holds what."""
 
     topic: str
-    holders: list[Holder]
+    holders: list[Held]
     away: tuple[str, ...] = ()
 
 
@@ -101,8 +87,8 @@ class About:
     form: Form
     """Which columns there are."""
 
-    holders: tuple[Holder, ...]
-    """Sorted by broker."""
+    holders: tuple[Held, ...]
+    """Sorted."""
 
     away: tuple[str, ...]
     """Brokers that may hold a part and cannot be asked now; sorted."""
@@ -170,7 +156,7 @@ class LogReader:
         return self._patient(lambda: _about(self._ask("/log", {"topic": topic, "what": what}, _Told)))
 
     def at(self, topic: str, what: str, at_us: int) -> dict[str, int]:
-        """By broker, the number of the first entry at or after a time; where there is none, the next number.
+        """By holder, the number of the first entry at or after a time; where there is none, the next number.
 
         NetworkError if a broker that may hold a part is away: then nobody knows.
         """
@@ -188,49 +174,56 @@ class LogReader:
         self,
         topic: str,
         what: str = EVENTS,
-        of: Container[str] | None = None,
+        of: Collection[str] | None = None,
         since: Mapping[str, int] | None = None,
         until: Mapping[str, int] | None = None,
     ) -> About:
-        """As `about`, but with none of these brokers away, or with none at all: waits for them while there is
+        """As `about`, but with none of these holders away, or with none at all: waits for them while there is
         patience, then NetworkError.
 
         A deputy that speaks for a broker is as good as that one where it has the entry at which a read begins
-        (`since`, by broker; the very first if it is not there) and reaches as far as `until`. Otherwise the
-        broker counts as away.
+        (`since`, by holder; the very first if it is not there) and reaches as far as `until`. Otherwise the
+        broker counts as away. Of a holder that is gone there is what copies have, and nobody is waited for.
         """
 
         def ask() -> About:
             found = _about(self._ask("/log", {"topic": topic, "what": what}, _Told))
             short = {
-                one.broker: f"{one.broker!r} (its deputy has {one.first} up to {one.next})"
+                one.holder: one
                 for one in found.holders
                 if one.copied
                 and not (
-                    one.first <= (since or {}).get(one.broker, 0) <= one.next
-                    and (until or {}).get(one.broker, 0) <= one.next
+                    one.first <= (since or {}).get(one.holder, 0) <= one.next
+                    and (until or {}).get(one.holder, 0) <= one.next
                 )
             }
-            away = sorted({*found.away, *short})
-            missed = [broker for broker in away if of is None or broker in of]
+            why = {one.broker: f" (its deputy has {one.first} up to {one.next})" for one in short.values()}
+            away = {*found.away, *why}
+            if of is None:
+                missed = away
+            else:
+                # Another life of a broker may have a copy, and the one that is needed none.
+                here = {one.holder for one in found.holders} - short.keys()
+                unasked = away | {one.broker for one in found.holders if one.copied}
+                missed = unasked & {parse_holder(one).broker for one in of if one not in here}
             if missed:
-                named = ", ".join(short.get(broker, repr(broker)) for broker in missed)
+                named = ", ".join(f"{broker!r}{why.get(broker, '')}" for broker in sorted(missed))
                 raise NetworkError(
                     f"{named} may hold a part of {topic!r} and cannot be asked now; is it running?"
                 )
-            there = tuple(one for one in found.holders if one.broker not in short)
-            return replace(found, holders=there, away=tuple(away))
+            there = tuple(one for one in found.holders if one.holder not in short)
+            return replace(found, holders=there, away=tuple(sorted(away)))
 
         return self._patient(ask)
 
     def read(
-        self, topic: str, what: str, broker: str, start: int, stop: int, where: str = ""
+        self, topic: str, what: str, holder: str, start: int, stop: int, where: str = ""
     ) -> Iterator[pa.RecordBatch]:
         """The entries from `start` up to, not including, `stop`, as batches; those that `where` lets through.
 
         DataLost if the first of them are kept no more, NetworkError if the rest cannot be had.
         """
-        asked = {"topic": topic, "what": what, "broker": broker, "to": str(stop)}
+        asked = {"topic": topic, "what": what, "holder": holder, "to": str(stop)}
         if fault := where_fault(where):
             raise InputError(fault)
         if where:
@@ -242,7 +235,7 @@ class LogReader:
                     # A broker must not go back, nor beyond what was asked for.
                     if not start <= following <= stop:
                         raise PeerError(
-                            f"{broker!r} was asked for entries {start} to {stop} and tells of {following}"
+                            f"{holder!r} was asked for entries {start} to {stop} and tells of {following}"
                         )
                     if following > start:
                         start = following
@@ -251,7 +244,7 @@ class LogReader:
                         yield batch
                 if start < stop:
                     raise NetworkError(
-                        f"{broker!r} ended its answer at {start}, before {stop}: it does not have that yet"
+                        f"{holder!r} ended its answer at {start}, before {stop}: it does not have that yet"
                     )
             except NetworkError as error:
                 patience.wait_or_raise(error)
@@ -466,7 +459,7 @@ def _about(told: _Told) -> About:
     return About(
         told.topic,
         Form(told.fields, told.what, told.gathered, told.open),
-        tuple(sorted(told.holders, key=lambda holder: holder.broker)),
+        tuple(sorted(told.holders, key=lambda held: held.holder)),
         tuple(sorted(told.away)),
     )
 

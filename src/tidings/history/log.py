@@ -32,6 +32,7 @@ from tidings.history.segments import (
     read_index,
     scan,
 )
+from tidings.records.holders import Holder
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 """A segment that is larger is closed. Retention goes by segments, and recovery reads the last one whole."""
@@ -85,7 +86,7 @@ class Log:
                     f" {segments[-1].next}",
                 )
             if segments and segments[-1].header.holder != segment.header.holder:
-                raise damaged(files.where(path), f"it is a log of {segment.header.holder!r}")
+                raise damaged(files.where(path), f"it is a log of {segment.header.holder}")
             segments.append(segment)
         last = segments[-1]
         if last.size < files.size(last.path):
@@ -105,7 +106,7 @@ class Log:
         files: Files,
         name: str,
         what: str,
-        holder: str,
+        holder: Holder,
         salt: int,
         first: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
@@ -190,10 +191,7 @@ class Log:
         if start < first:
             raise self._gone(start)
         if start > shown:
-            raise InputError(
-                f"entry {start} of {self._called} was never shown; the next will be {shown}; if the broker"
-                " has lost its disk, begin again with its first entry"
-            )
+            raise InputError(f"entry {start} of {self._called} was never shown; the next will be {shown}")
         return self._read(state, start, shown if stop is None else min(stop, shown))
 
     def at(self, at_us: int) -> int:
@@ -299,7 +297,7 @@ class Log:
 
     @property
     def _called(self) -> str:
-        return f"the {self.what} of {self.name!r} at {self.holder!r}"
+        return f"the {self.what} of {self.name!r} at {self.holder}"
 
     def _gone(self, number: int) -> NoLongerKept:
         return NoLongerKept(

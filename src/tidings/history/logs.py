@@ -1,5 +1,8 @@
 """All logs of one broker: its own, and copies of those of seats for which it is the deputy.
 
+Each is of one holder, one life of a broker: copies of two lives never mix, and what there is of a life that
+is over stays as long as its topic keeps it.
+
 Everything is found again from the files alone. When what was appended becomes durable is a policy; who calls
 `commit`, `sync` and `retain`, and when, is the owner's business: there is no clock here.
 """
@@ -14,8 +17,9 @@ from enum import StrEnum
 from tidings.errors import InputError, SetupError
 from tidings.history.entries import EVENTS, KINDS, Entry
 from tidings.history.files import HIDDEN, Files
-from tidings.history.log import SEGMENT_BYTES, Log
-from tidings.history.segments import INDEX_SUFFIX, Damaged, first_of, index_path
+from tidings.history.log import HEADER_BYTES, SEGMENT_BYTES, Log
+from tidings.history.segments import INDEX_SUFFIX, Damaged, first_of, index_path, is_former, renamed
+from tidings.records.holders import Holder
 
 ROLL_SHARE = 4
 """A segment is closed when it has grown for this part of the time that entries are kept, so that they stay
@@ -42,8 +46,8 @@ class LogStatus:
 
     topic: str
     what: str
-    broker: str
-    """Under whose name entries are numbered."""
+    holder: str
+    """Under whose name entries are numbered, as text."""
 
     first: int
     next: int
@@ -58,23 +62,26 @@ class Logs:
     def __init__(
         self,
         files: Files,
-        broker: str,
+        holder: Holder,
         *,
         salt: int = 0,
         syncing: Syncing = Syncing.ALWAYS,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         """Opens all there are, and recovers them. Damaged or SetupError says which file is not as it should
-        be. `salt` is a number that nobody outside knows.
+        be. `holder` is the broker that they belong to, in the life that it has now; `salt` is a number that
+        nobody outside knows.
         """
-        self.broker = broker
+        self.holder = holder
         self.syncing = syncing
         self.entries = 0
         """Appended since it was opened."""
         self._files = files
         self._salt = salt & 0xFFFFFFFF
         self._segment_bytes = segment_bytes
-        self._logs: dict[tuple[str, str, str], Log] = {}
+        self.notes: list[str] = []
+        """For the operator: what was done to files of format 1."""
+        self._logs: dict[tuple[str, str, Holder], Log] = {}
         """By name, what and holder."""
         self._dirty: dict[Log, None] = {}
         try:
@@ -86,7 +93,7 @@ class Logs:
             ) from error
 
     def _open_folder(self, folder: str) -> None:
-        segments: dict[str, list[str]] = {}
+        segments: dict[str, set[str]] = {}
         indexes = set()
         for name in self._files.names(folder):
             path = f"{folder}/{name}"
@@ -99,13 +106,35 @@ class Logs:
                     f"{self._files.where(path)} is not a file of a log; move it out of the broker's folder"
                 )
             else:
-                segments.setdefault(name.rpartition("+")[0], []).append(path)
-        for paths in segments.values():
+                path = self._of_today(path)
+                if path:
+                    segments.setdefault(path.rpartition("+")[0], set()).add(path)
+        for paths in map(sorted, segments.values()):
             log = Log(self._files, paths, self._salt, self._segment_bytes)
             self._logs[log.name, log.what, log.holder] = log
             indexes -= {index_path(path) for path in paths}
         for left in sorted(indexes):
             self._files.remove(left)
+
+    def _of_today(self, path: str) -> str:
+        """Where a segment is once it has the format of this release; empty if it was dropped.
+
+        Whatever a crash leaves of this is done again: the old file goes last.
+        """
+        files = self._files
+        if not is_former(files.read(path, 0, HEADER_BYTES)):
+            return path
+        found = renamed(files.read(path, 0, files.size(path)), self.holder, files.where(path))
+        if found is not None:
+            files.put(*found)
+            self.notes.append(f"{files.where(path)} is now {files.where(found[0])}")
+        else:
+            self.notes.append(
+                f"{files.where(path)}, a copy of another broker's log, is dropped: it does not say of which "
+                "life of the broker it is; what is told from now on is copied anew"
+            )
+        files.remove(path)
+        return "" if found is None else found[0]
 
     # Reading.
 
@@ -113,34 +142,36 @@ class Logs:
         """(topic's name, what) of all logs, sorted."""
         return sorted({(name, what) for name, what, _ in list(self._logs)})
 
-    def holders(self, name: str, what: str = EVENTS) -> list[tuple[str, int, int]]:
+    def holders(self, name: str, what: str = EVENTS) -> list[tuple[Holder, int, int]]:
         """(holder, first number kept, number behind the last shown) of each log of a topic, sorted."""
         return [(log.holder, log.first, log.shown) for log in self._of(name, what)]
 
-    def read(self, name: str, what: str, holder: str, start: int, stop: int | None = None) -> Iterator[Entry]:
+    def read(
+        self, name: str, what: str, holder: Holder, start: int, stop: int | None = None
+    ) -> Iterator[Entry]:
         """Entries of a log from a number to before another; see `Log.read`."""
         log = self._logs.get((name, what, holder))
         if log is None:
             raise InputError(
-                f"there are no {what} of {name!r} of {holder!r} here; ask `holders` for those there are"
+                f"there are no {what} of {name!r} of {holder} here; ask `holders` for those there are"
             )
         return log.read(start, stop)
 
-    def at(self, name: str, what: str, at_us: int) -> dict[str, int]:
+    def at(self, name: str, what: str, at_us: int) -> dict[Holder, int]:
         """By holder: the number of the first entry at or after a time."""
         return {log.holder: log.at(at_us) for log in self._of(name, what)}
 
     def next_numbers(self) -> dict[tuple[str, str], int]:
         """By name and what: the number that the broker gives to the next entry of its own."""
         return {
-            (name, what): log.next for (name, what, _), log in self._logs.items() if log.holder == self.broker
+            (name, what): log.next for (name, what, _), log in self._logs.items() if log.holder == self.holder
         }
 
     def status(self) -> list[LogStatus]:
         """What can be seen of each log, sorted."""
         return [
-            LogStatus(*key, log.first, log.shown, log.bytes)
-            for key, log in sorted(self._logs.items(), key=lambda pair: pair[0])
+            LogStatus(name, what, str(holder), log.first, log.shown, log.bytes)
+            for (name, what, holder), log in sorted(self._logs.items(), key=lambda pair: pair[0])
         ]
 
     @property
@@ -154,8 +185,8 @@ class Logs:
 
     # Writing.
 
-    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
-        """Take an entry: of this broker the next number, of another whatever number it has.
+    def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
+        """Take an entry: of this broker the next number, of another holder whatever number it has.
 
         A copy that does not go on where the one here ends takes its place: a log has no gaps. What is here
         already is passed over.
@@ -163,7 +194,7 @@ class Logs:
         assert what in KINDS, "events or reports"
         key = (name, what, holder)
         log = self._logs.get(key)
-        if log is not None and holder != self.broker:
+        if log is not None and holder != self.holder:
             if entry.number < log.next:
                 return
             if entry.number > log.next:

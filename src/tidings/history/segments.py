@@ -15,27 +15,33 @@ An index that is lost or broken is made anew. Nothing here knows which segments 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
 from tidings.errors import SetupError
 from tidings.history.entries import Entry
+from tidings.records.holders import Holder
 from tidings.records.segments import safe_name
 
-FORMAT = 1
-"""Of a segment. A larger one was written by a later release."""
+FORMAT = 2
+"""Of a segment; no other is read. Format 1 named the broker without its incarnation, see `renamed`."""
 
 SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 
 MAGIC = b"TIDLOG"
 FRAME = b"\xabTe\xd1"
+
+HOLDER_CHARACTERS_MAX = 160
+"""Of a holder in the name of a file, which may have 255."""
 
 POINT_BYTES = 64 * 1024
 """An entry is found by reading at most so much: a point of the index for each."""
@@ -58,14 +64,24 @@ class Header(msgspec.Struct, frozen=True):
     """The topic as declared."""
 
     what: str
-    holder: str
-    """The broker under whose name entries are numbered."""
+    holder: Holder
+    """Under whose name entries are numbered."""
 
     first: int
     """The number of the first entry."""
 
     salt: int
     """Where checksums begin."""
+
+
+class _Former(msgspec.Struct, frozen=True):
+    """The same in format 1."""
+
+    name: str
+    what: str
+    holder: str
+    first: int
+    salt: int
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
@@ -153,9 +169,17 @@ def folder_of(name: str) -> str:
     return safe_name(name)
 
 
-def path_of(name: str, what: str, holder: str, first: int) -> str:
-    """Where a segment is."""
-    return f"{folder_of(name)}/{what}+{safe_name(holder)}+{first:020d}{SUFFIX}"
+def path_of(name: str, what: str, holder: Holder, first: int) -> str:
+    """Where a segment is.
+
+    >>> path_of("roads", "events", Holder("a/b", 1763445274123), 0)
+    'roads/events+a%2Fb.1763445274123+00000000000000000000.log'
+    """
+    text = str(holder)
+    if len(text) > HOLDER_CHARACTERS_MAX:
+        # No holder has a tilde in its text.
+        text = f"{text[:64]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{folder_of(name)}/{what}+{text}+{first:020d}{SUFFIX}"
 
 
 def index_path(path: str) -> str:
@@ -166,6 +190,9 @@ def first_of(name: str) -> int | None:
     """The number of the first entry of the segment that a file's name is of; None if it is not one."""
     found = _NAME.fullmatch(name)
     return int(found["first"]) if found is not None else None
+
+
+AnyHeader = TypeVar("AnyHeader", Header, _Former)
 
 
 def header_bytes(header: Header) -> bytes:
@@ -183,19 +210,43 @@ def read_header(data: bytes, where: str) -> tuple[Header, int]:
     """The header of a segment, and where it ends. `data` has the first bytes of the file."""
     if len(data) < _HEAD.size or not data.startswith(MAGIC):
         raise Damaged(f"{where} is not a segment of a log; move it out of the broker's folder")
-    _, version, length, checksum = _HEAD.unpack_from(data)
-    if version > FORMAT:
+    _, version, _, _ = _HEAD.unpack_from(data)
+    if version != FORMAT:
         raise Damaged(
-            f"the log {where} has format {version}, and this release knows {FORMAT}; start the broker with"
-            " the release that wrote it, or a later one"
+            f"the log {where} has format {version}, and this release reads {FORMAT}; start the broker with"
+            " the release that wrote it, or move all files of this log away: it then begins anew"
         )
+    return _body(data, where, Header)
+
+
+def _body(data: bytes, where: str, kind: type[AnyHeader]) -> tuple[AnyHeader, int]:
+    _, _, length, checksum = _HEAD.unpack_from(data)
     body = data[_HEAD.size : _HEAD.size + length]
     if len(body) < length or zlib.crc32(body) != checksum:
         raise damaged(where, "its header is not whole")
     try:
-        return msgspec.msgpack.decode(body, type=Header), _HEAD.size + length
+        return msgspec.msgpack.decode(body, type=kind), _HEAD.size + length
     except msgspec.MsgspecError as error:
         raise damaged(where, f"its header cannot be read: {error}") from error
+
+
+def is_former(begin: bytes) -> bool:
+    """Whether a file begins as a segment of format 1."""
+    return begin.startswith(MAGIC + b"\x01\x00") and len(begin) >= _HEAD.size
+
+
+def renamed(data: bytes, own: Holder, where: str) -> tuple[str, bytes] | None:
+    """A segment of format 1 as one of this release, and its path; None if it is a copy of another broker's.
+
+    Entries that the broker numbered itself belong to the life that it has now. Of which life a copy is,
+    nobody knows: there may be two in it.
+    """
+    former, start = _body(data, where, _Former)
+    if former.holder != own.broker:
+        return None
+    header = Header(former.name, former.what, own, former.first, former.salt)
+    # The header grows by less than a frame has, so what `synced` says stays good enough to find damage.
+    return path_of(header.name, header.what, own, header.first), header_bytes(header) + data[start:]
 
 
 def read_index(data: bytes, header: Header) -> Index | None:

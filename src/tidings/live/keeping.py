@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tidings.history.files import DiskFiles, MemoryFiles
 from tidings.history.logs import Logs, Syncing
+from tidings.records.holders import Holder
 
 FOLDER = "history"
 """Of the logs, in a broker's folder."""
@@ -39,15 +40,15 @@ class KeepOptions:
     """All logs together; the oldest entries make room. 0 for any size."""
 
 
-def disk_logs(folder: Path, broker: str, options: KeepOptions) -> Logs:
+def disk_logs(folder: Path, holder: Holder, options: KeepOptions) -> Logs:
     """The logs in a broker's folder. SetupError says what is wrong with them."""
     salt = int.from_bytes(os.urandom(4), "little")
-    return Logs(DiskFiles(folder / FOLDER), broker, salt=salt, syncing=options.syncing)
+    return Logs(DiskFiles(folder / FOLDER), holder, salt=salt, syncing=options.syncing)
 
 
-def memory_logs(broker: str) -> Logs:
+def memory_logs(holder: Holder) -> Logs:
     """Logs that are as good as the process."""
-    return Logs(MemoryFiles(), broker, syncing=Syncing.NEVER, segment_bytes=MEMORY_SEGMENT_BYTES)
+    return Logs(MemoryFiles(), holder, syncing=Syncing.NEVER, segment_bytes=MEMORY_SEGMENT_BYTES)
 
 
 def bytes_max(options: KeepOptions, durable: bool) -> float:

@@ -49,6 +49,7 @@ from tidings.overlay.broker import Broker
 from tidings.overlay.catalogue import pages_text
 from tidings.overlay.messages import Catalogue, Enter, Frame, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
+from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record, Run
 from tidings.wire import attachment as a
 
@@ -347,6 +348,11 @@ class Node:
         return self.options.id
 
     @property
+    def holder(self) -> Holder:
+        """Under whose name it numbers what it keeps."""
+        return self._store.identity.holder
+
+    @property
     def boot(self) -> int:
         return self._store.identity.boot
 
@@ -431,6 +437,8 @@ class Node:
         )
         self._clients = Clients(self, users=options.users, anonymous=options.access.anonymous)
         self._carry |= self._clients.carry
+        for note in self._store.logs.notes:
+            self._say(logging.WARNING, "the log had an older format", done=note)
         self.front = self._make_front(options, self._store)
         if self._records is not None:
             self._sink = self._records(options.id, self.boot)

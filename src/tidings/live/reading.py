@@ -1,8 +1,8 @@
 """The log over HTTP: what a broker keeps of a topic, and through it what the whole network does.
 
     GET /log?topic=&what=                              which columns, and who holds which numbers
-    GET /log/at?topic=&what=&at=                       by broker, the first number at or after a time
-    GET /log/read?topic=&what=&broker=&from=&to=&where=    a range of one broker, as an Arrow stream
+    GET /log/at?topic=&what=&at=                       by holder, the first number at or after a time
+    GET /log/read?topic=&what=&holder=&from=&to=&where=    a range of one holder, as an Arrow stream
 
 The users and rules of MQTT hold: who may subscribe to a topic may read it. Any broker answers for all: it
 asks the others, in the name of the client who asked, and passes on what they say. Files and other brokers are
@@ -36,6 +36,7 @@ from tidings.live.tls import certified
 from tidings.mqtt.access import allowed
 from tidings.mqtt.events import Access
 from tidings.overlay.events import LogRead
+from tidings.records.holders import Held, Holder, parse_holder
 from tidings.records.log_rows import Rows, form_of
 from tidings.wire.log_stream import CONTENT_TYPE, StreamWriter
 
@@ -74,6 +75,8 @@ class Keeper(Protocol):
     @property
     def id(self) -> str: ...
     @property
+    def holder(self) -> Holder: ...
+    @property
     def ready(self) -> bool: ...
     @property
     def logs(self) -> Logs | None: ...
@@ -85,19 +88,11 @@ class Keeper(Protocol):
     def tell(self, event: LogRead, /) -> None: ...
 
 
-class Held(msgspec.Struct, frozen=True):
-    """What one broker has under a broker's name."""
-
-    broker: str
-    first: int
-    next: int
-
-    copied: bool = False
-    """Whether the broker itself is away, and a deputy speaks for it: it may have more than that."""
-
-
 class _Holders(msgspec.Struct, frozen=True):
     """What another broker answers to /log, as far as it is used here."""
+
+    holder: str
+    """Which holder it is itself."""
 
     holders: list[Held]
 
@@ -105,6 +100,7 @@ class _Holders(msgspec.Struct, frozen=True):
 class _Numbers(msgspec.Struct, frozen=True):
     """And to /log/at."""
 
+    holder: str
     holders: dict[str, int]
 
 
@@ -234,48 +230,63 @@ class Reading:
     # What there is.
 
     def _about(self, asked: Asked) -> Answer:
-        found: dict[str, dict[str, Held]] = {self._node.id: {one.broker: one for one in self._here(asked)}}
+        own = str(self._node.holder)
+        found: dict[str, dict[str, Held]] = {own: {one.holder: one for one in self._here(asked)}}
         answers, away = self._ask_others("/log", asked)
         for broker, told in answers.items():
             listed = _decoded(broker, told, _Holders)
-            found[broker] = {one.broker: one for one in listed.holders}
-        holders = _merged(found)
-        for broker in holders.keys() & set(away):
-            holders[broker] = msgspec.structs.replace(holders[broker], copied=True)
+            found[listed.holder] = {one.holder: one for one in listed.holders}
+        present = {_holder(one).broker: one for one in found}
+        holders = [
+            msgspec.structs.replace(
+                one, copied=one.broker in away, gone=present.get(one.broker, one.holder) != one.holder
+            )
+            for _, one in sorted(_merged(found).items())
+        ]
         return _json(
             msgspec.to_builtins(form_of(asked.topic, asked.what))
             | {
                 "topic": asked.topic.name,
-                "holders": [holders[broker] for broker in sorted(holders)],
-                "away": sorted(set(away) - holders.keys()),
+                "holder": own,
+                "holders": holders,
+                "away": sorted(set(away) - {one.broker for one in holders}),
             }
         )
 
     def _at(self, asked: Asked) -> Answer:
         at_us = _number(asked.words, "at")
-        found = {self._node.id: self._at_here(asked, at_us)}
+        own = str(self._node.holder)
+        found = {own: self._at_here(asked, at_us)}
         answers, away = self._ask_others("/log/at", asked)
         for broker, told in answers.items():
-            found[broker] = _decoded(broker, told, _Numbers).holders
-        numbers = _merged(found)
-        return _json({"holders": dict(sorted(numbers.items())), "away": sorted(set(away) - numbers.keys())})
+            listed = _decoded(broker, told, _Numbers)
+            found[listed.holder] = listed.holders
+        numbers = dict(sorted(_merged(found).items()))
+        missing = sorted(set(away) - {_holder(one).broker for one in numbers})
+        return _json({"holder": own, "holders": numbers, "away": missing})
 
     def _at_here(self, asked: Asked, at_us: int) -> dict[str, int]:
         logs = self._node.logs
         if logs is None:
             return {}
-        numbers = logs.at(asked.topic.name, asked.what, at_us)
+        numbers = {str(one): at for one, at in logs.at(asked.topic.name, asked.what, at_us).items()}
+        own = str(self._node.holder)
         # Before the first entry of a copy its owner may have others that are as late.
         unsure = {
-            held.broker
+            held.holder
             for held in self._here(asked)
-            if held.broker != self._node.id and 0 < held.first == numbers.get(held.broker)
+            if held.holder != own and 0 < held.first == numbers.get(held.holder)
         }
-        return {broker: number for broker, number in numbers.items() if broker not in unsure}
+        return {holder: number for holder, number in numbers.items() if holder not in unsure}
 
     def _here(self, asked: Asked) -> list[Held]:
         logs = self._node.logs
-        return [] if logs is None else [Held(*one) for one in logs.holders(asked.topic.name, asked.what)]
+        if logs is None:
+            return []
+        return [
+            Held(str(holder), first, following)
+            for holder, first, following in logs.holders(asked.topic.name, asked.what)
+        ]
 
     def _ask_others(self, path: str, asked: Asked) -> tuple[dict[str, bytes], list[str]]:
         """What the others say, by broker; and those who cannot be asked."""
@@ -348,7 +359,7 @@ class Reading:
                     LogRead(
                         asked.topic.name,
                         asked.what,
-                        span.broker,
+                        span.holder,
                         span.start,
                         tally.following,
                         tally.rows,
@@ -362,23 +373,31 @@ class Reading:
         self, asked: Asked, span: Span, where: Filter | None, tally: Tally
     ) -> Generator[bytes, None, None]:
         """The bytes of an answer: made here, or by another who has it. BadRequest says why there are none."""
-        others = asked.others
-        if span.broker in others:
+        others, owner = asked.others, span.holder.broker
+        fault = BadRequest(HTTPStatus.NOT_FOUND, f"{span.holder} holds nothing of {asked.topic.name!r}")
+        over: Gone | None = None
+        """Where the owner lives another life now: what no copy has is lost."""
+        if owner == self._node.id and span.holder != self._node.holder:
+            fault = over = _over(span.holder, self._node.holder)
+        elif owner in others:
             try:
-                return self._passed_on(others[span.broker], asked)
+                return self._passed_on(others[owner], asked)
             except (OSError, http.client.HTTPException):
-                pass  # away; a deputy may have it
-        fault = BadRequest(HTTPStatus.NOT_FOUND, f"{span.broker!r} holds nothing of {asked.topic.name!r}")
-        if span.broker in others:
-            fault = BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, f"{span.broker!r} cannot be reached now")
+                # A deputy may have it.
+                fault = BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, f"{owner!r} cannot be reached now")
+            except Gone as error:
+                if error.first is not None:
+                    raise
+                fault = over = error
         for held in self._here(asked):
-            if held.broker == span.broker:
+            if held.holder == str(span.holder):
                 try:
                     return self._made(asked, span, where, held, tally)
                 except Incomplete as error:
-                    fault = error  # another broker may have been its deputy for longer
+                    # Another broker may have been its deputy for longer.
+                    fault = error if over is None else _cut(over, held)
         for other, url in others.items():
-            if other != span.broker:
+            if other != owner:
                 try:
                     return self._passed_on(url, asked)
                 except (OSError, http.client.HTTPException, BadRequest):
@@ -388,32 +407,30 @@ class Reading:
     def _made(
         self, asked: Asked, span: Span, where: Filter | None, held: Held, tally: Tally
     ) -> Generator[bytes, None, None]:
-        if held.broker == self._node.id:
+        if span.holder == self._node.holder:
             if span.start < held.first:
-                raise Gone(
-                    f"{held.broker!r} keeps entries from {held.first} on, not {span.start}", held.first
-                )
+                raise Gone(f"{held.holder} keeps entries from {held.first} on, not {span.start}", held.first)
             if span.start > held.next:
                 raise BadRequest(
                     HTTPStatus.SERVICE_UNAVAILABLE,
-                    f"{held.broker!r} has entries up to {held.next}, not yet {span.start}",
+                    f"{held.holder} has entries up to {held.next}, not yet {span.start}",
                 )
         elif not held.first <= span.start <= span.stop <= held.next:
             raise Incomplete(
-                f"{held.broker!r} is away, and the copy here has {held.first} up to {held.next}, not all of "
+                f"{held.holder} is away, and the copy here has {held.first} up to {held.next}, not all of "
                 f"{span.start} up to {span.stop}"
             )
         logs = self._node.logs
         assert logs is not None, "it holds something"
         rows = Rows(asked.topic, asked.what, where)
         try:
-            entries = logs.read(asked.topic.name, asked.what, held.broker, span.start, span.stop)
+            entries = logs.read(asked.topic.name, asked.what, span.holder, span.start, span.stop)
         except NoLongerKept as error:
             raise Gone(str(error), None) from None
         except (InputError, SetupError) as error:
             raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, str(error)) from None
         tally.following = span.start
-        return _encoded(rows, held.broker, entries, tally)
+        return _encoded(rows, held.holder, entries, tally)
 
     def _passed_on(self, url: str, asked: Asked) -> Generator[bytes, None, None]:
         response = self._open(url, "/log/read", asked, SILENT_S_MAX)
@@ -435,6 +452,8 @@ class Gone(BadRequest):
 
     def __init__(self, reason: str, first: int | None) -> None:
         super().__init__(HTTPStatus.GONE, reason)
+        self.first = first
+        """Where the log begins now; None if there is no more of it, or nobody knows."""
         self.about["first"] = first
 
 
@@ -446,9 +465,9 @@ class Incomplete(BadRequest):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Entries that are asked for: of a broker, from one number up to, not including, another."""
+    """Entries that are asked for: of a holder, from one number up to, not including, another."""
 
-    broker: str
+    holder: Holder
     start: int
     stop: int
 
@@ -475,12 +494,26 @@ STREAM_HEAD = (
 """Without a length, which nobody knows: the stream says itself where it ends."""
 
 
-def _encoded(rows: Rows, broker: str, entries: Iterator[Entry], tally: Tally) -> Generator[bytes, None, None]:
+def _over(asked: Holder, now: Holder) -> Gone:
+    """A life of a broker that is over, and its log with it."""
+    return Gone(
+        f"{asked} is in the network no more: the broker came back without its disk, and is {now} now; read "
+        "that one from its first entry",
+        None,
+    )
+
+
+def _cut(over: Gone, held: Held) -> Gone:
+    """The same, where a copy has some of it."""
+    return Gone(f"{over.reason}; a copy has {held.first} up to {held.next}", held.first)
+
+
+def _encoded(rows: Rows, holder: str, entries: Iterator[Entry], tally: Tally) -> Generator[bytes, None, None]:
     assert tally.following is not None, "it is known where the range begins"
     writer = StreamWriter(rows.schema)
     try:
         for some in _batched(entries):
-            batch = rows.batch(broker, some)
+            batch = rows.batch(holder, some)
             tally.rows += batch.num_rows
             tally.following = some[-1].number + 1
             yield writer.batch(batch, tally.following)
@@ -518,13 +551,13 @@ def _batched(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
 
 
 def _merged(found: Mapping[str, Mapping[str, Number]]) -> dict[str, Number]:
-    """Of what each broker says of each log, what its owner says; else the best of the copies."""
+    """Of what each holder says of each log, what its owner says; else the best of the copies."""
     merged: dict[str, Number] = {}
     for speaker, logs in sorted(found.items()):
-        for broker, said in logs.items():
-            if speaker == broker or broker not in found.get(broker, {}):
-                before = merged.get(broker)
-                merged[broker] = said if before is None or _end(said) > _end(before) else before
+        for holder, said in logs.items():
+            if speaker == holder or holder not in found.get(holder, {}):
+                before = merged.get(holder)
+                merged[holder] = said if before is None or _end(said) > _end(before) else before
     return merged
 
 
@@ -546,10 +579,17 @@ def _where(asked: Asked) -> Filter | None:
 
 
 def _span(words: Mapping[str, str]) -> Span:
-    span = Span(words.get("broker", "")[:255], _number(words, "from"), _number(words, "to"))
-    if not span.broker or span.stop < span.start:
-        raise BadRequest(HTTPStatus.BAD_REQUEST, "say broker, from and to; from must not be above to")
+    span = Span(_holder(words.get("holder", "")), _number(words, "from"), _number(words, "to"))
+    if span.stop < span.start:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, "say holder, from and to; from must not be above to")
     return span
+
+
+def _holder(text: str) -> Holder:
+    try:
+        return parse_holder(text)
+    except InputError as error:
+        raise BadRequest(HTTPStatus.BAD_REQUEST, f"holder: {error}") from None
 
 
 def _number(words: Mapping[str, str], name: str) -> int:

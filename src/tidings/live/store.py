@@ -25,6 +25,7 @@ from tidings.errors import SetupError
 from tidings.history.entries import Entry
 from tidings.history.logs import Logs
 from tidings.live.keeping import KeepOptions, disk_logs, memory_logs
+from tidings.records.holders import Holder
 
 FILE = "store.sqlite"
 """The name of the file in a broker's folder."""
@@ -53,7 +54,7 @@ CREATE TABLE waiting (
 Row = tuple[int, bytes]
 """Number and content of something that waits for a session."""
 
-Logged = tuple[str, str, str, Entry]
+Logged = tuple[str, str, Holder, Entry]
 """Name, what and holder of a log, and an entry for it."""
 
 
@@ -64,10 +65,15 @@ class Identity:
     broker: str
 
     incarnation: int
-    """Stays as long as the disk does."""
+    """The clock in milliseconds at the first start; stays as long as the disk does."""
 
     boot: int
     """Larger at every start."""
+
+    @property
+    def holder(self) -> Holder:
+        """Under whose name it numbers what it keeps."""
+        return Holder(self.broker, self.incarnation)
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class Store(ABC):
         """These wait no longer."""
 
     @abstractmethod
-    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+    def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         """An entry goes to a log."""
 
     @abstractmethod
@@ -178,7 +184,7 @@ class MemoryStore(Store):
         self.identity = Identity(broker, boot, boot)
         self.saved = {}
         self.sessions = {}
-        self.logs = memory_logs(broker)
+        self.logs = memory_logs(self.identity.holder)
         self._waiting: dict[str, dict[int, bytes]] = {}
 
     def write(self, key: str, value: bytes) -> None:
@@ -201,7 +207,7 @@ class MemoryStore(Store):
         for number in numbers:
             waiting.pop(number, None)
 
-    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+    def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         self.logs.append(name, what, holder, entry)
         self.logs.commit()
 
@@ -252,7 +258,7 @@ class DiskStore(Store):
             self._database.close()
             raise _damaged(self.path, error) from error
         try:
-            self.logs = disk_logs(folder, broker, keep or KeepOptions())
+            self.logs = disk_logs(folder, self.identity.holder, keep or KeepOptions())
         except BaseException:
             self._database.close()
             raise
@@ -292,7 +298,7 @@ class DiskStore(Store):
             self._next.waiting[session, number] = None
         self._changed()
 
-    def append(self, name: str, what: str, holder: str, entry: Entry) -> None:
+    def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         self._next.entries.append((name, what, holder, entry))
         self._changed()
 

@@ -10,6 +10,7 @@ from tidings.overlay.events import Effect, Log
 from tidings.overlay.messages import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer, Timers
+from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record
 
 TURN_DELIVERIES = 500
@@ -33,6 +34,8 @@ class Core:
         self.id = id
         self.boot = boot
         self.incarnation = incarnation
+        self.holder = Holder(id, incarnation)
+        """Under whose name what is kept here is numbered."""
         self.settings = settings
         self.random = random
         self.life = random.getrandbits(53)

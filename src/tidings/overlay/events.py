@@ -12,6 +12,7 @@ import msgspec
 
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.messages import Frame, Publication
+from tidings.records.holders import Holder
 from tidings.records.record import Record, Run
 
 
@@ -167,7 +168,7 @@ class LogRead(Happened, frozen=True):
     what: str
     """Events or reports."""
 
-    holder: str
+    holder: Holder
     """Under whose name the entries are numbered."""
 
     start: int
@@ -329,8 +330,8 @@ class Append(Wanted, frozen=True):
     what: str
     """"events" (on a plain topic: what was published) or "reports"."""
 
-    holder: str
-    """The broker that has given the number: this one, or the seat whose deputy it is."""
+    holder: Holder
+    """Who has given the number: this broker, or the seat whose deputy it is."""
 
     number: int
     """Counts up by one, for each name, what and holder; of a copy the first ones may be missing."""

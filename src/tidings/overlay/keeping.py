@@ -6,9 +6,9 @@ entered there. Each broker numbers its own, densely, for each topic; its driver 
 numbers go on, and has an entry durable with the sync that an acknowledgement waits for. What a log is on disk
 is not known here (`history`).
 
-A seat's deputy keeps a copy of what the seat told, under the seat's name and numbers. It gets an entry only
-when it is on the seat's own disk: else a seat that is started anew could give the number again, and the copy
-would say something else.
+A seat's deputy keeps a copy of what the seat told, under the seat's name, incarnation and numbers. It gets an
+entry only when it is on the seat's own disk: else a seat that is started anew could give the number again,
+and the copy would say something else.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Append, PublicationOffered
 from tidings.overlay.messages import Logged, Publication, Told
 from tidings.overlay.topics import Topics
+from tidings.records.holders import Holder
 
 EVENTS = "events"
 REPORTS = "reports"
@@ -48,7 +49,7 @@ class Keeping:
                 Append(
                     topic.name,
                     what,
-                    self._core.id,
+                    self._core.holder,
                     number,
                     self._core.at_us,
                     offered.topic,
@@ -66,7 +67,7 @@ class Keeping:
             Append(
                 topic.name,
                 REPORTS,
-                self._core.id,
+                self._core.holder,
                 self._number(topic.name, REPORTS),
                 publication.at_us,
                 publication.topic,
@@ -94,16 +95,16 @@ class Keeping:
             told.complete,
             told.state,
         )
-        self._append(self._core.id, logged)
+        self._append(self._core.holder, logged)
         return logged
 
-    def copy(self, seat: str, logged: Logged) -> None:
+    def copy(self, seat: str, incarnation: int, logged: Logged) -> None:
         """This broker is the deputy of a seat that has told a version: keep it under that one's name."""
         topic = self._topics.named(logged.name)
         if topic is not None and topic.keep_us is not None and seat != self._core.id:
-            self._append(seat, logged)
+            self._append(Holder(seat, incarnation), logged)
 
-    def _append(self, holder: str, logged: Logged) -> None:
+    def _append(self, holder: Holder, logged: Logged) -> None:
         self._core.out.append(
             Append(
                 logged.name,

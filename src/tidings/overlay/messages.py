@@ -621,6 +621,9 @@ class Mirror(Message, frozen=True, tag=54):
     log: tuple[Logged, ...] = ()
     """What the seat has told of a topic that is kept, once it is on its own disk."""
 
+    incarnation: int = 0
+    """Of the seat: the life under which it has numbered these entries."""
+
 
 class Mirrored(Message, frozen=True, tag=55):
     """The deputy has all of a seat's changes up to a number; 0 if it must be given all there is."""

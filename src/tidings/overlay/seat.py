@@ -466,6 +466,7 @@ class Seat:
                 (),
                 (),
                 log=tuple(part),
+                incarnation=self._core.incarnation,
             )
             self._links.send_data(deputy, message, data_bytes(message))
 

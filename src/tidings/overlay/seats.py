@@ -473,7 +473,7 @@ class Seats(Places):
 
     def on_mirror(self, link: Link, message: Mirror) -> None:
         for logged in message.log:
-            self._keeping.copy(link.peer, logged)
+            self._keeping.copy(link.peer, message.incarnation, logged)
         given_back = self.images.on_mirror(link, message)
         if given_back is not None:
             self.handing.keep(message.place, given_back)

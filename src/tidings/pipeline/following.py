@@ -126,10 +126,10 @@ class Stream:
         NetworkError if the query has ended by itself, or does not come to the end in time.
         """
         ends = {
-            one.broker: one.next for one in self._reader.whole(self.topic).holders if one.next > one.first
+            one.holder: one.next for one in self._reader.whole(self.topic).holders if one.next > one.first
         }
         end_s = time.monotonic() + within_s
-        while any(self._read().get(broker, 0) < number for broker, number in ends.items()):
+        while any(self._read().get(holder, 0) < number for holder, number in ends.items()):
             self._check()
             if time.monotonic() >= end_s:
                 raise NetworkError(
@@ -160,12 +160,12 @@ class Stream:
             time.sleep(LOOK_S)
 
     def _read(self) -> dict[str, int]:
-        """The number of the next entry to be read, by broker; none before the first micro-batch."""
+        """The number of the next entry to be read, by holder; none before the first micro-batch."""
         progress = self._query.lastProgress
         if progress is None:
             return {}
         offset = json.loads(progress.sources[0].endOffset or "null") or {}
-        return {str(broker): int(number) for broker, number in offset.items()}
+        return {str(holder): int(number) for holder, number in offset.items()}
 
     def _check(self) -> None:
         """See that it runs; one for which Python came too late does so again."""

@@ -2,15 +2,15 @@
 
     spark.read.format("tidings").option("url", "http://broker:9883").load("traffic/athens")
 
-It reads the log over HTTP, in ranges of numbers of one broker each, so that a range can be read again and is
-the same. Rows travel as Arrow batches from the broker to Spark's own columns. An offset is {broker: next
+It reads the log over HTTP, in ranges of numbers of one holder each, so that a range can be read again and is
+the same. Rows travel as Arrow batches from the broker to Spark's own columns. An offset is {holder: next
 number}. A broker that is away makes a query wait, and then fail; it is never passed over. Nothing here knows
 how a broker keeps its log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from tidings.client.log import About, Holder
+from tidings.client.log import About
 from tidings.errors import DataLost, InputError
 from tidings.pipeline import pushing
 from tidings.pipeline.connecting import Reading, read_options, write_options
@@ -45,6 +45,7 @@ from tidings.pipeline.offsets import (
     admitted,
     bounded,
     check_kept,
+    check_names,
     check_order,
     forgiven,
     ordered,
@@ -52,6 +53,7 @@ from tidings.pipeline.offsets import (
     resolved,
 )
 from tidings.pipeline.sink import BatchWriter, StreamWriter
+from tidings.records.holders import Held
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,11 +99,11 @@ _OF_ONE_MODE = ("startingoffsets", "endingoffsets", "maxrowsperbatch")
 
 
 class Range(InputPartition):
-    """Entries of one broker, read by one task."""
+    """Entries of one holder, read by one task."""
 
-    def __init__(self, broker: str, start: int, stop: int) -> None:
+    def __init__(self, holder: str, start: int, stop: int) -> None:
         super().__init__(None)
-        self.broker = broker
+        self.holder = holder
         self.start = start
         self.stop = stop
 
@@ -153,7 +155,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Reading, columns: pa.Schema) -> None:
         self.options = options
         self.columns = columns
-        self._target: tuple[Holder, ...] | None = None
+        self._target: tuple[Held, ...] | None = None
         """Where the log ended when a run of availableNow began."""
         self._latest: Offsets | None = None
 
@@ -170,9 +172,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """How far the next micro-batch goes. Waits for brokers that are away, and then fails."""
-        needed = {*start, *(one.broker for one in self._target or ())}
+        check_names(start)
+        needed = {*start, *(one.holder for one in self._target or ())}
         holders = self._about(needed, start).holders
-        self._latest = ordered({one.broker: one.next for one in holders})
+        self._latest = ordered({one.holder: one.next for one in holders})
         if self.options.fail_on_data_loss:
             check_kept(start, holders)
         if self._target is not None:
@@ -190,10 +193,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         # Where each begins is not known yet: `latestOffset` asks whether a deputy has that.
         about = self.options.access.reader().about(self.options.topic, self.options.what)
-        since = {one.broker: one.first for one in about.holders}
+        since = {one.holder: one.first for one in about.holders}
         self._target = self._about(None, since).holders
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        check_names(end)
         if not self.options.fail_on_data_loss:
             start = forgiven(start, self._about(start, start).holders)
         return [Range(*one) for one in ranges(start, end, self.options.rows_per_partition)]
@@ -201,8 +205,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _rows(self.options, self.columns, partition)
 
-    def _about(self, needed: Container[str] | None, since: Mapping[str, int] | None) -> About:
-        """What there is, with none of these brokers away, or with none at all, and read from there on."""
+    def _about(self, needed: Collection[str] | None, since: Mapping[str, int] | None) -> About:
+        """What there is, with none of these holders away, or with none at all, and read from there on."""
         return self.options.access.reader().whole(self.options.topic, self.options.what, needed, since)
 
 
@@ -253,7 +257,7 @@ def _columns(about: About, schema: StructType) -> pa.Schema:
 
 
 def _numbers(options: Reading, bound: Bound) -> Offsets | None:
-    """What a bound says of single brokers: itself, or their answer for a time; None for words."""
+    """What a bound says of single holders: itself, or their answer for a time; None for words."""
     if isinstance(bound, int):
         return options.access.reader().at(options.topic, options.what, bound)
     return bound if isinstance(bound, dict) else None
@@ -267,7 +271,7 @@ def _rows(options: Reading, columns: pa.Schema, partition: InputPartition) -> It
     while start < partition.stop:
         try:
             for batch in options.access.reader().read(
-                options.topic, options.what, partition.broker, start, partition.stop, options.where
+                options.topic, options.what, partition.holder, start, partition.stop, options.where
             ):
                 yield _conformed(batch, columns)
             return

@@ -2,7 +2,7 @@
 
     fields as declared    string, int64, double, bool, timestamp in UTC; a group is a struct, a union a list
     _topic                as published
-    _broker, _seq         the broker under whose name the entry is numbered, and its number there
+    _holder, _seq         under whose name the entry is numbered (`records.holders`), and its number there
     _at                   when it was taken, in microseconds
     _event, _version, _reports, _complete, _state    of what was told on a gathered topic
     _report               of a report: its identity
@@ -113,7 +113,7 @@ def arrow_schema(form: Form) -> pa.Schema:
 
     own = [
         ("_topic", pa.string()),
-        ("_broker", pa.string()),
+        ("_holder", pa.string()),
         ("_seq", pa.int64()),
         ("_at", pa.int64()),
     ]
@@ -175,22 +175,22 @@ class Rows:
         }
         self._empty = struct()
 
-    def batch(self, broker: str, entries: Sequence[LogEntry]) -> pa.RecordBatch:
-        """The rows of some entries of one broker's log, in their order; `where` may leave some out."""
+    def batch(self, holder: str, entries: Sequence[LogEntry]) -> pa.RecordBatch:
+        """The rows of some entries of one holder's log, in their order; `where` may leave some out."""
         import pyarrow as pa
 
         if self._where is None and not self.form.open and entries:
             columns = self._quick(entries)
             if columns is not None:
-                return pa.RecordBatch.from_arrays([*columns, *self._own(broker, entries)], schema=self.schema)
+                return pa.RecordBatch.from_arrays([*columns, *self._own(holder, entries)], schema=self.schema)
         kept, rows, rest = self._one_by_one(entries)
         declared = [pa.array([row.get(name) for row in rows], self.schema.field(name).type)
                     for name in self.form.fields]  # fmt: skip
-        return pa.RecordBatch.from_arrays([*declared, *self._own(broker, kept, rest)], schema=self.schema)
+        return pa.RecordBatch.from_arrays([*declared, *self._own(holder, kept, rest)], schema=self.schema)
 
     def _own(
         self,
-        broker: str,
+        holder: str,
         entries: Sequence[LogEntry],
         rest: Sequence[tuple[str | None, bytes | None]] = (),
     ) -> Iterator[pa.Array]:
@@ -198,7 +198,7 @@ class Rows:
         import pyarrow as pa
 
         yield pa.array([entry.topic for entry in entries], pa.string())
-        yield pa.repeat(pa.scalar(broker, pa.string()), len(entries))
+        yield pa.repeat(pa.scalar(holder, pa.string()), len(entries))
         yield pa.array([entry.number for entry in entries], pa.int64())
         yield pa.array([entry.at_us for entry in entries], pa.int64())
         if self.form.told:

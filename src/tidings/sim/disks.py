@@ -16,6 +16,7 @@ from typing import Any
 from tidings.history.entries import Entry
 from tidings.history.files import MemoryFiles
 from tidings.history.logs import Logs
+from tidings.records.holders import Holder
 
 SESSION_PREFIX = "session/"
 """Keys of the driver's own: what waits for the client of a durable session."""
@@ -23,7 +24,7 @@ SESSION_PREFIX = "session/"
 Delivery = Any
 """Something for a durable session that becomes its own with the sync."""
 
-Logged = tuple[str, str, str, Entry]
+Logged = tuple[str, str, Holder, Entry]
 """Name, what and holder of a log, and an entry for it."""
 
 SEGMENT_BYTES = 2_000
@@ -34,19 +35,20 @@ class Disk:
     """What one broker has written."""
 
     __slots__ = (
-        "_broker",
         "_changes",
         "_deliveries",
         "_entries",
         "_files",
         "_waiting",
         "durable",
+        "holder",
         "logs",
         "torn",
     )
 
-    def __init__(self, broker: str) -> None:
-        self._broker = broker
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
+        """Whose own logs are here; those of others are copies."""
         self._files = MemoryFiles()
         self.logs = self._opened()
         self.torn: list[str] = []
@@ -61,7 +63,7 @@ class Disk:
         )
 
     def _opened(self) -> Logs:
-        return Logs(self._files, self._broker, segment_bytes=SEGMENT_BYTES)
+        return Logs(self._files, self.holder, segment_bytes=SEGMENT_BYTES)
 
     def write(self, key: str, value: bytes | None) -> None:
         """Change a value with the next sync; None erases it."""
@@ -137,7 +139,7 @@ class Disk:
             if found.get(key, [])[at : at + 1] != [entry]
         ]
 
-    def _shown(self) -> dict[tuple[str, str, str], list[Entry]]:
+    def _shown(self) -> dict[tuple[str, str, Holder], list[Entry]]:
         return {
             (name, what, holder): list(self.logs.read(name, what, holder, first))
             for name, what in self.logs.names()

@@ -15,6 +15,7 @@ from tidings.language.topics import Topic
 from tidings.overlay.events import Effect, Event, PublicationOffered
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
+from tidings.records.holders import Holder
 from tidings.sim.clock import TRUE_CLOCK, Skew
 from tidings.sim.disks import Disk
 from tidings.sim.network import End
@@ -82,6 +83,7 @@ class Host:
         "inbox",
         "incarnation",
         "latest",
+        "lost_disks",
         "neighbours",
         "paused",
         "pending",
@@ -111,8 +113,11 @@ class Host:
         self.inbox: list[ClientEvent] = []
         """What has come from MQTT clients since it was last looked at."""
         self.boot = 0
-        self.incarnation = 0
-        self.disk = Disk(id)
+        self.incarnation = 1
+        """The boot at which its disk was new."""
+        self.disk = Disk(self.holder)
+        self.lost_disks: list[Disk] = []
+        """As they were when they were lost: for those who judge what others have copied from them."""
         self.synced_at = 0.0
         """When the last sync that was asked for is done."""
         self.clock: Skew = TRUE_CLOCK
@@ -144,6 +149,17 @@ class Host:
         self.clients: list[Client] = []
         self.refusals: list[str] = []
         """Why its broker stopped itself, if it did."""
+
+    @property
+    def holder(self) -> Holder:
+        """Under whose name its broker numbers what it keeps."""
+        return Holder(self.id, self.incarnation)
+
+    def lose_disk(self) -> None:
+        """The broker that is started next is another holder."""
+        self.lost_disks.append(self.disk)
+        self.incarnation = self.boot + 1
+        self.disk = Disk(self.holder)
 
     @property
     def up(self) -> bool:

@@ -1,17 +1,21 @@
 """What is promised about logs: what was accepted on a kept topic is there, once, and what was shown stays.
 
 It judges by the ledger and by the logs that are on the disks when all is over; what a crash did to what was
-shown, each disk has noted itself. A number of a broker stands for one entry, whoever has a copy of it. How a
-broker numbers, and when it syncs, is not known here.
+shown, each disk has noted itself. A number of a holder stands for one entry, whoever has a copy of it; of one
+that has lost its disk too, which is kept aside for this. How a broker numbers, and when it syncs, is not
+known here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from tidings.history.entries import Entry
+from tidings.history.logs import Logs
 from tidings.language import names
 from tidings.language.topics import Topic
+from tidings.records.holders import Holder
 from tidings.sim.checkers import BREACHES_MAX, Breach
 from tidings.sim.hosts import Host
 from tidings.sim.ledger import Ledger
@@ -20,32 +24,31 @@ from tidings.sim.ledger import Ledger
 def check_logs(hosts: Iterable[Host], ledger: Ledger, topics: Sequence[Topic]) -> list[Breach]:
     """Every breach of a promise about topics that are kept."""
     all_hosts = list(hosts)
-    found = [Breach("shown for ever", text) for host in all_hosts for text in host.disk.torn]
+    disks = [disk for host in all_hosts for disk in (*host.lost_disks, host.disk)]
+    found = [Breach("shown for ever", text) for disk in disks for text in disk.torn]
     found += _check_offers(all_hosts, ledger, topics)
-    found += _check_copies(all_hosts, ledger)
+    found += _check_copies(all_hosts, {disk.holder: disk.logs for disk in disks})
     return found[:BREACHES_MAX]
 
 
 def _check_offers(hosts: list[Host], ledger: Ledger, topics: Sequence[Topic]) -> list[Breach]:
     """What clients have published is in the logs of their brokers."""
     found = []
-    # A disk that is lost has its log with it.
-    wiped = {address: turn for turn, address in ledger.wiped}
     for topic in topics:
         what = _kept(topic)
         if what is None:
             continue
         offers = [one for one in ledger.offers if names.match(topic.pattern.filter, one.topic)]
         offered = Counter((one.host, one.payload) for one in offers)
-        safe = [one for one in offers if one.accepted and wiped.get(one.host, 0) < one.turn]
-        accepted = Counter((one.host, one.payload) for one in safe)
+        # A disk that is lost has its log with it.
+        safe = Counter((one.host, one.incarnation, one.payload) for one in offers if one.accepted is not None)
         for host in hosts:
             logged = _payloads(host, topic.name, what)
             for payload, times in logged.items():
                 if 0 < offered[host.address, payload] < times:
                     found.append(Breach("logged once", f"{payload!r} is {times} times at {host.address}"))
-            for (address, payload), times in accepted.items():
-                if address == host.address and logged[payload] < times:
+            for (address, incarnation, payload), times in safe.items():
+                if (address, incarnation) == (host.address, host.incarnation) and logged[payload] < times:
                     found.append(
                         Breach("logged before accepted", f"{payload!r} is not in the log of {address}")
                     )
@@ -60,34 +63,34 @@ def _kept(topic: Topic) -> str | None:
 
 
 def _payloads(host: Host, name: str, what: str) -> Counter[bytes]:
-    logs = host.disk.logs
-    return Counter(
-        entry.payload
-        for holder, first, _ in logs.holders(name, what)
-        if holder == host.id
-        for entry in logs.read(name, what, holder, first)
-    )
+    return Counter(entry.payload for entry in _entries(host.disk.logs, name, what, host.holder).values())
 
 
-def _check_copies(hosts: list[Host], ledger: Ledger) -> list[Breach]:
-    """Whoever has an entry of a broker that has never lost its disk, has the same."""
+def _check_copies(hosts: list[Host], owners: Mapping[Holder, Logs]) -> list[Breach]:
+    """Whoever has an entry of a holder has the same as that one, whose disk may be lost since."""
     found = []
-    wiped = {address for _, address in ledger.wiped}
-    seen: dict[tuple[str, str, str, int], tuple[object, str]] = {}
     for host in hosts:
         logs = host.disk.logs
         for name, what in logs.names():
-            for holder, first, _ in logs.holders(name, what):
-                if holder in wiped:
-                    continue
-                for entry in logs.read(name, what, holder, first):
-                    other, where = seen.setdefault((name, what, holder, entry.number), (entry, host.address))
-                    if other != entry:
+            for holder, _, _ in logs.holders(name, what):
+                own = _entries(owners[holder], name, what, holder) if holder in owners else {}
+                for number, entry in _entries(logs, name, what, holder).items():
+                    if own.get(number) != entry:
                         found.append(
                             Breach(
                                 "one entry for a number",
-                                f"entry {entry.number} of {name} of {holder} differs at {where} and"
-                                f" {host.address}",
+                                f"entry {number} of {name} of {holder} at {host.address} is "
+                                + ("another than its holder's" if number in own else "not its holder's"),
                             )
                         )
     return found
+
+
+def _entries(logs: Logs, name: str, what: str, holder: Holder) -> dict[int, Entry]:
+    """By number: all that is shown of a log."""
+    return {
+        entry.number: entry
+        for one, first, _ in logs.holders(name, what)
+        if one == holder
+        for entry in logs.read(name, what, holder, first)
+    }

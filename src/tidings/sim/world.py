@@ -245,7 +245,6 @@ class World:
         host.stopping = host.again = host.synchronised = False
         host.pending = host.wake_at = inf
         host.boot += 1
-        host.incarnation = host.incarnation or host.boot
         saved = host.disk.saved()
         host.broker = self._machine(
             host.id,
@@ -295,10 +294,7 @@ class World:
         for delivery in host.disk.crash(kept, self._disk_random(host)):
             self._hand_over(host, delivery)
         if not disk:
-            torn = host.disk.torn
-            host.disk = type(host.disk)(host.id)
-            host.disk.torn = torn
-            host.incarnation = 0
+            host.lose_disk()
         self.ledger.crashed(address, wiped=not disk)
 
     def stop(self, address: str, *, for_good: bool = False) -> None:

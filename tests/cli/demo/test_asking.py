@@ -11,8 +11,9 @@ import pytest
 
 from tests.cli.demo.test_playing import day as city
 from tidings.cli.demo import asking, checking
-from tidings.client.log import About, Holder
+from tidings.client.log import About
 from tidings.console.day import Check
+from tidings.records.holders import Held
 from tidings.records.log_rows import EVENTS, Form
 
 Rows = list[dict[str, Any]]
@@ -27,12 +28,12 @@ class Log:
         assert url == "http://here:9883"
 
     def whole(self, topic: str) -> About:
-        return About(topic, Form({}), (Holder("kypseli", 0, len(self.rows)),), ())
+        return About(topic, Form({}), (Held("kypseli.1", 0, len(self.rows)),), ())
 
     def read(
-        self, topic: str, what: str, broker: str, start: int, stop: int, where: str
+        self, topic: str, what: str, holder: str, start: int, stop: int, where: str
     ) -> Iterator[pa.RecordBatch]:
-        assert (what, broker, start, stop) == (EVENTS, "kypseli", 0, len(self.rows))
+        assert (what, holder, start, stop) == (EVENTS, "kypseli.1", 0, len(self.rows))
         assert topic
         assert where
         columns = {name: pa.int64() for row in self.rows for name in row}

@@ -53,8 +53,8 @@ def answer(city: City, one: Subscriber, reader: LogReader) -> dict[int, Fields]:
     """The stories that a subscriber finds in the logs of its topics, each as its last version says."""
     latest: dict[int, tuple[int, Fields]] = {}
     for topic in (topic.name for topic in city.topics if names.match(one.topic_filter, topic.name)):
-        for holder in reader.whole(topic).holders:
-            batches = reader.read(topic, EVENTS, holder.broker, holder.first, holder.next, one.where)
+        for held in reader.whole(topic).holders:
+            batches = reader.read(topic, EVENTS, held.holder, held.first, held.next, one.where)
             for row in (row for batch in batches for row in batch.to_pylist()):
                 story, version = row[STORY], row["_version"]
                 if story is not None and version >= latest.get(story, (0, {}))[0]:

@@ -76,8 +76,8 @@ def logged(pages: Sequence[str], topic: str) -> Counts:
     reader = LogReader(pages)
     rows = 0
     versions: set[tuple[str, int]] = set()
-    for holder in reader.whole(topic).holders:
-        for batch in reader.read(topic, EVENTS, holder.broker, holder.first, holder.next):
+    for held in reader.whole(topic).holders:
+        for batch in reader.read(topic, EVENTS, held.holder, held.first, held.next):
             rows += batch.num_rows
             versions.update(
                 zip(batch.column("_event").to_pylist(), batch.column("_version").to_pylist(), strict=True)
