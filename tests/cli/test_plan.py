@@ -45,7 +45,7 @@ def planned(*words: str | Path) -> Any:
 
 def test_the_papers_example_is_planned_as_it_is_printed(example: list[str | Path]) -> None:
     plan = planned(*example, "--k", "2", "--capacity", "2")
-    assert (plan["version"], plan["kind"]) == (1, "stores")
+    assert (plan["format"], plan["kind"]) == (2, "stores")
     assert plan["stores"] == ["3", "5", "2"]
     assert plan["assignment"] == {"a": ["2", "3"], "b": ["3", "5"], "c": ["2", "5"]}
     assert plan["votes"]["a"] == {"1": 0, "2": 3, "3": 5, "4": 0, "5": 2, "6": 2}
@@ -260,7 +260,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     for text, says in (
         ("{}", "is no plan"),
-        ('{"version": 9}', "is a plan of version 9"),
+        ('{"kind": "stores", "format": 9}', "is a plan of format 9, and this release reads format 2"),
         ("not json", "is no plan"),
     ):
         file.write_text(text, encoding="utf-8")

@@ -208,9 +208,9 @@ def schema() -> dict[str, Any]:
     return found
 
 
-def test_the_schema_has_both_kinds_and_names_the_version(schema: dict[str, Any]) -> None:
+def test_the_schema_has_both_kinds_and_names_the_format(schema: dict[str, Any]) -> None:
     assert schema == plans.schema()
-    assert f"version {plans.VERSION}" in schema["title"]
+    assert f"format {plans.FORMAT}" in schema["title"]
     text = json.dumps(schema)
     assert plans.STORES in text
     assert plans.COMMUNITIES in text
@@ -238,6 +238,6 @@ def test_every_plan_is_as_the_schema_says_and_what_is_none_is_not(
         assert not validator.is_valid({**plan, **wrong})
 
 
-def test_the_documentation_says_what_a_version_promises(root: Path) -> None:
+def test_the_documentation_says_what_a_format_promises(root: Path) -> None:
     page = (root / "docs" / "plans.md").read_text(encoding="utf-8")
-    assert f"| `version` | {plans.VERSION}. It grows when" in page
+    assert f"| `format` | {plans.FORMAT}. It grows when" in page

@@ -329,7 +329,7 @@ def test_a_log_of_a_later_release_is_told() -> None:
     data = bytearray(files.read(path, 0, 9999))
     data[6] = 9
     files.put(path, bytes(data))
-    with pytest.raises(Damaged, match="has format 9, and this release reads 2"):
+    with pytest.raises(Damaged, match="has format 9, and this release reads format 2"):
         logs_of(files)
 
 

@@ -197,11 +197,15 @@ def test_a_store_in_use_by_another_process_is_refused(used: Path) -> None:
     held.close()
 
 
-def test_a_store_of_a_later_release_is_refused(used: Path) -> None:
+@pytest.mark.parametrize("form", [0, 7])
+def test_a_store_of_another_format_is_refused(used: Path, form: int) -> None:
     database = sqlite3.connect(used / FILE)
-    database.execute("PRAGMA user_version = 7")
+    database.execute(f"PRAGMA user_version = {form}")
     database.close()
-    assert "has format 7, and this release knows 1; start it with the release that wrote it" in refusal(used)
+    assert refusal(used) == (
+        f"the store FOLDER/{FILE} has format {form}, and this release reads format 1; start the broker with "
+        "the release that wrote it, or move its folder away: it then starts as one that has lost its disk"
+    )
 
 
 def test_a_database_of_others_is_refused(tmp_path: Path) -> None:

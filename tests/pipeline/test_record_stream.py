@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.records.samples import row
+from tests.records.samples import row, say_format
+from tidings.errors import InputError
 from tidings.pipeline.record_stream import records_stream
-from tidings.records.segments import SegmentWriter
+from tidings.records.segments import SegmentWriter, closed_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,3 +47,18 @@ def test_each_closed_segment_is_streamed_once_and_open_ones_are_passed_over(
         ("b1", 1), ("b1", 2), ("b1", 3), ("b2", 1),
     ]  # fmt: skip
     assert len(found) == 3
+
+
+@pytest.mark.spark
+def test_a_segment_of_another_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    writer = SegmentWriter(tmp_path, "b1", 1)
+    writer.add(row(1))
+    writer.close()
+    (segment,) = closed_segments(tmp_path)
+    say_format(segment.path, "1")
+    with pytest.raises(InputError) as refused:
+        records_stream(spark, tmp_path)
+    assert str(refused.value) == (
+        f"the records in {segment.path} have format 1, and this release reads format 2; read them with the "
+        "release that wrote them, or move the file out of the folder"
+    )

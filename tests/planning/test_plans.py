@@ -73,7 +73,6 @@ def test_a_plan_that_was_written_without_the_newer_fields_is_still_read() -> Non
         ({"assignment": {"a": ["77"], "b": []}}, "'a' is kept at '77', which is no store"),
         ({"stores": ["77"]}, "'77' is a store and no broker of it"),
         ({"assignment": {"z": []}}, "'z' has no weight"),
-        ({"version": 0}, "its version is 0"),
         ({"network": {"brokers": ["1", "2", "3"], "links": [["1", "4", 1.0]]}}, "a link names '4'"),
         ({"forecast": {"mean_hops": 1.0, "loads": {}, "held": {}}}, "says nothing of the store"),
     ],
@@ -96,10 +95,24 @@ def test_a_plan_of_moves_that_contradicts_itself_is_refused(end: str) -> None:
         plans.read(msgspec.json.encode(document), "edited.json")
 
 
-def test_a_plan_of_a_newer_form_is_refused() -> None:
-    document = {**msgspec.json.decode(plans.write(stores_plan())), "version": plans.VERSION + 1}
-    with pytest.raises(InputError, match="knows up to"):
-        plans.read(msgspec.json.encode(document), "new.json")
+@pytest.mark.parametrize(
+    ("said", "given"),
+    [
+        ({}, "no format"),
+        ({"version": 1}, "no format"),
+        ({"format": 1}, "format 1"),
+        ({"format": 3}, "format 3"),
+    ],
+)
+def test_a_plan_of_another_format_is_refused_with_the_way_out(said: dict[str, int], given: str) -> None:
+    document = msgspec.json.decode(plans.write(stores_plan()))
+    assert document.pop("format") == 2
+    with pytest.raises(InputError) as refused:
+        plans.read(msgspec.json.encode(document | said), "other.json")
+    assert str(refused.value) == (
+        f"other.json is a plan of {given}, and this release reads format 2; make the plan anew (`tidings plan "
+        "stores|communities --out`), or use the release that wrote it"
+    )
 
 
 def test_a_store_that_would_serve_more_than_allowed_is_told_of() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from tidings.records.record import Kind, Record, Run
 
@@ -51,3 +54,9 @@ def run(n: int, rows: int, receivers: Sequence[tuple[str, ...]] = ((),)) -> Run:
         "c1",
         receivers=receivers,
     )
+
+
+def say_format(segment: Path, said: str | None) -> None:
+    """Let a segment say that it has another format, or none."""
+    table = pq.read_table(segment).replace_schema_metadata({} if said is None else {"tidings.records": said})
+    pq.write_table(table, segment)

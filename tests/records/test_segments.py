@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.records.samples import row, run
+from tests.records.samples import row, run, say_format
+from tidings.errors import InputError
 from tidings.records import segments
 from tidings.records.reading import read_records
 from tidings.records.record import Receivers
@@ -369,3 +370,21 @@ def test_a_writer_that_is_killed_leaves_whole_segments_without_a_gap(tmp_path: P
         assert len(left) >= max(len(seen), 5000)
     SegmentWriter(tmp_path, "b1", 4)
     assert [name for name in files(tmp_path) if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(("said", "found"), [(None, "no format"), ("1", "format 1"), ("3", "format 3")])
+def test_a_segment_of_another_format_is_refused_with_the_way_out(
+    tmp_path: Path, said: str | None, found: str
+) -> None:
+    writer = SegmentWriter(tmp_path, "b1", 1)
+    writer.add(row(1))
+    writer.close()
+    (segment,) = closed_segments(tmp_path)
+    assert pq.read_metadata(segment.path).metadata[b"tidings.records"] == b"2"
+    say_format(segment.path, said)
+    with pytest.raises(InputError) as refused:
+        list(read_records(tmp_path))
+    assert str(refused.value) == (
+        f"the records in {segment.path} have {found}, and this release reads format 2; read them with the "
+        "release that wrote them, or move the file out of the folder"
+    )

@@ -213,8 +213,8 @@ def read_header(data: bytes, where: str) -> tuple[Header, int]:
     _, version, _, _ = _HEAD.unpack_from(data)
     if version != FORMAT:
         raise Damaged(
-            f"the log {where} has format {version}, and this release reads {FORMAT}; start the broker with"
-            " the release that wrote it, or move all files of this log away: it then begins anew"
+            f"the log {where} has format {version}, and this release reads format {FORMAT}; start the broker"
+            " with the release that wrote it, or move all files of this log away: it then begins anew"
         )
     return _body(data, where, Header)
 

@@ -31,7 +31,7 @@ FILE = "store.sqlite"
 """The name of the file in a broker's folder."""
 
 FORMAT = 1
-"""Of the file. A larger one was written by a later release."""
+"""Of the file; no other is read."""
 
 APPLICATION = 0x54494447
 """Marks the file as ours, in SQLite's header ("TIDG")."""
@@ -452,10 +452,11 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
         database.execute(f"PRAGMA user_version = {FORMAT}")
     elif application != APPLICATION:
         raise SetupError(f"{path} is a database, but not a store of Tidings; give the broker another folder")
-    elif form > FORMAT:
+    elif form != FORMAT:
         raise SetupError(
-            f"the store {path} has format {form}, and this release knows {FORMAT}; start it with the release"
-            " that wrote it, or a later one"
+            f"the store {path} has format {form}, and this release reads format {FORMAT}; start the broker"
+            " with the release that wrote it, or move its folder away: it then starts as one that has lost its"
+            " disk"
         )
     else:
         database.execute("UPDATE identity SET boot = boot + 1")

@@ -6,11 +6,15 @@ whole. What records add up to is the business of `traffic`.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from tidings.pipeline.source import spark_schema
-from tidings.records.schema import arrow_schema
+from tidings.records.schema import arrow_schema, check_format
+from tidings.records.segments import closed_segments
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,8 +25,12 @@ def records_stream(spark: SparkSession, folder: Path | str, segments_max: int | 
 
     Rows of one broker come in the order of its segments, of several in any; (broker, boot, n) is unique. The
     folder must be there. A broker that removes old segments for want of room (`records_keep_bytes`) takes
-    them from a query that is further behind.
+    them from a query that is further behind. InputError if a segment that is there has another format:
+    Spark itself does not look at that, so brokers of another release must not write to the folder later.
     """
+    for segment in closed_segments(Path(folder)):
+        with contextlib.suppress(FileNotFoundError):
+            check_format(pq.read_metadata(segment.path).metadata, segment.path)
     stream = spark.readStream.schema(spark_schema(arrow_schema())).option("ignoreMissingFiles", "true")
     if segments_max is not None:
         stream = stream.option("maxFilesPerTrigger", str(segments_max))

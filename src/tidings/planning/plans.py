@@ -1,6 +1,6 @@
 """A plan as a value that can be written down: what is to be done, what it is expected to give, what it costs.
 
-It is one JSON object with a version and a kind, the same that `--out` writes and `--json` prints. Whoever
+It is one JSON object with a format and a kind, the same that `--out` writes and `--json` prints. Whoever
 reads one gets an `InputError` for what is no plan. Nothing here makes one.
 """
 
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from tidings.planning.graphs import Graph
 
-VERSION = 1
-"""Of the form. A reader refuses what is newer than it knows."""
+FORMAT = 2
+"""Of the document; no other is read. It grows when a key is added, changes its meaning or goes. Format 1 said
+`version`."""
 
 VOTES_MAX = 100_000
 """Votes of a plan, topics times brokers, that are all written down; of more, those that were given."""
@@ -96,7 +97,7 @@ class StoresPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=STORES, forb
     warnings: list[str] = []
     """What whoever reads the plan should know beside it."""
 
-    version: int = VERSION
+    format: int = FORMAT
 
 
 class Pair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -176,7 +177,7 @@ class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, 
     warnings: list[str] = []
     """What whoever reads the plan should know beside it."""
 
-    version: int = VERSION
+    format: int = FORMAT
 
 
 Plan = StoresPlan | MovesPlan
@@ -190,9 +191,13 @@ def write(plan: Plan) -> bytes:
 def read(document: bytes, name: str) -> Plan:
     """A plan from JSON; InputError says what is wrong with the file of that name."""
     try:
-        version = msgspec.json.decode(document, type=dict[str, Any]).get("version")
-        if isinstance(version, int) and version > VERSION:
-            raise InputError(f"{name} is a plan of version {version}; this Tidings knows up to {VERSION}")
+        said = msgspec.json.decode(document, type=dict[str, Any])
+        if "kind" in said and said.get("format") != FORMAT:
+            given = f"format {str(said['format'])[:20]}" if "format" in said else "no format"
+            raise InputError(
+                f"{name} is a plan of {given}, and this release reads format {FORMAT}; make the plan anew "
+                "(`tidings plan stores|communities --out`), or use the release that wrote it"
+            )
         found: Plan = msgspec.json.decode(document, type=Plan)
     except msgspec.MsgspecError as error:
         raise InputError(f"{name} is no plan: {error}; `tidings plan stores --out` writes one") from None
@@ -205,8 +210,6 @@ def read(document: bytes, name: str) -> Plan:
 def _contradictions(plan: Plan) -> Iterator[str]:
     """What a plan that was written by hand may name without having it."""
     brokers = set(plan.network.brokers)
-    if plan.version < 1:
-        yield f"its version is {plan.version}, and versions begin with 1"
     for a, b, _ in plan.network.links:
         yield from (f"a link names {one!r}, which is no broker of it" for one in (a, b) if one not in brokers)
     for one in plan.network.clusters:
@@ -236,7 +239,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of every plan that `write` writes."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"A plan of Tidings, version {VERSION}",
+        "title": f"A plan of Tidings, format {FORMAT}",
         **msgspec.json.schema(Plan),
     }
 

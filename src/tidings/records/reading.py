@@ -1,7 +1,7 @@
 """Reading closed segments back, while the network runs: whole files, and only those.
 
-A segment that its writer removes for want of room while we read is passed over. Segments of a release that
-knew fewer fields have the others at their defaults.
+A segment that its writer removes for want of room while we read is passed over; one of another format is
+refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.errors import InputError
 from tidings.records.record import Record
-from tidings.records.schema import arrow_schema, records_of
+from tidings.records.schema import arrow_schema, check_format, records_of
 from tidings.records.segments import closed_segments
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ def read_tables(folder: Path | str) -> Iterator[pa.Table]:
             continue
         try:
             # On this thread: a process that ends just after threads of Arrow were started is aborted.
-            yield _whole(pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False))
+            file = pq.ParquetFile(pa.BufferReader(data))
+            check_format(file.metadata.metadata, segment.path)
+            yield _whole(file.read(use_threads=False))
         except pa.ArrowInvalid as error:
             raise InputError(
                 f"{segment.path} is not a Parquet file of ours ({error}); move it out of the folder"

@@ -7,20 +7,26 @@ Other types are refused here, at the first call, rather than guessed. pyarrow is
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin
 
 import msgspec
 
+from tidings.errors import InputError
 from tidings.records.record import Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = 1
-"""Written into every segment. It grows when a field changes its meaning, not when one is added."""
+FORMAT = 2
+"""Of a segment, written into each; no other is read. It grows with every change of what records say. In
+format 1 a record of a read named a broker where it now names a holder."""
+
+FORMAT_KEY = "tidings.records"
+"""Where a segment says its format, in the metadata of the file."""
 
 
 @lru_cache(maxsize=1)
@@ -29,7 +35,18 @@ def arrow_schema() -> pa.Schema:
     import pyarrow as pa
 
     fields = [pa.field(field.name, *_arrow(field.type)) for field in msgspec.structs.fields(Record)]
-    return pa.schema(fields, metadata={"tidings.records": str(SCHEMA_VERSION)})
+    return pa.schema(fields, metadata={FORMAT_KEY: str(FORMAT)})
+
+
+def check_format(metadata: Mapping[bytes, bytes] | None, path: Path) -> None:
+    """Refuse a segment of another format, given the metadata of its file."""
+    said = (metadata or {}).get(FORMAT_KEY.encode(), b"").decode(errors="replace")
+    if said != str(FORMAT):
+        found = f"format {said[:20]}" if said else "no format"
+        raise InputError(
+            f"the records in {path} have {found}, and this release reads format {FORMAT}; read them with the "
+            "release that wrote them, or move the file out of the folder"
+        )
 
 
 def _arrow(hint: Any) -> tuple[pa.DataType, bool]:

@@ -12,6 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.pipeline.traffic import drawn
+from tests.records.samples import say_format
 from tidings.errors import InputError
 from tidings.pipeline.tables import TRAFFIC, Store
 from tidings.pipeline.traffic import ledger
@@ -215,6 +216,13 @@ def test_a_folder_without_records_is_refused_with_the_way_out(spark: SparkSessio
     (tmp_path / "records").mkdir()
     with pytest.raises(InputError, match="has no closed segments of records"):
         run(spark, tmp_path / "records", tmp_path / "data")
+
+
+def test_a_segment_of_another_format_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    say_format(drawn.segment(tmp_path / "records", "a", drawn.records(1, 3)), None)
+    with pytest.raises(InputError, match="have no format, and this release reads format 2; read them with"):
+        run(spark, tmp_path / "records", tmp_path / "data")
+    assert Store(tmp_path / "data").version("traffic") is None
 
 
 def test_a_file_that_is_no_segment_is_named(spark: SparkSession, tmp_path: Path) -> None:

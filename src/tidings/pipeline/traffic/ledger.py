@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidings.errors import InputError
-from tidings.records.schema import arrow_schema
+from tidings.records.schema import arrow_schema, check_format
 from tidings.records.segments import Segment, closed_segments
 from tidings.records.traffic import hour_of
 
@@ -65,7 +65,7 @@ def check(folder: Path) -> None:
 def fresh(folder: Path, known: Mapping[str, int]) -> list[Fresh]:
     """The closed segments of a folder that are not in a ledger, or have another size there.
 
-    Raises `InputError` where there is no such folder, or a file in it is none of ours.
+    Raises `InputError` where there is no such folder, or a file in it is none of ours or of another format.
     """
     check(folder)
     found = []
@@ -86,6 +86,7 @@ def _looked_at(segment: Segment, size: int) -> Fresh:
 
     try:
         metadata = pq.read_metadata(segment.path)
+        check_format(metadata.metadata, segment.path)
         names = metadata.schema.to_arrow_schema().names
         place = names.index("at")
         groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
