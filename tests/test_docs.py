@@ -147,6 +147,25 @@ def test_the_code_map_and_the_tree_agree(root: Path) -> None:
     assert drawn == there | modules
 
 
+def test_the_formats_are_those_that_the_code_reads(root: Path) -> None:
+    from tidings.history import segments
+    from tidings.live import store
+    from tidings.overlay import messages
+    from tidings.planning import plans
+    from tidings.records import schema
+
+    page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = page.partition("## Formats and releases")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| (.*?) \|.*\| (\d+) \|$", section, re.MULTILINE)
+    assert found == [
+        ("the store, `store.sqlite`", str(store.FORMAT)),
+        ("segments of logs, `history/`", str(segments.FORMAT)),
+        ("segments of records", str(schema.FORMAT)),
+        ("plans", str(plans.FORMAT)),
+        ("the [protocol](protocol.md) between brokers", str(messages.PROTOCOL_VERSION)),
+    ]
+
+
 def test_the_decisions_are_listed(root: Path) -> None:
     """Each page in docs/design is dated and reachable from the list of them."""
     design = root / "docs" / "design"

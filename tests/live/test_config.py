@@ -67,7 +67,6 @@ tls_key = "b1.key"
 topics = ["{root}/examples/traffic-athens.toml"]
 trees = 3
 advertisements = true
-versions = "2"
 heartbeat = "500ms"
 suspect_after = "1500ms"
 absent_hold_bytes = "1GiB"
@@ -88,7 +87,6 @@ log_level = "debug"
         token="open sesame",
         trees=3,
         advertisements=True,
-        versions=(2, 2),
         heartbeat_s=0.5,
         suspect_after_s=1.5,
         absent_hold_bytes=1 << 30,
@@ -197,7 +195,6 @@ backlog_bytes = "lots"
         ("trees = true", "is not a whole number"),
         ("trees = 1.5", "is not a whole number"),
         ('acks = "all"', "is not one of 'origin', 'neighbour'"),
-        ('versions = "new"', "is not a range of versions"),
         ('data = ""', "is not a path"),
         ('log_level = "loud"', "is not one of 'debug'"),
         ('message_bytes_max = "1TB"', "is not a size"),
@@ -216,7 +213,6 @@ def test_a_bad_value_is_told_with_the_rule(tmp_path: Path, line: str, reason: st
     [
         ('heartbeat = "7s"', "suspect_after = 6s is too short beside heartbeat = 7s"),
         ('redial_min = "9s"', "redial_max = 5s is too short beside redial_min = 9s"),
-        ('versions = "2-1"', "versions 2-1 end before they begin"),
         ('link_window_bytes = "64KiB"', "message_bytes_max = 1MiB is more than link_window_bytes = 64KiB"),
         ('tls_key = "k.pem"', "tls_key is given without tls_authority and tls_certificate; give all three"),
         ('http = "127.0.0.1:1883"', "http and mqtt are both 127.0.0.1:1883"),

@@ -42,6 +42,7 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.messages import (
+    PROTOCOL_VERSION,
     Distance,
     Epoch,
     Frame,
@@ -413,7 +414,7 @@ class Peer:
         *,
         boot: int = 1,
         network: str = "tidings",
-        versions: tuple[int, int] = (1, 2),
+        versions: tuple[int, int] = (PROTOCOL_VERSION, PROTOCOL_VERSION),
         features: tuple[str, ...] = ("trees=1",),
         proof: bytes = b"",
         life: int = 0,
@@ -457,8 +458,7 @@ class Peer:
         return self.say_unnumbered(self.greeting(proposal), now=now)
 
     def welcome(self, now: float = BEGIN) -> list[Effect]:
-        version = min(self.versions[1], 2)
-        return self.say_unnumbered(Welcome(version, self.proof), now=now)
+        return self.say_unnumbered(Welcome(PROTOCOL_VERSION, self.proof), now=now)
 
     def link(self, now: float = BEGIN, address: str | None = None) -> list[Effect]:
         """Connect, greet, welcome: all that makes a link."""

@@ -138,8 +138,8 @@ def test_a_broker_says_how_it_is() -> None:
     status = bench.status("b")
     assert (status.broker, status.boot, status.incarnation, status.network) == ("b", 1, 1, "tidings")
     assert [(link.peer, link.state, link.version) for link in status.links] == [
-        ("a", "up", 3),
-        ("c", "up", 3),
+        ("a", "up", 4),
+        ("c", "up", 4),
     ]
     assert (status.share, status.ready, status.reason) == (("a",), True, "")
     tree = bench.tree("b", "a")

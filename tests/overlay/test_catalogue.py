@@ -288,7 +288,7 @@ def test_a_catalogue_that_comes_with_a_link_is_taken_entry_by_entry() -> None:
     assert m.heard(effects, Enter) == [("a", Enter(first)), ("a", Enter(second))]
 
 
-def test_a_new_link_is_told_all_in_parts_and_an_older_peer_nothing() -> None:
+def test_a_new_link_is_told_all_in_parts() -> None:
     broker = started("m")
     for number in range(300):
         told(broker, offered(f'name = "t{number}"\nkind = "plain"\n#{"x" * 1000}'))
@@ -299,10 +299,6 @@ def test_a_new_link_is_told_all_in_parts_and_an_older_peer_nothing() -> None:
     assert sum(len(part.entries) for part in parts) == 300
     assert {it.name for part in parts for it in part.entries if it.removed_at_us} == {"t7"}
     assert all(len(part.entries) <= 4 for part in parts)
-    old = Peer(broker, "y", 2, versions=(1, 1))
-    told_old = [*old.link(), *told(broker, offered(PLAIN))]
-    assert not old.heard(told_old, Catalogue)
-    assert not old.heard(told_old, Enter)
 
 
 def test_an_entry_of_a_later_release_is_kept_and_passed_on_but_not_understood() -> None:
@@ -638,12 +634,6 @@ def test_a_neighbour_that_never_tells_its_catalogue_keeps_clients_out_for_a_whil
         peer.say(now=now)  # a heartbeat
         assert synchronised(broker, now) == 0
     assert synchronised(broker, BEGIN + SYNCHRONISE_WITHIN_S) == 1
-
-
-def test_a_neighbour_of_an_older_version_has_no_catalogue_to_wait_for() -> None:
-    broker = started("m")
-    broker.handle(NeighbourAdded("there"), BEGIN)
-    assert kinds(Peer(broker, "z", 1, versions=(1, 1)).link(), Synchronised)
 
 
 # The most specific declaration.

@@ -20,7 +20,7 @@ from tidings.overlay.events import (
     TimerFired,
 )
 from tidings.overlay.messages import Enter, Entry, Publish
-from tidings.overlay.settings import DEFAULT, Settings
+from tidings.overlay.settings import Settings
 
 TYPED = 'name = "t"\nkind = "plain"\n[fields]\nx = { type = "int" }'
 LEFT = TYPED + '\nleft = { type = "string" }'
@@ -175,21 +175,6 @@ def test_a_broker_that_joins_late_has_all_before_clients_come_in() -> None:
     before = seen[: seen.index(Synchronised())]
     assert sum(isinstance(effect, CatalogueChanged) for effect in before) == 400
     assert bench.of(Synchronised, "c", mark) == [Synchronised()]
-
-
-def test_an_older_broker_between_two_new_ones_is_not_told_and_breaks_nothing() -> None:
-    settings = {"a": DEFAULT, "b": Settings(versions=(1, 1)), "c": DEFAULT}
-    bench = Bench("abc", path(*"abc"), settings=settings)
-    bench.settle()
-    offer(bench, "a", TYPED)
-    bench.settle()
-    assert bench.said(Enter) == []
-    assert bench["c"].catalogue.entries("topic") == []
-    bench.subscribe("c", "s", "t", "x > 1", qos=1)
-    bench.settle()
-    bench.publish("a", "t", b'{"x": 2}')
-    bench.settle()
-    assert bench.got("c", "s") == [b'{"x": 2}']
 
 
 def test_what_was_let_in_before_a_change_is_still_matched_after_it() -> None:

@@ -117,26 +117,13 @@ def test_nothing_is_said_on_a_link_before_both_sides_are_welcome() -> None:
     assert [type(message) for message in peer.heard(peer.welcome())] == [Catalogue, Distance]
 
 
-@pytest.mark.parametrize(
-    ("theirs", "ours", "spoken"),
-    [((1, 2), (1, 2), 2), ((1, 1), (1, 2), 1), ((1, 2), (1, 1), 1), ((2, 9), (1, 3), 3), ((3, 4), (2, 3), 3)],
-)
-def test_the_newest_version_that_both_speak_is_spoken(
-    theirs: tuple[int, int], ours: tuple[int, int], spoken: int
-) -> None:
-    peer = Peer(started("m", replace(DEFAULT, versions=ours)), "a", 1, versions=theirs)
-    effects = peer.link()
-    assert peer.heard(effects, Welcome) == [Welcome(spoken, b"")]
-    assert peer.broker.status(BEGIN).links[0].version == spoken
-
-
 def test_a_welcome_proves_that_the_token_is_known_without_telling_it() -> None:
     settings = replace(DEFAULT, token="open sesame")
     peer = Peer(started("m", settings), "a", 1)
     peer.connect()
     effects = peer.greet()
     occasion = ("tidings", "a", b"nonce of the peer", "m", b"nonce of the broker")
-    assert peer.heard(effects, Welcome) == [Welcome(2, proof("open sesame", "link", "listener", *occasion))]
+    assert peer.heard(effects, Welcome) == [Welcome(4, proof("open sesame", "link", "listener", *occasion))]
     assert "sesame" not in repr(effects)
     peer.proof = proof("open sesame", "link", "dialler", *occasion)
     assert link_records(peer.welcome()) == [(Kind.LINK_UP, "new")]
@@ -183,10 +170,13 @@ def test_a_neighbour_that_was_restarted_is_taken_once_its_old_connection_is_gone
     assert link_records(again.link()) == [(Kind.LINK_UP, "new")]
 
 
-def test_no_common_version_is_refused_with_both_ranges() -> None:
-    peer = Peer(started("m"), "a", 1, versions=(7, 9))
+@pytest.mark.parametrize("theirs", [(1, 3), (3, 3), (5, 5)])
+def test_another_version_of_the_protocol_is_refused_with_the_way_out(theirs: tuple[int, int]) -> None:
+    peer = Peer(started("m"), "a", 1, versions=theirs)
     peer.connect()
-    assert refusal(peer.greet()) == "protocol versions 7 to 9 are not spoken here; 1 to 3 are"
+    assert refusal(peer.greet()) == (
+        f"protocol version {theirs[1]} is not spoken here, but 4; bring both brokers to the same release"
+    )
 
 
 def test_settings_that_must_agree_and_do_not_are_refused() -> None:

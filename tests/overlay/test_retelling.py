@@ -898,15 +898,3 @@ def test_whatever_neighbours_say_of_events_a_broker_does_not_break(seed: int) ->
             message = msgspec.structs.replace(message, root="a", epoch=EPOCH)
         peer.say(message, now=BEGIN + at)
         it.tell(TimerFired(), BEGIN + at)
-
-
-def test_older_neighbours_are_not_asked() -> None:
-    net = Network("abc", path("a", "b", "c"), "a", replace(DEFAULT, versions=(1, 2)))
-    net.client("c", "s", "x = 1")
-    net.told(1, 1)
-    net.told(2, 2)
-    net.close()
-    net.settle()
-    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
-    assert not net.said(Ask)
-    assert not net.said(Close)

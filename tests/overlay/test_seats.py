@@ -571,20 +571,6 @@ def test_what_is_told_says_what_it_is() -> None:
     assert delivered.publication.content_type == "application/json"
 
 
-def test_a_neighbour_of_an_older_release_hears_nothing_of_gathering() -> None:
-    old = replace(DEFAULT, versions=(1, 2))
-    bench = Bench(
-        "abc", path("a", "b", "c"), settings={"a": DEFAULT, "b": old, "c": DEFAULT}, topics=(roads(),)
-    )
-    bench.subscribe("c", "s", "roads", qos=1)
-    bench.settle()
-    report(bench, "a", lanes=1)
-    bench.advance(3)
-    new = (Survey, Seated, Carry, Mirror)
-    assert not [it for it in bench.sent if "b" in (it.source, it.target) and isinstance(it.message, new)]
-    assert [fields for _, _, _, fields in seen_by(bench, "c")] == [{"place": "bridge", "lanes": 1}]
-
-
 def test_what_was_told_before_a_partition_is_an_open_event_to_those_who_hear_of_it_after() -> None:
     bench = network()
     report(bench, "e", lanes=1)

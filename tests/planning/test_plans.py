@@ -110,8 +110,8 @@ def test_a_plan_of_another_format_is_refused_with_the_way_out(said: dict[str, in
     with pytest.raises(InputError) as refused:
         plans.read(msgspec.json.encode(document | said), "other.json")
     assert str(refused.value) == (
-        f"other.json is a plan of {given}, and this release reads format 2; make the plan anew (`tidings plan "
-        "stores|communities --out`), or use the release that wrote it"
+        f"other.json is a plan of {given}, and this release reads format 2; make the plan anew (`tidings "
+        "plan stores|communities --out`), or use the release that wrote it"
     )
 
 

@@ -49,12 +49,11 @@ WORDS = st.one_of(
 )
 
 
-def welcome(version: int) -> Frame:
-    return Frame(0, 0, (m.Welcome(version, b""),))
+WELCOME = Frame(0, 0, (m.Welcome(m.PROTOCOL_VERSION, b""),))
 
 
-def encoded(*frames: Frame, version: int = 1) -> bytes:
-    encoder = Encoder(version)
+def encoded(*frames: Frame) -> bytes:
+    encoder = Encoder()
     for frame in frames:
         encoder.add(frame)
     return bytes(encoder.take())
@@ -68,7 +67,7 @@ def numbered(frames: list[Frame]) -> list[tuple[int, Message]]:
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Frame]:
     """One side of a link: frames whose numbers count up, some without messages, some after a gap."""
-    number, frames = 1, [GREETING, welcome(draw(st.sampled_from([1, 2])))]
+    number, frames = 1, [GREETING, WELCOME]
     for group in draw(st.lists(st.lists(NUMBERED, max_size=4), max_size=6)):
         number += draw(st.sampled_from([0, 0, 0, 7]))
         frames.append(Frame(number, draw(NUMBERS), tuple(group)))
@@ -96,49 +95,40 @@ def test_what_is_said_arrives_however_the_bytes_are_cut(data: st.DataObject, sai
     assert heard[-1].ack == said[-1].ack
 
 
-@given(conversations())
-def test_version_1_has_one_message_in_a_frame(said: list[Frame]) -> None:
-    said = [GREETING, welcome(1), *said[2:]]
-    heard = Decoder().feed(encoded(*said))
-    assert max(len(frame.messages) for frame in heard) == 1
-    assert numbered(heard) == numbered(said)
-
-
 @given(st.lists(NUMBERED, min_size=2, max_size=20))
-def test_version_2_writes_frames_that_follow_each_other_as_one(messages: list[Message]) -> None:
+def test_frames_that_follow_each_other_are_written_as_one(messages: list[Message]) -> None:
     said = [Frame(10 + n, n, (message,)) for n, message in enumerate(messages)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    heard = Decoder(Speech.LINK).feed(encoded(*said))
     assert heard == [Frame(10, len(messages) - 1, tuple(messages))]
 
 
 def test_frames_do_not_grow_without_bound() -> None:
     said = [Frame(n, 0, (m.Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    heard = Decoder(Speech.LINK).feed(encoded(*said))
     assert [len(frame.messages) for frame in heard] == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX, 1]
 
 
 def test_a_gap_in_the_numbers_is_not_written_over() -> None:
     message = (m.Seek("r", (1, 1)),)
     said = [Frame(1, 0, message), Frame(3, 0, message), Frame(4, 5, ()), Frame(4, 6, message)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said, version=2))
+    heard = Decoder(Speech.LINK).feed(encoded(*said))
     assert heard == [Frame(1, 0, message), Frame(3, 6, message * 2)]
 
 
-def test_the_version_changes_behind_the_welcome_that_names_it() -> None:
+def test_what_was_taken_is_not_written_again() -> None:
     two = (m.Seek("r", (1, 1)), m.Seek("s", (1, 1)))
     encoder = Encoder()
-    encoder.add(Frame(1, 0, two))
-    encoder.add(welcome(2))
-    encoder.add(Frame(3, 0, two))
-    heard = Decoder().feed(encoder.take())
-    assert [len(frame.messages) for frame in heard] == [1, 1, 1, 2]
-    assert encoder.frames == 4
+    for frame in (Frame(1, 0, two), WELCOME, Frame(3, 0, two)):
+        encoder.add(frame)
+    heard = Decoder(Speech.LINK).feed(encoder.take())
+    assert [len(frame.messages) for frame in heard] == [2, 1, 2]
+    assert encoder.frames == 3
     assert encoder.take() == b""
 
 
 def test_what_is_too_large_for_one_frame_is_written_as_several() -> None:
     large = tuple(m.Refuse(letter * 400) for letter in "abc")
-    encoder = Encoder(2, frame_bytes_max=1_000)
+    encoder = Encoder(frame_bytes_max=1_000)
     for frame in (Frame(1, 0, large), Frame(0, 0, large)):
         encoder.add(frame)
     heard = Decoder(Speech.LINK).feed(encoder.take())
@@ -245,7 +235,7 @@ def test_a_large_frame_is_taken_only_from_a_peer_that_has_agreed() -> None:
     before, behind = Decoder(), Decoder()
     assert before.feed(encoded(GREETING, table)) == [GREETING]
     assert before.fault is not None
-    assert behind.feed(encoded(GREETING, welcome(2), table)) == [GREETING, welcome(2), table]
+    assert behind.feed(encoded(GREETING, WELCOME, table)) == [GREETING, WELCOME, table]
 
 
 @pytest.mark.parametrize(

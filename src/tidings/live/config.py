@@ -34,7 +34,6 @@ from tidings.live.values import (
     PEERS,
     TEXT,
     TEXTS,
-    VERSIONS,
     VIEWS,
     Address,
     Kind,
@@ -181,7 +180,6 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             BOOL,
             "Network-wide. Whether subscriptions go only where something is advertised.",
         ),
-        _of_settings("versions", VERSIONS, "The oldest and the newest protocol version to speak."),
     ),
     "Links": (
         _of_settings("heartbeat", duration(), "A link that has nothing to say says so this often."),
@@ -755,8 +753,6 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...]
                 (high, low),
                 f"{high} = {seconds_text(large)} is too short beside {low} = {seconds_text(small)}",
             )
-    if values["versions"][0] > values["versions"][1]:
-        yield ("versions",), f"versions {VERSIONS.write(values['versions'])} end before they begin"
     message, window = values["message_bytes_max"], values["link_window_bytes"]
     if message > window:
         yield (

@@ -455,8 +455,8 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
     elif form != FORMAT:
         raise SetupError(
             f"the store {path} has format {form}, and this release reads format {FORMAT}; start the broker"
-            " with the release that wrote it, or move its folder away: it then starts as one that has lost its"
-            " disk"
+            " with the release that wrote it, or move its folder away: it then starts as one that has lost"
+            " its disk"
         )
     else:
         database.execute("UPDATE identity SET boot = boot + 1")

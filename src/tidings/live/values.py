@@ -209,13 +209,6 @@ def size_text(size: int) -> str:
     return f"{size // SIZES[unit]}{unit}" if size else "0B"
 
 
-def _versions(value: object) -> tuple[int, int]:
-    parts = re.fullmatch(r"([0-9]{1,4})(?:-([0-9]{1,4}))?", str(value))
-    if parts is None:
-        raise ValueError(f"{shown(value)} is not a range of versions; write '1-2', or '2' for one alone")
-    return int(parts[1]), int(parts[2] or parts[1])
-
-
 def _within(
     read: Callable[[object], Any], write: Callable[[Any], str], low: Any, high: Any
 ) -> Callable[[object], Any]:
@@ -271,6 +264,5 @@ PATHS = Kind("list of paths", _listed(_path), _write_list(str))
 LISTEN = Kind("address", read_address, address_text)
 PEER = Kind("address", _peer, address_text)
 PEERS = Kind("list of addresses", _listed(_peer), _write_list(address_text))
-VERSIONS = Kind("range", _versions, lambda span: f"{span[0]}-{span[1]}")
 LISTEN_OR_OFF = Kind("address or `off`", _optional(read_address), address_text, OFF)
 PATH_OR_OFF = Kind("path or `off`", lambda value: OFF if value == OFF else _path(value), str)

@@ -47,6 +47,7 @@ from tidings.overlay.events import (
 from tidings.overlay.keeping import Keeping, Numbers
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import (
+    PROTOCOL_VERSION,
     Advertise,
     Ask,
     Carry,
@@ -516,7 +517,7 @@ class Broker:
                     link.peer,
                     link.state.name.lower(),
                     link.boot,
-                    link.version,
+                    PROTOCOL_VERSION,
                     link.queued,
                     max(0.0, now - link.heard_at) if link.state is State.UP else 0.0,
                 )

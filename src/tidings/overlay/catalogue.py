@@ -51,9 +51,6 @@ from tidings.overlay.messages import Enter, Entry
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
 
-VERSION = 2
-"""The first protocol version in which neighbours tell each other of entries."""
-
 ENTRIES_MAX = 10_000
 """Entries that hold. Beyond, what clients here offer is declined. Two sides of a partition may each have that
 many, so that from neighbours twice as many are taken; beyond that they are not, which is logged."""
@@ -311,9 +308,6 @@ class Catalogue:
 
     def on_link_up(self, link: Link) -> None:
         """A new session: tell all that is known here."""
-        if link.version < VERSION:
-            self._synchronise()  # it knows of no catalogue
-            return
         told = [entry for key, entry in self._entries.items() if key not in self._tentative]
         before = [entry for entry in self._tentative.values() if entry is not None]
         everything = iter([*told, *before, *self._removed.values()])
@@ -374,7 +368,7 @@ class Catalogue:
 
     def _tell(self, entry: Entry, source: Link | None) -> None:
         for link in self._links.up():
-            if link is not source and link.version >= VERSION:
+            if link is not source:
                 self._links.send(link, Enter(entry))
 
     def _report(self, holds: Entry, lost: Entry) -> None:

@@ -30,6 +30,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
 from tidings.overlay.messages import (
     OVERHEAD_BYTES,
+    PROTOCOL_VERSION,
     Bye,
     Carry,
     Catalogue,
@@ -93,7 +94,6 @@ class Link:
         self.session: tuple[int, ...] = ()
         self.generation = 0
         """Counts the sessions: what was agreed in one holds for that one."""
-        self.version = 0
         self.heard_at = 0.0
         self.said_at = 0.0
         self.left_for_good = False
@@ -428,7 +428,7 @@ class Links:
         self._proposals += 1
         link = self.links.get(peer) if peer is not None else None
         connection.greet = Greet(
-            core.settings.versions,
+            (PROTOCOL_VERSION, PROTOCOL_VERSION),
             core.id,
             core.settings.network,
             core.boot,
@@ -512,10 +512,8 @@ class Links:
             return False
         if connection.address is not None:
             self.diallers[connection.address].peer = greet.broker
-        core = self._core
-        version = min(greet.versions[1], core.settings.versions[1])
         proved = self._proof(connection, greet, dialler=connection.address is not None)
-        core.out.append(Send(connection.number, Frame(0, 0, (Welcome(version, proved),))))
+        self._core.out.append(Send(connection.number, Frame(0, 0, (Welcome(PROTOCOL_VERSION, proved),))))
         return True
 
     def _objection(self, connection: Connection, greet: Greet) -> str:
@@ -530,12 +528,11 @@ class Links:
             return "a broker's id has 1 to 255 printable characters"
         if len(greet.nonce) > NONCE_BYTES_MAX:
             return f"a nonce has {NONCE_BYTES_MAX} bytes at most"
-        low = max(greet.versions[0], settings.versions[0])
-        high = min(greet.versions[1], settings.versions[1])
-        if low > high:
+        low, high = greet.versions
+        if not low <= PROTOCOL_VERSION <= high:
             return (
-                f"protocol versions {greet.versions[0]} to {greet.versions[1]} are not spoken here; "
-                f"{settings.versions[0]} to {settings.versions[1]} are"
+                f"protocol version {high} is not spoken here, but {PROTOCOL_VERSION}; bring both brokers to "
+                "the same release"
             )
         if greet.features != self._features:
             return (
@@ -593,7 +590,6 @@ class Links:
         link.boot, link.life = greet.boot, greet.life
         link.connection = number
         link.dialled = connection.address is not None
-        link.version = min(greet.versions[1], core.settings.versions[1])
         link.state = State.UP
         link.heard_at = link.said_at = core.now
         link.left_for_good = False

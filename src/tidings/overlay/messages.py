@@ -2,8 +2,8 @@
 
 A frame carries many messages; every message of a link session has a number, and they count up from the
 frame's `first`. Greetings and farewells have none (`first` is 0). How frames become bytes is the business of
-`wire`. Fields are only ever added at the end, with a default: an older peer does not see them, and what it
-sends lacks them.
+`wire`. Greetings and refusals keep their form in all versions, so that brokers of two releases can tell each
+other why they do not link.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import msgspec
 
 from tidings.language.subscriptions import Advertisement, Subscription
 
-PROTOCOL_VERSIONS = (1, 3)
-"""The oldest and the newest protocol that this release speaks.
+PROTOCOL_VERSION = 4
+"""The protocol that this release speaks, and no other. Every change of what brokers say to each other raises
+it.
 
-Version 1 has one message in a frame, version 2 any number and the catalogue, version 3 gathers."""
+Since version 4 a seat says under which incarnation it numbers the entries that its deputy copies."""
 
 Epoch = tuple[int, int]
 """Of a tree: (boot of its root, count). A larger one is newer."""
@@ -246,7 +247,7 @@ class Greet(Message, frozen=True, tag=1):
     """The first word of both sides."""
 
     versions: tuple[int, int]
-    """Oldest and newest protocol version spoken."""
+    """Oldest and newest protocol version spoken; both the same since version 4."""
 
     broker: str
     network: str
@@ -277,7 +278,7 @@ class Welcome(Message, frozen=True, tag=2):
     """The second word: the greeting is accepted."""
 
     version: int
-    """The protocol version from here on."""
+    """The protocol version that is spoken."""
 
     proof: bytes
     """That this side knows the cluster token, see `proofs`; empty where there is none."""

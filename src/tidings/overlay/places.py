@@ -19,9 +19,6 @@ from tidings.overlay.trees import Edge, Grown, Trees
 PART = "\t"
 """Between the name of a declaration and the number of a part; no topic name has it within."""
 
-VERSION = 3
-"""The first protocol version in which neighbours gather."""
-
 
 class Places:
     """All places, as one broker sees them."""
@@ -76,7 +73,7 @@ class Places:
     def toward(self, grown: Grown, broker: str) -> Edge | None:
         """The link of a tree behind which a broker is."""
         for edge in grown.edges.values():
-            if edge.members is not None and broker in edge.members and edge.link.version >= VERSION:
+            if edge.members is not None and broker in edge.members:
                 return edge
         return None
 

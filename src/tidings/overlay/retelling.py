@@ -33,7 +33,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.following import Following
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
-from tidings.overlay.places import PART, VERSION
+from tidings.overlay.places import PART
 from tidings.overlay.routing import Named, Routing
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Edge, Grown, Life, Tree, Trees
@@ -305,7 +305,7 @@ class Retelling:
                 self._begin_with(question, message.publications, message.hops)
         else:
             edge = self._seats.toward(grown, message.broker)
-            if edge is not None and edge.peer != link.peer and _speaks(edge):
+            if edge is not None and edge.peer != link.peer and edge.alive:
                 self._remember(grown, edge.peer, message.publications, message.qos)
                 passed = Snapshot(
                     message.root,
@@ -335,7 +335,7 @@ class Retelling:
         """
         broker, number, qos = answer
         edge = grown.edges.get(peer)
-        if edge is None or not _speaks(edge):
+        if edge is None or not edge.alive:
             return
         self._remember(grown, peer, publications, qos)
         parts = list(_parts(publications)) or ([()] if broker else [])
@@ -602,7 +602,7 @@ class Retelling:
     def _send_close(self, grown: Grown, place: str, onward: Mapping[str, Sequence[tuple[str, int]]]) -> None:
         for peer, events in onward.items():
             edge = grown.edges.get(peer)
-            if edge is None or not _speaks(edge):
+            if edge is None or not edge.alive:
                 continue
             for first in range(0, len(events), FOLLOW_PART):
                 part = tuple(events[first : first + FOLLOW_PART])
@@ -741,7 +741,7 @@ class Retelling:
     def _toward_seat(self, grown: Grown, place: str) -> Edge | None:
         holder = self._seats.holder(place)
         edge = self._seats.toward(grown, holder.seat) if holder is not None else None
-        return edge if edge is not None and _speaks(edge) else None
+        return edge if edge is not None and edge.alive else None
 
     def _current(self, link: Link, message: Follow | Close | Ask | Snapshot) -> Grown | None:
         """The epoch of a message, if it is the current one; what is ahead is kept until it is."""
@@ -756,11 +756,6 @@ class Retelling:
             if len(early) < EARLY_MAX:
                 early.append((link, link.generation, message))
         return None
-
-
-def _speaks(edge: Edge) -> bool:
-    """Whether a neighbour is there and understands what is said here."""
-    return edge.alive and edge.link.version >= VERSION
 
 
 def _parts(publications: Sequence[Publication]) -> Iterator[tuple[Publication, ...]]:

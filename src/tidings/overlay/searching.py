@@ -14,7 +14,7 @@ from tidings.overlay.centre import FINDERS, TREE, Finder, ReportFinder, Said
 from tidings.overlay.core import Core
 from tidings.overlay.links import Link, Links
 from tidings.overlay.messages import Announce, Epoch, Holder, Survey
-from tidings.overlay.places import PART, VERSION, Places
+from tidings.overlay.places import PART, Places
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
 from tidings.overlay.trees import Grown, Trees
@@ -111,7 +111,7 @@ class Searching:
             root = grown.root
             finder = FINDERS[self._core.settings.seat_protocol](
                 self._core.id,
-                sorted(peer for peer, edge in grown.edges.items() if edge.link.version >= VERSION),
+                sorted(grown.edges),
                 loads=self._loads.setdefault(root, {}),
                 holders=self._holders,
                 wanted=self._wanted.setdefault(root, {}),
@@ -161,7 +161,7 @@ class Searching:
     def _say(self, grown: Grown, said: list[Said]) -> None:
         for peer, body in said:
             edge = grown.edges.get(peer)
-            if edge is not None and edge.alive and edge.link.version >= VERSION:
+            if edge is not None and edge.alive:
                 self._links.send(edge.link, Survey(grown.root, grown.epoch, body))
 
     def best(self, place: str, grown: Grown) -> str | None:

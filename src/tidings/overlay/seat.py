@@ -31,7 +31,6 @@ from tidings.overlay.events import Erase, Write
 from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Publication
-from tidings.overlay.places import VERSION
 from tidings.overlay.reports import report_id
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
@@ -540,16 +539,14 @@ class Seat:
         """See that somebody has a copy, in the epoch that has begun."""
         if not self._core.settings.deputies:
             return
-        self._alone = not any(edge.link.version >= VERSION for edge in grown.edges.values())
+        self._alone = not grown.edges
         deputy = self._deputy
         if deputy is not None:
             edge = grown.edges.get(deputy.peer)
             if edge is not None and edge.alive and deputy.generation == self._generation:
                 return
             self._deputy = None
-        edges = [
-            edge for _, edge in sorted(grown.edges.items()) if edge.alive and edge.link.version >= VERSION
-        ]
+        edges = [edge for _, edge in sorted(grown.edges.items()) if edge.alive]
         if edges:
             self._give_all(grown, _preferred(edges, self.holder.deputy))
         elif self._alone:

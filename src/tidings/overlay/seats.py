@@ -47,7 +47,7 @@ from tidings.overlay.messages import (
     Taken,
     Told,
 )
-from tidings.overlay.places import PART, VERSION, Places, places_of
+from tidings.overlay.places import PART, Places, places_of
 from tidings.overlay.publications import Publications
 from tidings.overlay.relaying import Relaying
 from tidings.overlay.reports import Reports
@@ -306,7 +306,7 @@ class Seats(Places):
 
     def _to_all(self, grown: Grown, message: Message, but: Link | None) -> None:
         for _, edge in sorted(grown.edges.items()):
-            if edge.alive and edge.link is not but and edge.link.version >= VERSION:
+            if edge.alive and edge.link is not but:
                 self._links.send(edge.link, message)
 
     def on_seated(self, link: Link, message: Seated) -> None:

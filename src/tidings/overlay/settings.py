@@ -26,9 +26,6 @@ class Settings:
     advertisements: bool = False
     """Network-wide. Whether subscriptions go only where something is advertised."""
 
-    versions: tuple[int, int] = (1, 3)
-    """The oldest and the newest protocol version to speak."""
-
     heartbeat_s: float = 2.0
     """A link that has nothing to say says so this often."""
 

@@ -279,7 +279,6 @@ def chaos(seed: int, brokers_max: int = 8, reports: int = 120) -> Plan:
             report_window=source.choice((4096, 4096, 3)),
             deputies=source.random() < 0.9,
         ),
-        older=(),
         apart=source.random() < 0.75,
         blackouts=source.choice((0, 0, 0, 0, 0, 1, 2)),
         command=f"tidings simulate --gathered --chaos --seed {seed}",

@@ -71,9 +71,6 @@ class Plan:
 
     settings: Settings = DEFAULTS
 
-    older: tuple[str, ...] = ()
-    """Brokers that speak only the protocol before ours."""
-
     late: tuple[str, ...] = ()
     """Brokers that join only while things are published."""
 
@@ -172,7 +169,6 @@ def chaos(seed: int, brokers_max: int = 12, publications: int = 120) -> Plan:
         fault_count=source.choice((0, 1, 3, 8)) if kinds else 0,
         churn=source.choice((0, 0, 10, 40)),
         settings=settings,
-        older=tuple(name for name in ids if source.random() < 0.1) if source.random() < 0.3 else (),
         early=source.random() < 0.5,
         late=_spared(topology, source) if source.random() < 0.2 else (),
         roots=tuple(sorted(source.sample(ids, min(2, count)))) if source.random() < 0.25 else (),
@@ -217,13 +213,12 @@ class Run:
         self._counts = RecordCounts()
         self._forwarding = checkers.Forwarding(self._every)
         self._ways: checkers.Ways | None = None
-        older = replace(plan.settings, versions=(1, 1))
         self.world = World(
             plan.topology,
             plan.seed,
             machine=machine,
             door=door,
-            settings={name: older if name in plan.older else plan.settings for name in plan.topology.ids},
+            settings=dict.fromkeys(plan.topology.ids, plan.settings),
             topics=self._topics(),
             sync_s=plan.sync_s,
             jitter_s=plan.jitter_s,

@@ -1,11 +1,10 @@
 """Frames as bytes: four of length, big end first, then the frame in MessagePack.
 
-Two state machines without a socket. The encoder writes for the version that was agreed on: version 1 has one
-message in a frame, version 2 any number, and there frames that follow each other are written as one. The
-decoder takes bytes cut anywhere, and trusts none of them: lengths are bounded before anything is kept, types
+Two state machines without a socket. The encoder writes frames that follow each other as one. The decoder
+takes bytes cut anywhere, and trusts none of them: lengths are bounded before anything is kept, types
 are checked, and whatever is wrong becomes one `PeerError` in `fault`, after which nothing more is read. What
-the messages mean is not known here, but for three words: `Welcome` tells the version and that the peer may
-send large frames, and a connection that begins with `Attach` is not a link.
+the messages mean is not known here, but for two words: behind `Welcome` the peer may send large frames, and a
+connection that begins with `Attach` is not a link.
 """
 
 from __future__ import annotations
@@ -25,16 +24,13 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 """The largest frame between brokers: a table of a million subscriptions of 60 bytes fits."""
 
 GREETING_BYTES_MAX = 64 * 1024
-"""The largest frame from a peer that has not agreed on a version yet: a greeting has some hundred."""
+"""The largest frame from a peer that is not welcome yet: a greeting has some hundred."""
 
 ATTACHMENT_BYTES_MAX = 2 * 1024 * 1024
 """The largest frame of an attached program: the largest payload, its properties, and the topic."""
 
 FRAME_MESSAGES_MAX = 1024
 """Messages that are written as one frame, at most: larger frames gain nothing and arrive later."""
-
-VERSION_BATCHED = 2
-"""The first protocol version that has several messages in a frame."""
 
 
 class Speech(Enum):
@@ -88,9 +84,7 @@ class Encoder:
     '00 00 00 04 93 00 07 90'
     """
 
-    def __init__(self, version: int = 1, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self.version = version
-        """The version in use; it changes behind the `Welcome` that names it."""
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frames = 0
         """Frames written so far."""
         self._frame_bytes_max = frame_bytes_max
@@ -111,19 +105,11 @@ class Encoder:
             self._ack = frame.ack
             return
         self._close()
-        if frame.first and frame.messages and self.version >= VERSION_BATCHED:
+        if frame.first and frame.messages:
             self._first, self._ack = frame.first, frame.ack
             self._messages += frame.messages
-        elif frame.first and self.version < VERSION_BATCHED:
-            for n, message in enumerate(frame.messages):
-                self._write(Frame(frame.first + n, frame.ack, (message,)))
-            if not frame.messages:
-                self._write(frame)
         else:
             self._write(frame)
-            for message in frame.messages:
-                if type(message) is Welcome:
-                    self.version = message.version
 
     def take(self) -> bytearray:
         """The bytes of all that was added since the last time. They are the caller's."""
