@@ -12,6 +12,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,7 @@ from tidings.cli.network import (
 from tidings.cli.status import gathered, kept, refused, table
 from tidings.cli.topologies import Topology, links
 from tidings.errors import InputError, SetupError
+from tidings.history.logs import LogStatus
 
 GONE = Process(1, "at no time")
 
@@ -349,10 +351,18 @@ def test_it_is_shown_who_gathers_what_and_what_that_saves() -> None:
     assert gathered([View("b1", "", "", 1, "ready")]) == []
 
 
+def test_what_a_broker_says_of_its_logs_is_understood() -> None:
+    said = LogStatus("news", "events", "b1.5", 2, 7, 99)
+    assert msgspec.convert(asdict(said), Kept) == Kept("news", "events", "b1.5", 2, 7, 99)
+
+
 def test_status_says_what_topics_keep_over_all_brokers() -> None:
-    news = [Kept("news", "events", "b1", 2, 7, 1_000_000), Kept("news", "events", "b2", 0, 1_000, 500_000)]
+    news = [
+        Kept("news", "events", "b1.5", 2, 7, 1_000_000),
+        Kept("news", "events", "b2.5", 0, 1_000, 500_000),
+    ]
     views = [
-        View("b1", "", "", 1, "ready", log=(news[0], news[1], Kept("roads", "reports", "b1", 0, 1, 99))),
+        View("b1", "", "", 1, "ready", log=(news[0], news[1], Kept("roads", "reports", "b1.5", 0, 1, 99))),
         View("b2", "", "", 1, "ready", log=(news[1],)),
     ]
     assert kept(views) == [

@@ -92,17 +92,17 @@ def test_who_dials_greets_first_with_versions_id_network_boot_and_features() -> 
     broker = started("m", replace(DEFAULT, network="roads", trees=2, advertisements=True), boot=4)
     assert kinds(broker.handle(NeighbourAdded("there"), BEGIN), Dial) == [Dial("there")]
     effects = broker.handle(ConnectionMade(1, "there", b"fresh"), BEGIN)
-    greet = Greet((1, 3), "m", "roads", 4, ("advertisements", "trees=2"), b"fresh", (), 0, 1, life(broker))
+    greet = Greet((4, 4), "m", "roads", 4, ("advertisements", "trees=2"), b"fresh", (), 0, 1, life(broker))
     assert kinds(effects, Send) == [Send(1, Frame(0, 0, (greet,)))]
 
 
 def test_who_is_dialled_waits_for_the_greeting_then_greets_and_welcomes() -> None:
     peer = Peer(started("m"), "a", 1)
     assert kinds(peer.connect(), Send, HangUp) == []
-    mine = Greet((1, 3), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
+    mine = Greet((4, 4), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
     assert kinds(peer.greet(), Send, HangUp) == [
         Send(1, Frame(0, 0, (mine,))),
-        Send(1, Frame(0, 0, (Welcome(2, b""),))),
+        Send(1, Frame(0, 0, (Welcome(4, b""),))),
     ]
     assert state(peer) == "none"
     up = peer.welcome()
@@ -606,9 +606,9 @@ STATES = [down, connected, greeted, up, held, parted]
 GREET = Greet((1, 2), "z", "tidings", 1, ("trees=1",), b"", (1, 1, 1, 7), 0, 8)
 FRAMES: list[Frame] = [
     Frame(0, 0, (GREET,)),
-    Frame(0, 0, (Welcome(2, b""),)),
-    Frame(0, 0, (GREET, Welcome(2, b""))),
-    Frame(0, 0, (GREET, Welcome(2, b""), NOISE)),
+    Frame(0, 0, (Welcome(4, b""),)),
+    Frame(0, 0, (GREET, Welcome(4, b""))),
+    Frame(0, 0, (GREET, Welcome(4, b""), NOISE)),
     Frame(0, 0, (Refuse("no"),)),
     Frame(0, 0, (Bye(for_good=True),)),
     Frame(0, 0, ()),

@@ -478,7 +478,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     topic: str
     what: str
-    broker: str
+    holder: str
     """Under whose name entries are numbered."""
 
     first: int

@@ -11,6 +11,7 @@ import typer
 
 from tidings.cli.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.live.values import read_address
+from tidings.records.holders import parse_holder
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -116,7 +117,9 @@ def kept(views: Sequence[View]) -> list[str]:
     logs: dict[tuple[str, str], list[tuple[bool, Kept]]] = {}
     for one in views:
         for log in one.log:
-            logs.setdefault((log.topic, log.what), []).append((log.broker == one.id, log))
+            logs.setdefault((log.topic, log.what), []).append(
+                (parse_holder(log.holder).broker == one.id, log)
+            )
     lines = []
     for (topic, what), some in sorted(logs.items())[:SEATS_SHOWN]:
         own = [log for mine, log in some if mine]

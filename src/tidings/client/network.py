@@ -317,13 +317,13 @@ class Network:
     async def _keep(self) -> None:
         """Connect again whenever the connection is lost, until it is of no use."""
         clock = asyncio.get_running_loop().time
-        pause_s, since = 0.0, clock()
+        pause_s, since, level = 0.0, clock(), logging.WARNING
         while True:
             lost = await self._lost
             if lost.code in refusals.FINAL:
                 self._give_up(NetworkError(f"{lost.reason}; it is not connected again"))
                 return
-            LOG.warning("%s; connecting again", lost.reason)
+            LOG.log(level, "%s; connecting again", lost.reason)
             if clock() - since >= STEADY_S:
                 pause_s = 0.0
             # All clients of a broker lose it at once, and should not all come back at once.
@@ -331,12 +331,12 @@ class Network:
             pause_s = min(self._pause_s_max, max(PAUSE_S_MIN, pause_s * 2))
             try:
                 await self._connect_to_any()
-                since = clock()
+                since, level = clock(), logging.WARNING
             except AccessError as error:
                 self._give_up(error)
                 return
             except NetworkError as error:
-                since = math.inf
+                since, level = math.inf, logging.INFO
                 self._on_lost(Lost(str(error)))
 
     def _on_lost(self, lost: Lost) -> None:
