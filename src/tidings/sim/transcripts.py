@@ -562,8 +562,6 @@ def _settings(base: Settings, options: dict[str, str]) -> Settings:
         kind = kinds[name]
         if kind is bool:
             changes[name] = text in ("true", "yes")
-        elif kind is tuple:
-            changes[name] = tuple(int(part) for part in text.split(","))
         else:
             changes[name] = kind(text)
     return replace(base, **changes)  # type: ignore[arg-type]
@@ -575,11 +573,5 @@ def _differences(settings: Settings) -> dict[str, str]:
     for field in fields(Settings):
         value = getattr(settings, field.name)
         if value != getattr(DEFAULTS, field.name):
-            found[field.name] = (
-                ",".join(map(str, value))
-                if isinstance(value, tuple)
-                else ("true" if value else "false")
-                if isinstance(value, bool)
-                else str(value)
-            )
+            found[field.name] = ("true" if value else "false") if isinstance(value, bool) else str(value)
     return found
