@@ -10,8 +10,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.counting import lines
 from tidings.errors import PayloadError
-from tidings.language.payloads import DEPTH_MAX, Encoding, check, decode, encode, encoding_of
+from tidings.language.payloads import (
+    DEPTH_MAX,
+    OPENED_MAX,
+    PAYLOAD_BYTES_MAX,
+    VALUES_MAX,
+    Encoding,
+    check,
+    decode,
+    encode,
+    encoding_of,
+)
 
 JSON, MSGPACK = Encoding.JSON, Encoding.MSGPACK
 NOON = datetime(2026, 11, 15, 12, 0, 0, 250_000, tzinfo=UTC)
@@ -77,9 +88,11 @@ def test_json_objects_are_taken(data: bytes, value: object) -> None:
         (b'{"a":' + b"[" * 500 + b"]" * 500 + b',"a":1}', "'a' is there twice"),
         (b'{"a":' + b"9" * 4000 + b',"a":1}', "'a' is there twice"),
         (nested(DEPTH_MAX + 1), "nested more than 32 deep"),
-        (nested(100_000), "nested more than 32 deep"),
-        (b"[" * 200_000, "nested more than 32 deep"),
-        (b'{"a":' + b"[" * 200_000, "nested more than 32 deep"),
+        (nested(20_000), "nested more than 32 deep"),
+        (b"[" * 30_000, "nested more than 32 deep"),
+        (b'{"a":' + b"[" * 30_000, "nested more than 32 deep"),
+        (nested(100_000), "more than 32768 objects and lists; send it in parts"),
+        (b"[" * 200_000, "more than 32768 objects and lists"),
     ],
 )
 def test_other_json_is_refused_with_a_reason(data: bytes, reason: str) -> None:
@@ -141,7 +154,8 @@ def test_messagepack_maps_are_taken(data: bytes, value: object) -> None:
         (b"\x82\xa1a\x01\xa1b\x82\xa1k\xca" + struct.pack(">f", 0.5) + b"\xa1k\x01", "there twice"),
         (b"\x81\xa1a\xdd\xff\xff\xff\xff", "truncated"),
         (b"\x81\xa1a" * (DEPTH_MAX + 1) + b"\x01", "nested more than 32 deep"),
-        (b"\x81\xa1a" + b"\x91" * 200_000, "nested more than 32 deep"),
+        (b"\x81\xa1a" + b"\x91" * 60_000, "nested more than 32 deep"),
+        (b"\x81\xa1a" + b"\x91" * 200_000, "more than 65536 values; send it in parts"),
     ],
 )
 def test_other_messagepack_is_refused_with_a_reason(data: bytes, reason: str) -> None:
@@ -294,3 +308,62 @@ def test_half_a_microsecond_is_rounded_once() -> None:
     for nanoseconds, micros in ((499, 0), (500, 1), (1499, 1), (999_999_500, 1_000_000)):
         taken = decode(b"\x81\xa1a" + timestamp(nanoseconds, 5), MSGPACK)["a"]
         assert taken == datetime(1970, 1, 1, 0, 0, 5, tzinfo=UTC) + timedelta(microseconds=micros)
+
+
+def full_of(item: bytes, tail: bytes = b"") -> bytes:
+    """As many of some JSON value as a payload has room for, or may have."""
+    count = min((PAYLOAD_BYTES_MAX - 200) // (len(item) + 1), (OPENED_MAX - 4) // max(1, opened(item)))
+    return b'{"x":[' + b",".join([item] * count) + b'],"z":{"t":"\\u003a:"}' + tail + b"}"
+
+
+def opened(item: bytes) -> int:
+    return item.count(b"{") + item.count(b"[")
+
+
+@pytest.mark.parametrize("tail", [b"", b',"y":1,"y":2', b',"y":99999999999999999999'])
+@pytest.mark.parametrize(
+    "item", [b'{"a":1}', b"{}", b"[[[[]]]]", b"1", b"1.5", b'""', b'":"', b'{"a":{"b":":"}}', b"[1,2,3]"]
+)
+def test_a_large_payload_is_not_walked_through_in_python(item: bytes, tail: bytes) -> None:
+    """Not by a call for each value; a line or two to sort them out, and some for each object, are allowed."""
+    data = full_of(item, tail)
+
+    def read() -> None:
+        if tail:
+            with pytest.raises(PayloadError):
+                decode(data)
+        else:
+            decode(data)
+
+    assert lines(read) < 2 * data.count(b",") + 6 * opened(data) + 2_000
+
+
+@pytest.mark.parametrize("item", [b'{"a":1}', b"[]", b'{"a":{}}'])
+def test_a_payload_of_too_many_objects_is_refused_before_it_is_read(item: bytes) -> None:
+    data = b'{"x":[' + b",".join([item] * (OPENED_MAX + 1)) + b"]}"
+    refused: list[str] = []
+
+    def read() -> None:
+        try:
+            decode(data)
+        except PayloadError as error:
+            refused.append(str(error))
+
+    assert lines(read) < 100
+    assert refused == [f"the payload has more than {OPENED_MAX} objects and lists; send it in parts"]
+
+
+def test_messagepack_of_many_values_is_refused() -> None:
+    values = msgspec.msgpack.encode({"x": [[]] * (VALUES_MAX - 3)})
+    assert len(decode(values, MSGPACK)) == 1
+    with pytest.raises(PayloadError, match=f"more than {VALUES_MAX} values"):
+        decode(msgspec.msgpack.encode({"x": [[]] * VALUES_MAX}), MSGPACK)
+
+
+@pytest.mark.parametrize(
+    "text", [b'"\\u003a"', b'"\\u003A:"', b'"\\\\u003a"', b'"\\\\\\u003a"', b'"\\\\\\\\u003a:"', b'"\\\\:"']
+)
+def test_escaped_colons_are_told_from_what_looks_like_them(text: bytes) -> None:
+    assert decode(b'{"a":' + text + b',"b":[]}') == {"a": json.loads(text), "b": []}
+    with pytest.raises(PayloadError, match="there twice"):
+        decode(b'{"a":' + text + b',"b":[1],"b":[]}')

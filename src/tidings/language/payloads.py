@@ -9,9 +9,12 @@ msgspec does the decoding, and of two equal keys keeps the last without a word. 
 parser:
 
 * In JSON each key brings one colon, and all others are inside strings. So there are as many colons in the
-  text as keys and colons in the decoded value, unless a key was lost. (An escaped colon spoils the sum; such
-  a text is read again by `json`, slowly.)
+  text as in the decoded value when msgspec writes it again, but for escaped ones, unless a key was lost.
 * MessagePack that msgspec would write just so has lost nothing. Other bytes are walked once to count keys.
+
+What is decoded is looked at level by level, all values of a level at once, because a payload of a mebibyte
+can have hundreds of thousands of them. How many objects there may be is bounded too: a broker decodes on the
+loop that serves all its clients, and the worst payload takes it 50 ms.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
+from itertools import chain
+from math import isfinite
 from typing import Annotated, Any
 
 import msgspec
@@ -36,6 +41,18 @@ PAYLOAD_BYTES_MAX = 1_048_576
 
 DEPTH_MAX = 32
 """Objects and lists within each other, the outermost included."""
+
+OPENED_MAX = 32_768
+"""`{` and `[` in a JSON payload, those within strings too. Each takes half a microsecond, if it is a list."""
+
+VALUES_MAX = 65_536
+"""Values in a MessagePack payload, keys included; they are counted one by one, and only in long payloads."""
+
+LONG = 64
+"""Values of a list from which it is worth a look of its own."""
+
+PLACE_BYTES_MAX = 65_536
+"""Of a payload in which the place of a fault is looked for; in longer ones that would take long."""
 
 
 class Encoding(StrEnum):
@@ -73,8 +90,13 @@ def decode(
         raise PayloadError(f"the payload has {len(data)} bytes; the limit is {bytes_max}")
     if not data:
         raise PayloadError("the payload is empty; send an object, {} if there is nothing to say")
-    if encoding is Encoding.JSON and (simple := _decode_simple(data)) is not None:
-        return simple
+    if encoding is Encoding.JSON:
+        if (simple := _decode_simple(data)) is not None:
+            return simple
+        if data.count(b"{") + data.count(b"[") > OPENED_MAX:
+            raise PayloadError(f"the payload has more than {OPENED_MAX} objects and lists; send it in parts")
+    elif len(data) > VALUES_MAX:
+        _map_entries(data)
     try:
         value = _DECODERS[encoding](data)
     except UnicodeDecodeError as error:
@@ -85,9 +107,12 @@ def decode(
         raise PayloadError(f"the payload is not {_NAMES[encoding]}: {error}") from None
     if not isinstance(value, dict):
         raise PayloadError(f"the payload is {_kind(value)}; it must be an object of fields")
-    weight = _sound(value)
+    if not _is_sound(value):
+        if len(data) <= PLACE_BYTES_MAX:
+            _sound(value)
+        raise PayloadError(_UNSOUND)
     if encoding is Encoding.JSON:
-        _refuse_lost_json(data, weight)
+        _refuse_lost_json(data, value)
     else:
         _refuse_lost_msgpack(data, value)
     return value
@@ -130,10 +155,48 @@ def check(fields: Mapping[str, object]) -> None:
         raise PayloadError("a text has half of a surrogate pair, which is not Unicode text") from None
 
 
-def _sound(fields: Mapping[str, object]) -> int:
-    """Refuse what is no value, too large or too deep; answer how many keys and colons there are."""
+def _is_sound(value: dict[str, object]) -> bool:
+    """Whether all that was decoded is a value, and nothing is too large or too deep."""
+    level: list[Any] = [value]
+    for _ in range(DEPTH_MAX):
+        dicts = [one for one in level if type(one) is dict]
+        lists = [one for one in level if type(one) is list]
+        if not all(map(_has_string_keys, dicts)):
+            return False
+        # A long list is looked at by itself: its values are likely to be of one kind.
+        some = [one for one in lists if len(one) > LONG]
+        short = chain.from_iterable(one for one in lists if len(one) <= LONG)
+        some.append([*chain.from_iterable(map(dict.values, dicts)), *short])
+        level = []
+        for values in some:
+            kinds = set(map(type, values))
+            if not kinds <= _KINDS_TAKEN:
+                return False
+            if int in kinds:
+                whole = [one for one in values if type(one) is int] if len(kinds) > 1 else values
+                if min(whole) < INT_MIN or max(whole) > INT_MAX:
+                    return False
+            if float in kinds and not all(isfinite(one) for one in values if type(one) is float):
+                return False
+            if dict in kinds or list in kinds:
+                level += [one for one in values if type(one) is dict or type(one) is list]
+        if not level:
+            return True
+    return False
+
+
+def _has_string_keys(value: Iterable[str]) -> bool:
     try:
-        return _weigh(fields, DEPTH_MAX)
+        "".join(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _sound(fields: Mapping[str, object]) -> None:
+    """Refuse what is no value, too large or too deep, with its place."""
+    try:
+        _check(fields, DEPTH_MAX)
     except _Refused as refused:
         place = "".join(reversed(refused.place)).removeprefix(".")
         raise PayloadError(f"{place}: {refused.reason}" if place else refused.reason) from None
@@ -147,60 +210,50 @@ class _Refused(Exception):
         self.place: list[str] = []
 
 
-def _weigh(value: Mapping[str, object], depth: int) -> int:
-    try:
-        names = "".join(value)
-    except TypeError:
+def _check(value: Mapping[str, object], depth: int) -> None:
+    if not _has_string_keys(value):
         keys: Iterable[object] = value
         other = next(key for key in keys if not isinstance(key, str))
-        raise _Refused(f"the key {other!r:.80} is not a string; keys must be strings") from None
-    weight = len(value) + names.count(":")
+        raise _Refused(f"the key {other!r:.80} is not a string; keys must be strings")
     for name, item in value.items():
-        kind = type(item)
-        if kind is str:
-            weight += item.count(":")  # type: ignore[attr-defined]
-        elif item is not None and kind is not bool:
-            try:
-                weight += _weigh_other(item, depth)
-            except _Refused as refused:
-                refused.place.append("." + path_text((name,)))
-                raise
-    return weight
+        try:
+            _check_other(item, depth)
+        except _Refused as refused:
+            refused.place.append("." + path_text((name,)))
+            raise
 
 
-def _weigh_other(value: object, depth: int) -> int:
+def _check_other(value: object, depth: int) -> None:
+    if isinstance(value, bool | str | datetime | None):
+        return
     if isinstance(value, int):
         if not INT_MIN <= value <= INT_MAX:
             raise _Refused(f"an integer of {value.bit_length()} bits is too large; the limit is 64 with sign")
     elif isinstance(value, float):
-        if value - value != 0:
+        if not isfinite(value):
             raise _Refused(f"{value} is not a finite number; leave the field out, or send null")
-    elif isinstance(value, (dict, Mapping)):  # dict first: asking an abstract class is slow
+    elif isinstance(value, Mapping):
         if depth == 1:
             raise _Refused(_TOO_DEEP)
-        return _weigh(value, depth - 1)
+        _check(value, depth - 1)
     elif isinstance(value, list):
         if depth == 1:
             raise _Refused(_TOO_DEEP)
-        weight = 0
         for at, item in enumerate(value):
             try:
-                weight += _weigh_other(item, depth - 1)
+                _check_other(item, depth - 1)
             except _Refused as refused:
                 refused.place.append(f"[{at}]")
                 raise
-        return weight
-    elif isinstance(value, str):
-        return value.count(":")
-    elif value is not None and not isinstance(value, datetime):
+    else:
         raise _Refused(
             f"{_kind(value)} is not a value; send text, numbers, true, false, null, lists or objects"
         )
-    return 0
 
 
-def _refuse_lost_json(data: bytes, weight: int) -> None:
-    if data.count(b":") == weight and b"\\u003" not in data:
+def _refuse_lost_json(data: bytes, value: dict[str, object]) -> None:
+    escaped = len(_ESCAPED_COLON.findall(data)) if b"\\u003" in data else 0
+    if data.count(b":") + escaped == _ENCODERS[Encoding.JSON](value).count(b":"):
         return
 
     def once(pairs: list[tuple[str, object]]) -> None:
@@ -210,11 +263,10 @@ def _refuse_lost_json(data: bytes, weight: int) -> None:
                 raise PayloadError(f"the key {name[:80]!r} is there twice in one object; send it once")
             names.add(name)
 
-    try:
+    if len(data) <= PLACE_BYTES_MAX:
         # Numbers stay text: a value that was lost may hold one that Python refuses to read.
         json.loads(data, object_pairs_hook=once, parse_int=str, parse_float=str)
-    except RecursionError:
-        raise PayloadError(_TOO_DEEP) from None
+    raise PayloadError("a key is there twice in one object; send it once")
 
 
 def _refuse_lost_msgpack(data: bytes, value: dict[str, object]) -> None:
@@ -240,9 +292,12 @@ _MAPS = {0xDE: 2, 0xDF: 4}
 
 
 def _map_entries(data: bytes) -> int:
-    """How many keys there are in all maps of a MessagePack value that is known to be whole."""
-    at, left, entries = 0, 1, 0
-    while left:
+    """How many keys there are in all maps of a MessagePack value; PayloadError if it has too many values."""
+    at, left, entries, values = 0, 1, 0, 0
+    while left and at < len(data):
+        values += 1
+        if values > VALUES_MAX:
+            raise PayloadError(f"the payload has more than {VALUES_MAX} values; send it in parts")
         byte = data[at]
         at += 1
         left -= 1
@@ -282,6 +337,12 @@ _KINDS: dict[type, str] = {
     bytes: "binary data",
     datetime: "a timestamp",
 }
+_KINDS_TAKEN = {*_KINDS, dict} - {bytes}
+_ESCAPED_COLON = re.compile(rb"(?<!\\)(?:\\\\)*\\u003[aA]")
+_UNSOUND = (
+    "a value is not one that events have (a number beyond 64 bits, binary data), a key is not a string, or "
+    f"objects and lists are nested more than {DEPTH_MAX} deep"
+)
 _TOO_DEEP = f"objects and lists are nested more than {DEPTH_MAX} deep"
 _NAMES = {Encoding.JSON: "JSON", Encoding.MSGPACK: "MessagePack"}
 _Int = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
