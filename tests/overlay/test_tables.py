@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
 
+from tests.counting import lines
 from tests.matching.samples import some_parsed, some_values
 from tidings.language import names
+from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
-from tidings.overlay.tables import INDEX_FROM, Table
+from tidings.matching import Index
+from tidings.overlay.tables import INDEX_FROM, INDEX_STEPS, Table
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
 FILTERS = [
@@ -193,3 +196,83 @@ def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
     for topic_filter in asked:
         found = sorted(it.topic_filter for it in table.meeting(topic_filter))
         assert found == sorted(it for it in asked if filters_meet(it, topic_filter))
+
+
+def deep(rng: random.Random, levels: int, alphabet: str = "ab") -> str:
+    return "/".join(rng.choice(alphabet) for _ in range(levels))
+
+
+@given(st.randoms(use_true_random=False))
+def test_topic_filters_of_many_levels_match_as_mqtt_says(rng: random.Random) -> None:
+    table: Table[str] = Table(16)
+    held: dict[str, None] = {}
+    for _ in range(40):
+        text = deep(rng, rng.randint(9, 14), "aab++") + rng.choice(["", "", "/#", "/+"])
+        if text in held:
+            table.remove(Subscription(text), text)
+            del held[text]
+        else:
+            table.add(Subscription(text), text)
+            held[text] = None
+        topic = rng.choice(["", "", "$"]) + deep(rng, rng.randint(8, 16), "aaab")
+        wanted = {text for text in held if names.match(text, topic)}
+        assert table.match(topic, lambda: None).keys() == wanted
+        assert {it.topic_filter for it in table.meeting("a/#")} == {
+            it for it in held if filters_meet(it, "a/#")
+        }
+    for text in held:
+        table.remove(Subscription(text), text)
+    assert len(table) == 0
+    assert table.deep.all() == []
+
+
+@pytest.mark.parametrize("last", ["x{}", "+/x{}", "x{}/#"])
+def test_a_new_topic_does_not_walk_the_levels_of_every_subscription(last: str) -> None:
+    rng = random.Random(1)
+    table: Table[int] = Table(16)
+    for at in range(1_000):
+        table.add(Subscription(f"{deep(rng, 189, 'a+')}/{last.format(at)}"), at)
+    topic = "/".join(["a"] * 189)
+    # One level after the other, this was 190 lines for each of a thousand.
+    assert lines(lambda: table.match(f"{topic}/y/y/y", lambda: None)) < 1_000
+    assert lines(lambda: table.match(f"{topic}/y", lambda: None)) < 1_000
+    assert list(
+        table.match(f"{topic}/{last.format(7).replace('+', 'a').replace('#', 'z')}", lambda: None)
+    ) == [7]
+
+
+def test_a_trie_is_not_walked_deeper_than_its_bound() -> None:
+    rng = random.Random(1)
+    table: Table[int] = Table(16)
+    for at in range(20_000):
+        table.add(Subscription(f"{deep(rng, 9, 'a+')}/x{at}"), at)
+    assert lines(lambda: table.match("a/a/a/a/a/a/a/a/a/y", lambda: None)) < 20 * 2**10
+
+
+def test_an_index_of_large_filters_is_made_in_parts() -> None:
+    """Each part is bounded; until all are in, answers come from asking in turn."""
+    table: Table[int] = Table(16)
+    added: list[int] = []
+    index_add = Index.add
+
+    def count(self: Index, id: int, filter: Filter, unknown: Unknown) -> None:  # noqa: A002
+        added.append(filter.cost.points)
+        index_add(self, id, filter, unknown)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Index, "add", count)
+        most = 0
+        for at in range(INDEX_FROM + 20):
+            where = f"x IN ({', '.join(str(1000 * at + value) for value in range(0, 400, 2))})"
+            before = len(added)
+            table.add(Subscription("t", read_where(where).text), at)
+            most = max(most, sum(added[before:]))
+            assert list(table.match("t", lambda at=at: {"x": 1000 * at})) == [at]  # type: ignore[misc]
+        assert 0 < most <= 2 * INDEX_STEPS
+        table.remove(Subscription("t", read_where(where).text), at)
+        for _ in range(200):
+            table.match("t", lambda: {"x": 3})
+        (node,) = table.nodes("t")
+        assert node.index is not None
+        assert len(node.index) == INDEX_FROM + 19
+        assert list(table.match("t", lambda: {"x": 2000})) == [2]

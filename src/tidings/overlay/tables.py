@@ -1,11 +1,14 @@
 """From a publication to those who want it: topic filters in a trie, content filters at its nodes.
 
+Topic filters of many levels are not in the trie but in `deep_filters`, which gives them nodes of their own.
+
 One table holds what local sessions ask for, and each tree has one of what its links ask for. Equal
 subscriptions are held once with all who ask. What is remembered per topic is bounded.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
@@ -14,6 +17,7 @@ from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
 from tidings.matching import Answers, Index, Payloads
+from tidings.overlay.deep_filters import DeepFilters
 
 Fields = Mapping[str, object]
 
@@ -29,6 +33,13 @@ HOT_TERMS = 24
 
 HOT_MAX = 256
 """Indexes that are made for this reason, so that their memory stays within 80 MB."""
+
+INDEX_STEPS = 2_000
+"""Terms, bounds and values that are added to a new index at a time: two milliseconds, where 96 filters with
+lists of a thousand values would take 200. Until it has all, filters are asked in turn."""
+
+TRIE_LEVELS_MAX = 10
+"""Levels of topic filters in the trie. A topic passes at most 2^10 nodes there, a millisecond's work."""
 
 REMEMBERED_CHARACTERS_MAX = 256
 """Of a topic whose answer is remembered. Longer ones are rare, and a few thousand of 64 kB would be much."""
@@ -61,7 +72,20 @@ class Entry(Generic[T]):
 class Node(Generic[T]):
     """One level of topic filters."""
 
-    __slots__ = ("asked", "below", "entries", "filtered", "free", "hot", "index", "next", "plain", "topical")
+    __slots__ = (
+        "asked",
+        "below",
+        "entries",
+        "filtered",
+        "free",
+        "hot",
+        "index",
+        "making",
+        "next",
+        "plain",
+        "topical",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.asked = 0
@@ -77,6 +101,10 @@ class Node(Generic[T]):
         self.topical = 0
         """How many of these ask for the topic itself."""
         self.index: Index | None = None
+        self.making: Index | None = None
+        """An index that does not have all of them yet."""
+        self.waiting: deque[Entry[T]] = deque()
+        """Those that are to be added to it."""
 
 
 class Table(Generic[T]):
@@ -84,6 +112,7 @@ class Table(Generic[T]):
 
     def __init__(self, cache: int) -> None:
         self._root: Node[T] = Node()
+        self.deep: DeepFilters[Node[T]] = DeepFilters()
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[T], ...]] = {}
         self._hot = 0
@@ -103,13 +132,7 @@ class Table(Generic[T]):
 
     def add(self, subscription: Subscription, target: T) -> None:
         self.version += 1
-        node = self._root
-        for level in _levels(subscription.topic_filter):
-            below = node.below.get(level)
-            if below is None:
-                below = node.below[level] = Node()
-                self._nodes.clear()
-            node = below
+        node = self._node(subscription.topic_filter)
         entry = node.entries.get(subscription)
         if entry is None:
             if node.free:
@@ -129,14 +152,37 @@ class Table(Generic[T]):
                 node.topical += entry.topical
                 if node.index is not None:
                     node.index.add(entry.number, entry.filter, subscription.unknown)
+                elif node.making is not None:
+                    node.waiting.append(entry)
+                    self._index_more(node)
                 elif len(node.filtered) >= INDEX_FROM:
                     self._index(node)
         entry.targets[target] = None
 
+    def _node(self, topic_filter: str) -> Node[T]:
+        """The node of a topic filter, made if there is none."""
+        if _is_deep(topic_filter):
+            found = self.deep.get(topic_filter)
+            if found is None:
+                found = Node()
+                self.deep.set(topic_filter, found)
+                self._nodes.clear()
+            return found
+        node = self._root
+        for level in _levels(topic_filter):
+            below = node.below.get(level)
+            if below is None:
+                below = node.below[level] = Node()
+                self._nodes.clear()
+            node = below
+        return node
+
     def remove(self, subscription: Subscription, target: T) -> None:
         self.version += 1
-        path = [self._root]
-        levels = _levels(subscription.topic_filter)
+        topic_filter = subscription.topic_filter
+        deep = _is_deep(topic_filter)
+        levels = [] if deep else _levels(topic_filter)
+        path = [self._node(topic_filter)] if deep else [self._root]
         for level in levels:
             path.append(path[-1].below[level])
         node = path[-1]
@@ -154,11 +200,16 @@ class Table(Generic[T]):
             node.topical -= entry.topical
             if node.index is not None:
                 node.index.remove(entry.number)
+            elif node.making is not None and entry.number in node.making:
+                node.making.remove(entry.number)
         if not node.entries:
             self._nodes.clear()
             if node.hot:
                 self._hot -= 1
-                node.hot, node.index, node.asked = False, None, 0
+                node.hot, node.index, node.making, node.asked = False, None, None, 0
+                node.waiting.clear()
+            if deep:
+                self.deep.remove(topic_filter)
             for above, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
                 below = above.below[level]
                 if below.entries or below.below:
@@ -173,6 +224,8 @@ class Table(Generic[T]):
     def meeting(self, topic_filter: str) -> Iterator[Subscription]:
         """All subscriptions that may match some topic of a filter."""
         levels = _levels(topic_filter) or ["#"]
+        for deep in self.deep.all():
+            yield from (it for it in deep.entries if filters_meet(it.topic_filter, topic_filter))
         ways = [(self._root, 0)]
         while ways:
             node, at = ways.pop()
@@ -252,6 +305,9 @@ class Table(Generic[T]):
 
     def _count(self, node: Node[T], times: int) -> None:
         """Filters were asked in turn; where that happens often, an index is better."""
+        if node.making is not None:
+            self._index_more(node)
+            return
         node.asked += times * len(node.filtered)
         if node.asked < HOT or self._hot >= HOT_MAX:
             return
@@ -264,10 +320,21 @@ class Table(Generic[T]):
     def _index(self, node: Node[T]) -> None:
         """From now on the content filters of a topic filter are found by an index."""
         self.indexes += 1
-        node.index = Index()
-        for entry in node.filtered.values():
-            assert entry.filter is not None, "filtered entries have filters"
-            node.index.add(entry.number, entry.filter, entry.subscription.unknown)
+        node.making = Index()
+        node.waiting.extend(node.filtered.values())
+        self._index_more(node)
+
+    def _index_more(self, node: Node[T]) -> None:
+        """Add some of the filters that wait for it to an index that is being made."""
+        index, left = node.making, INDEX_STEPS
+        assert index is not None, "one is being made"
+        while node.waiting and left > 0:
+            entry = node.waiting.popleft()
+            if node.filtered.get(entry.number) is entry and entry.filter is not None:
+                index.add(entry.number, entry.filter, entry.subscription.unknown)
+                left -= entry.filter.cost.constraints + entry.filter.cost.points
+        if not node.waiting:
+            node.index, node.making = index, None
 
     def _find(self, topic: str) -> tuple[Node[T], ...]:
         """The nodes whose topic filters match, remembered."""
@@ -276,6 +343,8 @@ class Table(Generic[T]):
         wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
         nodes = [self._root]
         for level in levels:
+            if not nodes:
+                break
             following: list[Node[T]] = []
             for node in nodes:
                 below = node.below
@@ -291,12 +360,17 @@ class Table(Generic[T]):
             found.append(node)
             if "#" in node.below:
                 found.append(node.below["#"])
+        found += self.deep.find(topic)
         answer = tuple(node for node in found if node.entries)
         if len(topic) <= REMEMBERED_CHARACTERS_MAX:
             if len(self._nodes) >= self._cache_max:
                 del self._nodes[next(iter(self._nodes))]
             self._nodes[topic] = answer
         return answer
+
+
+def _is_deep(topic_filter: str) -> bool:
+    return topic_filter.count("/") >= TRIE_LEVELS_MAX
 
 
 def _levels(topic_filter: str) -> list[str]:
