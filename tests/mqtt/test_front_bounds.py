@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from tests.mqtt.talk import V5, V311, Talk
+from tidings.language.filters import parse
+from tidings.language.limits import DEFAULT as LIMITS
 from tidings.mqtt.codec import encode
-from tidings.mqtt.events import BytesReceived
+from tidings.mqtt.events import Access, BytesReceived, Rule
 from tidings.mqtt.packets import (
     Asked,
     Connack,
@@ -24,7 +26,7 @@ from tidings.mqtt.packets import (
 )
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import DEFAULT
-from tidings.mqtt.subscribing import RETAINED_PER_TURN
+from tidings.mqtt.subscribing import ASK_STEPS, RETAINED_PER_TURN
 
 
 def refused(talk: Talk, topic_filter: str, where: str, **connect: Any) -> Suback:
@@ -203,3 +205,79 @@ def test_topics_that_begin_with_a_dollar_are_ordinary_where_everything_is_allowe
     client.subscribe("$mine/#")
     client.send(Publish("$mine/x", b"1"))
     assert client.payloads() == [b"1"]
+
+
+WIDE = f"place IN ({', '.join(map(str, range(250)))})"
+
+
+def wheres(*texts: str) -> Properties:
+    return Properties(user=tuple(("where", text) for text in texts))
+
+
+def steps_of(talk: Talk, packet: Subscribe, client: Any) -> tuple[Suback, int]:
+    """What a SUBSCRIBE is answered, and the steps that it took."""
+    client.send(packet)
+    (answer,) = client.take(Suback)
+    return answer, talk.front._core.steps
+
+
+def test_filters_of_a_client_without_rights_are_not_read() -> None:
+    talk = Talk(access=Access((Rule(True, "any", "open/#"),), anonymous=True))
+    client = talk.connect("c")
+    hostile = [WIDE.replace("place", f"place{at}") for at in range(10)]
+    answer, steps = steps_of(talk, Subscribe(1, (Asked("closed/#"),), wheres(*hostile)), client)
+    assert answer.reasons == (Reason.NOT_AUTHORIZED,)
+    assert steps == ASK_STEPS
+    answer, steps = steps_of(talk, Subscribe(2, (Asked("closed"), Asked("open/a")), wheres(WIDE)), client)
+    assert answer.reasons == (Reason.NOT_AUTHORIZED, 0)
+    assert steps == 2 * ASK_STEPS + parse(WIDE).steps
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["x = 1"] * 65, "'where' is given 65 times; the limit is 64"),
+        (
+            [f"x = '{at}{'y' * 2_000}'" for at in range(9)],
+            "characters; the limit is 16384; send several SUBSCRIBE",
+        ),
+    ],
+)
+def test_filters_that_are_too_many_or_too_long_are_not_read(texts: list[str], reason: str) -> None:
+    talk = Talk()
+    answer, steps = steps_of(talk, Subscribe(1, (Asked("t"),), wheres(*texts)), talk.connect("c"))
+    assert answer.reasons == (Reason.TOPIC_FILTER_INVALID,)
+    assert reason in (answer.properties.reason_string or "")
+    assert steps == ASK_STEPS
+
+
+def test_all_filters_of_a_subscribe_share_one_budget() -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    texts = [WIDE.replace("place", f"place{at}") for at in range(10)]
+    answer, steps = steps_of(talk, Subscribe(1, (Asked("t"),), wheres(*texts)), client)
+    assert answer.reasons == (Reason.TOPIC_FILTER_INVALID,)
+    assert f"more than {LIMITS.steps} steps" in (answer.properties.reason_string or "")
+    assert LIMITS.steps < steps < 2 * LIMITS.steps
+    answer, _ = steps_of(talk, Subscribe(2, (Asked("t"),), wheres(*texts[:2])), client)
+    assert answer.reasons == (0,)
+
+
+def test_a_filter_over_many_topic_filters_is_read_once() -> None:
+    talk = Talk()
+    asked = tuple(Asked(f"t/{at}") for at in range(50))
+    answer, steps = steps_of(talk, Subscribe(1, asked, wheres(WIDE)), talk.connect("c"))
+    assert set(answer.reasons) == {0}
+    assert steps == 50 * ASK_STEPS + parse(WIDE).steps
+
+
+def test_what_all_subscribes_of_a_turn_take_is_counted() -> None:
+    talk = Talk()
+    clients = [talk.connect(f"c{at}") for at in range(3)]
+    packets = [encode(Subscribe(1, (Asked("t"),), wheres(f"x = {at}")), V5) for at in range(3)]
+    talk.front.handle_all(
+        [BytesReceived(it.connection, data) for it, data in zip(clients, packets, strict=True)], talk.now
+    )
+    assert talk.front._core.steps == 3 * ASK_STEPS + sum(parse(f"x = {at}").steps for at in range(3))
+    talk.advance(1.0)
+    assert talk.front._core.steps == 0

@@ -17,6 +17,7 @@ from tests.language.samples import FIELDS, OWN, some_event, some_filter
 from tidings.errors import FilterError, FilterTooCostly
 from tidings.language.fields import Type, find
 from tidings.language.filters import Filter, parse
+from tidings.language.limits import TOLD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,7 +102,7 @@ def test_every_verdict_is_sparks(spark: SparkSession, seed: int) -> None:
             written[text] = parse(text, FIELDS)
     assert disagreements(frame, events, written) == []
     # The canonical text is a filter too, and the one that travels between brokers.
-    canonical = {filter_.text: parse(filter_.text, FIELDS) for filter_ in written.values()}
+    canonical = {filter_.text: parse(filter_.text, FIELDS, TOLD) for filter_ in written.values()}
     assert disagreements(frame, events, canonical) == []
 
 

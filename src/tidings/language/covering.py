@@ -12,8 +12,9 @@ that share no string, never no wrongly.
 from __future__ import annotations
 
 from tidings.errors import FilterTooCostly
-from tidings.language.filters import Filter, either
+from tidings.language.filters import Filter, joined
 from tidings.language.regions import Box, Unknown
+from tidings.language.tree import Or
 
 Asked = tuple[Filter, Unknown]
 """A filter and what its subscriber takes for UNKNOWN."""
@@ -47,7 +48,7 @@ def merge(a: Filter, b: Filter) -> Filter | None:
     if not _comparable(a, b) or not _comparable(b, a):
         return None
     try:
-        return either(a, b)
+        return joined(Or, (a, b))
     except FilterTooCostly:
         return None
 

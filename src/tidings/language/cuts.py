@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -69,6 +69,10 @@ class Cuts:
         if not self.inside and not other.inside and len(self.points) == len(other.points) == 2:
             # One interval within another, by far the most frequent question.
             return bool(other.points[0] <= self.points[0] and self.points[1] <= other.points[1])
+        if not other.points:
+            return other.inside or self.empty
+        if not self.points:
+            return not self.inside
         return (self & other) == self
 
 
@@ -98,6 +102,31 @@ def _combine(a: Cuts, b: Cuts, wanted: int) -> Cuts:
             inside = not inside
             points.append(point)
     return Cuts(start, tuple(points))
+
+
+def any_of(parts: Sequence[Cuts]) -> Cuts:
+    """The union of many sets in one sweep; joining them one by one would take a step for each pair."""
+    flips: dict[Any, int] = {}
+    depth = 0
+    for part in parts:
+        change = -1 if part.inside else 1
+        depth += part.inside
+        for point in part.points:
+            flips[point] = flips.get(point, 0) + change
+            change = -change
+    points: list[Any] = []
+    start = inside = depth > 0
+    for point in sorted(flips):
+        depth += flips[point]
+        if (depth > 0) is not inside:
+            inside = not inside
+            points.append(point)
+    return Cuts(start, tuple(points))
+
+
+def all_of(parts: Sequence[Cuts]) -> Cuts:
+    """The intersection of many sets in one sweep."""
+    return ~any_of([~part for part in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +161,7 @@ class Axis:
 
     def one(self, value: Any) -> Cuts:
         """One value alone."""
-        return self.upto(value) & ~self.below(value)
+        return self.some((value,))
 
     def some(self, values: Iterable[Any]) -> Cuts:
         """These values and no others.
@@ -141,18 +170,19 @@ class Axis:
         """
         points: list[Any] = []
         start = False
+        least, greatest, after = self.least, self.greatest, self.after
         for value in sorted(set(values)):
-            only = self.one(value)
-            if only.empty:
+            if (least is not None and value < least) or (greatest is not None and value > greatest):
                 continue
-            if only.inside:
+            if value == least:
                 start = True
-            for point in only.points:
+            elif points and points[-1] == value:
                 # Neighbouring values meet in one point, which is then no flip.
-                if points and points[-1] == point:
-                    points.pop()
-                else:
-                    points.append(point)
+                points.pop()
+            else:
+                points.append(value)
+            if value != greatest:
+                points.append(after(value))
         return Cuts(start, tuple(points))
 
 

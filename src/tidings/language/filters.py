@@ -6,20 +6,25 @@ text. `language.covering` compares filters with each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from tidings.errors import FilterTooCostly
 from tidings.language.fields import Field, Path, Type
 from tidings.language.grammar import read
-from tidings.language.limits import DEFAULT, Limits
+from tidings.language.like import pieces, searched
+from tidings.language.limits import DEFAULT, Limits, Steps
 from tidings.language.normal import Conjunction, normal
 from tidings.language.regions import Box, Unknown
-from tidings.language.tree import Node, Or, Verdict, terms
+from tidings.language.tree import And, Node, Or, Pattern, Verdict, terms
 from tidings.language.wording import filter_text
 
-__all__ = ["Cost", "Filter", "Unknown", "either", "parse"]
+__all__ = ["Cost", "Filter", "Unknown", "check_told", "joined", "parse"]
+
+
+TERM_STEPS = 8
+"""What it takes to read one term of a normal form, beside its bounds and values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,9 @@ class Cost:
     points: int
     """Bounds and listed values, over all of them."""
 
+    searched: int
+    """Characters that LIKE looks for, over all of them."""
+
 
 class Filter:
     """One filter, understood. Filters are equal if their normal forms are.
@@ -47,13 +55,18 @@ class Filter:
     True
     """
 
-    def __init__(self, source: str, tree: Node, disjuncts: tuple[Conjunction, ...]) -> None:
+    def __init__(
+        self, source: str, tree: Node, disjuncts: tuple[Conjunction, ...], text: str = "", steps: int = 0
+    ) -> None:
         self.source = source
         """The text as it was written."""
         self.tree = tree
         """Its terms as they were written."""
         self.disjuncts = disjuncts
         """Its normal form."""
+        self.steps = steps
+        """What it took to read it, see `limits.Steps`."""
+        self._text = text
 
     def evaluate(self, event: Mapping[str, object]) -> Verdict:
         """SQL's verdict: True, False, or None for UNKNOWN."""
@@ -80,10 +93,12 @@ class Filter:
     def _assuming(self) -> tuple[Box, ...]:
         return _boxes(self.disjuncts, Unknown.ASSUME)
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The canonical text, which parses back to an equal filter."""
-        return filter_text(self.disjuncts)
+        if not self._text:
+            self._text = filter_text(self.disjuncts)
+        return self._text
 
     @cached_property
     def paths(self) -> tuple[Path, ...]:
@@ -102,7 +117,13 @@ class Filter:
             terms=sum(1 for _ in terms(self.tree)),
             disjuncts=len(self.disjuncts),
             constraints=len(held),
-            points=sum(len(values.cuts.points) for constraint in held for _, values in constraint.sets),
+            points=sum(constraint.points for constraint in held),
+            searched=sum(
+                searched(pieces(like.pattern))
+                for constraint in held
+                for _, values in constraint.sets
+                for like in values.likes
+            ),
         )
 
     def __eq__(self, other: object) -> bool:
@@ -115,46 +136,74 @@ class Filter:
         return f"Filter({self.source!r})"
 
 
-def parse(text: str, fields: Mapping[Path, Field] | None = None, limits: Limits = DEFAULT) -> Filter:
+def parse(
+    text: str,
+    fields: Mapping[Path, Field] | None = None,
+    limits: Limits = DEFAULT,
+    steps: Steps | None = None,
+) -> Filter:
     """Read a filter text.
 
     With the declared `fields` of a topic, names and types are checked against them; without, a term is
     UNKNOWN of a value that is of another kind than its literal. Raises FilterError, which points at the
-    place.
+    place. `steps` counts the work where several filters share one bound.
     """
-    tree = read(text, fields, limits)
+    steps = steps or Steps(limits.steps)
+    before = steps.spent
     try:
-        return _filter(text, tree, limits)
+        return _filter(text, read(text, fields, limits, steps), limits, steps, before)
     except FilterTooCostly as error:
+        if error.text or len(text) > limits.text:
+            raise
         raise FilterTooCostly(error.reason, text, 0, len(text)) from None
 
 
-def either(a: Filter, b: Filter, limits: Limits = DEFAULT) -> Filter:
-    """The filter `a OR b`; raises FilterTooCostly."""
-    made = _filter("", Or((a.tree, b.tree)), limits)
-    made.source = made.text
+def joined(
+    kind: type[And | Or], parts: Sequence[Filter], source: str = "", steps: Steps | None = None
+) -> Filter:
+    """All of some filters joined by AND or OR, under a text of its own if one is given.
+
+    Raises FilterTooCostly.
+    """
+    steps = steps or Steps(DEFAULT.steps)
+    before = steps.spent
+    made = _filter(source, kind(tuple(part.tree for part in parts)), DEFAULT, steps, before)
+    made.source = source or made.text
     return made
 
 
-def _filter(source: str, tree: Node, limits: Limits) -> Filter:
-    made = Filter(source, tree, normal(tree, limits))
-    if made.cost.constraints > limits.terms:
+def _filter(source: str, tree: Node, limits: Limits, steps: Steps, before: int) -> Filter:
+    _check_searched(sum(searched(term.parts) for term in terms(tree) if isinstance(term, Pattern)), limits)
+    disjuncts, text = normal(tree, limits, steps)
+    made = Filter(source, tree, disjuncts, text, steps.spent - before)
+    check_told(made, limits)
+    if len(text) > limits.text:
         raise FilterTooCostly(
-            f"in normal form the filter has {made.cost.constraints} terms; the limit is {limits.terms}; "
-            "split it into several subscriptions"
-        )
-    if made.cost.points > limits.points:
-        raise FilterTooCostly(
-            f"in normal form the filter has {made.cost.points} bounds and values; "
-            f"the limit is {limits.points}; split it into several subscriptions"
-        )
-    # Only a filter of many parts can be longer in normal form than the limit; the others need no text yet.
-    if len(made.disjuncts) * max(len(source), 64) > limits.text // 4 and len(made.text) > limits.text:
-        raise FilterTooCostly(
-            f"in normal form the filter has {len(made.text)} characters; the limit is {limits.text}; "
+            f"in normal form the filter has {len(text)} characters; the limit is {limits.text}; "
             "split it into several subscriptions"
         )
     return made
+
+
+def check_told(made: Filter, limits: Limits = DEFAULT) -> None:
+    """FilterTooCostly for what is too much in its normal form, which every broker that hears of it reads."""
+    cost = made.cost
+    _check_searched(cost.searched, limits)
+    told = TERM_STEPS * cost.constraints + cost.points
+    if told > limits.steps:
+        raise FilterTooCostly(
+            f"in normal form the filter has {cost.constraints} terms with {cost.points} bounds and values, "
+            f"which take {told} steps to read; the limit is {limits.steps}; "
+            "split it into several subscriptions"
+        )
+
+
+def _check_searched(count: int, limits: Limits) -> None:
+    if count > limits.searched:
+        raise FilterTooCostly(
+            f"its LIKE patterns look for {count} characters (the longest part between two % of each); "
+            f"the limit is {limits.searched}; use shorter ones, or several subscriptions"
+        )
 
 
 def _boxes(disjuncts: tuple[Conjunction, ...], unknown: Unknown) -> tuple[Box, ...]:

@@ -18,13 +18,14 @@ values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from functools import lru_cache
 
 from tidings.language.cuts import EVERYTHING, NOTHING, Cuts
+from tidings.language.cuts import all_of as cuts_all_of
 from tidings.language.fields import Path, Type
 from tidings.language.like import Like
 from tidings.language.timestamps import micros
@@ -88,7 +89,7 @@ class Values:
 
     def __le__(self, other: Values) -> bool:
         """Whether all of these are among the others; may say no where only the patterns would tell."""
-        return self.cuts <= other.cuts and set(other.likes) <= set(self.likes)
+        return self.cuts <= other.cuts and all(like in self.likes for like in other.likes)
 
 
 def narrowed(cuts: Cuts, likes: set[Like]) -> Values:
@@ -156,6 +157,11 @@ class Region:
 
     def __le__(self, other: Region) -> bool:
         """Whether all of this region is in the other."""
+        if len(self.sets) == len(other.sets) == 1 and self.sets[0][0] is other.sets[0][0]:
+            # Values of one kind, by far the most frequent question.
+            return (
+                self.null <= other.null and self.other <= other.other and self.sets[0][1] <= other.sets[0][1]
+            )
         return (
             self.null <= other.null
             and self.other <= other.other
@@ -183,18 +189,34 @@ class Constraint:
     declared: Type | None
     """The field's type where its topic declares it."""
 
-    def __and__(self, other: Constraint) -> Constraint | None:
-        """Both; None if that is false of every value."""
-        if self.null is not None and other.null is not None and self.null != other.null:
-            return None
-        sets = dict(self.sets)
-        for kind, values in other.sets:
-            sets[kind] = sets[kind] & values if kind in sets else values
-        return tidied(self.null if self.null is not None else other.null, sets, self.declared)
+    @property
+    def points(self) -> int:
+        """Bounds and listed values."""
+        return sum(len(values.cuts.points) for _, values in self.sets)
 
     def region(self, unknown: Unknown) -> Region:
         """The values that are taken."""
         return _region(self, unknown)
+
+
+def all_of(constraints: Sequence[Constraint]) -> Constraint | None:
+    """All that some constraints on one field say; None if that is false of every value."""
+    nulls = {held.null for held in constraints} - {None}
+    if len(nulls) > 1:
+        return None
+    sets: dict[Kind, list[Values]] = {}
+    for held in constraints:
+        for kind, values in held.sets:
+            sets.setdefault(kind, []).append(values)
+    return tidied(
+        nulls.pop() if nulls else None,
+        {kind: some[0] if len(some) == 1 else _all_values(some) for kind, some in sets.items()},
+        constraints[0].declared,
+    )
+
+
+def _all_values(some: Sequence[Values]) -> Values:
+    return narrowed(cuts_all_of([one.cuts for one in some]), {like for one in some for like in one.likes})
 
 
 def tidied(null: bool | None, sets: Mapping[Kind, Values], declared: Type | None) -> Constraint | None:

@@ -8,6 +8,7 @@ three: where somebody will publish, and what at most. Who subscribes is not know
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -17,8 +18,10 @@ from tidings.language import names
 from tidings.language.covering import covers as where_covers
 from tidings.language.covering import merge as where_merge
 from tidings.language.covering import overlaps as where_overlaps
-from tidings.language.filters import Filter, parse
+from tidings.language.filters import Filter, check_told, joined, parse
+from tidings.language.limits import TOLD, Steps
 from tidings.language.regions import Unknown
+from tidings.language.tree import Or
 
 QOS_MAX = 2
 """MQTT's highest quality of service."""
@@ -75,7 +78,7 @@ def read_where(text: str) -> Filter:
     """A content filter without declared types, remembered: one text comes over many links."""
     found = _READ.get(text)
     if found is None:
-        found = _remember(text, parse(text))
+        found = _remember(text, parse(text, limits=TOLD))
     return found
 
 
@@ -85,6 +88,35 @@ def canonical_where(text: str) -> Filter:
     if read.text not in _READ:
         _remember(read.text, read)
     return read
+
+
+def asked_where(texts: Sequence[str], steps: Steps) -> Filter:
+    """The content filters of a client, any of which is enough, as one; raises FilterError.
+
+    Steps are counted whether they are remembered or not, so that an answer never depends on what was asked
+    before. It is remembered under `either_text` and under its canonical text.
+    """
+    parts: list[Filter] = []
+    for text in texts:
+        found = _READ.get(text)
+        if found is None:
+            found = _remember(text, parse(text, steps=steps))
+        else:
+            steps.take(found.steps)
+            check_told(found)
+        parts.append(found)
+    read = parts[0]
+    if len(parts) > 1:
+        text = either_text(texts)
+        read = _remember(text, joined(Or, parts, text, steps))
+    if read.text not in _READ:
+        _remember(read.text, read)
+    return read
+
+
+def either_text(texts: Sequence[str]) -> str:
+    """Content filters, any of which is enough, as one text."""
+    return texts[0] if len(texts) == 1 else " OR ".join(f"({text})" for text in texts)
 
 
 def remember(made: Filter) -> str:
@@ -141,6 +173,21 @@ def _where_covers(wide: str, wide_unknown: Unknown, narrow: str, narrow_unknown:
         return where_covers((read_where(wide), wide_unknown), (read_where(narrow), narrow_unknown))
     except FilterError:
         return False
+
+
+def comparing_steps(one: str, other: str, each: int = 0) -> int:
+    """What it takes at most to compare two content filters, about, and `each` more for what is in them.
+
+    In steps of `limits.Steps`.
+    """
+    if not one or not other or one == other:
+        return 1
+    try:
+        a, b = read_where(one), read_where(other)
+    except FilterError:
+        return 1
+    size = a.cost.constraints + a.cost.points + b.cost.constraints + b.cost.points
+    return 1 + len(a.disjuncts) * len(b.disjuncts) + size // 4 + each * size
 
 
 def merge(one: Subscription, other: Subscription) -> Subscription | None:

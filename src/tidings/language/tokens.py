@@ -169,12 +169,16 @@ def _check_gaps(text: str, tokens: Sequence[Token]) -> None:
 
 def _check_depth(text: str, tokens: Sequence[Token], limits: Limits) -> None:
     depth = nots = 0
+    opened: list[int] = []
     for token in tokens:
         if token.token_type is TokenType.NOT:
             nots += 1
         else:
-            depth += 1 + nots if token.token_type is TokenType.L_PAREN else 0
-            depth -= token.token_type is TokenType.R_PAREN
+            if token.token_type is TokenType.L_PAREN:
+                opened.append(1 + nots)
+                depth += 1 + nots
+            elif token.token_type is TokenType.R_PAREN and opened:
+                depth -= opened.pop()
             nots = 0
         if depth + nots > limits.depth:
             raise FilterTooCostly(

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from tidings.language.cuts import BOOLS, DOUBLES, INTS, NUMBERS, STRINGS, TIMES, Axis, Cuts, prefixed
+from tidings.language.cuts import BOOLS, DOUBLES, INTS, NOTHING, NUMBERS, STRINGS, TIMES, Axis, Cuts, prefixed
 from tidings.language.fields import Path, Type, find
 from tidings.language.like import Like, Piece, matches, pieces, prefix, spelled
 from tidings.language.regions import KINDS, Constraint, Kind, Values, narrowed
@@ -95,21 +95,24 @@ class Comparison:
 
     def values(self) -> Values:
         axis = self.field.axis(self.kind)
-        if isinstance(self.literal, Decimal):
+        literal = self.literal
+        below: Callable[[Any], Cuts] = axis.below
+        fraction = isinstance(literal, Decimal)
+        if fraction:
             # On an int field no value equals a literal with a fraction; all lie to one side of it or the
             # other.
-            below = upto = axis.upto(math.floor(self.literal))
-        else:
-            below, upto = axis.below(self.literal), axis.upto(self.literal)
-        cuts = {
-            "=": upto & ~below,
-            "<>": below | ~upto,
-            "<": below,
-            "<=": upto,
-            ">": ~upto,
-            ">=": ~below,
-        }
-        return Values(cuts[self.relation])
+            literal, below = math.floor(literal), axis.upto
+        match self.relation:
+            case "<":
+                return Values(below(literal))
+            case ">=":
+                return Values(~below(literal))
+            case "<=":
+                return Values(axis.upto(literal))
+            case ">":
+                return Values(~axis.upto(literal))
+        equal = NOTHING if fraction else axis.one(literal)
+        return Values(equal if self.relation == "=" else ~equal)
 
 
 @dataclass(frozen=True, slots=True)

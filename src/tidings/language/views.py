@@ -15,11 +15,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidings.errors import DeclarationError, FilterError, Problem
+from tidings.errors import DeclarationError, FilterError, FilterTooCostly, Problem
 from tidings.language import durations, names
 from tidings.language.faults import choice, shown
-from tidings.language.filters import parse
+from tidings.language.filters import joined, parse
+from tidings.language.limits import DEFAULT, Steps
 from tidings.language.regions import Unknown
+from tidings.language.subscriptions import read_where, remember
+from tidings.language.tree import And
 
 PREFIX = "view"
 """The first level of all topics of views."""
@@ -170,22 +173,23 @@ def intersection(one: str, other: str) -> str | None:
     return "/".join(levels) or None
 
 
-def both(where: str, other: str) -> str:
+def both(where: str, other: str, steps: Steps | None = None) -> str:
     """The content filter that takes what both take; FilterError if one is wrong, or both together too much.
 
     >>> both("severity >= 3", "fire OR smoke")
     '(severity >= 3) AND (fire OR smoke)'
     """
-    # Each is read alone first: texts that are whole only side by side would say something else. There are no
+    # Each is read alone: texts that are whole only side by side would say something else. There are no
     # comments in the language, so nothing can hide the parentheses.
-    for text in (where, other):
-        if text:
-            parse(text)
-    if not where or not other:
+    parts = [read_where(text) for text in (where, other) if text]
+    if len(parts) < 2:
         return where or other
-    joined = f"({where}) AND ({other})"
-    parse(joined)
-    return joined
+    text = f"({where}) AND ({other})"
+    if len(text) > DEFAULT.text:
+        raise FilterTooCostly(
+            f"together with the view's, the filter has {len(text)} characters; the limit is {DEFAULT.text}"
+        )
+    return remember(joined(And, parts, text, steps))
 
 
 def _text(

@@ -40,7 +40,7 @@ def conjunction_text(conjunction: Conjunction) -> str:
     """The text of one conjunction; where it stands beside others, AND binds tighter than OR."""
     if not conjunction:
         return "TRUE"
-    return " AND ".join(text for path, held in conjunction for text in _constraint_texts(path, held))
+    return " AND ".join(constraint_text(path, held) for path, held in conjunction)
 
 
 def term_text(term: Term) -> str:
@@ -70,12 +70,13 @@ def string_text(value: str) -> str:
     return "'" + value.translate(ESCAPED) + "'"
 
 
-def _constraint_texts(path: Path, held: Constraint) -> list[str]:
+def constraint_text(path: Path, held: Constraint) -> str:
+    """All that a conjunction says of one field."""
     name = name_text(path)
     texts = [] if held.null is None else [f"{name} IS NULL" if held.null else f"{name} IS NOT NULL"]
     for kind, values in held.sets:
         texts += _values_texts(name, kind, values)
-    return texts
+    return " AND ".join(texts)
 
 
 def _values_texts(name: str, kind: Kind, values: Values) -> list[str]:
@@ -134,7 +135,7 @@ def _points_texts(name: str, kind: Kind, points: list[Any], one: str, many: str)
     """Some values, as a list; numbers with an exponent in a list of their own, as the grammar wants them."""
     texts = [_literal_text(kind, point) for point in points]
     apart = [text for text in texts if kind is Kind.NUMBER and "e" in text]
-    groups = [[text for text in texts if text not in apart], apart]
+    groups = [[text for text in texts if kind is not Kind.NUMBER or "e" not in text], apart]
     return [
         f"{name} {one} {group[0]}" if len(group) == 1 else f"{name} {many} ({', '.join(group)})"
         for group in groups

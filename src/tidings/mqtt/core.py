@@ -77,6 +77,8 @@ class Core:
         """Sessions that have asked for something in this turn, and are yet to be answered."""
         self.dear = 0
         """What packets that take their time have cost in this turn, about in milliseconds."""
+        self.steps = 0
+        """What SUBSCRIBEs have taken in this turn, in steps of `language.limits.Steps`."""
         self.stamp = 0
         """Counts whatever may have changed where publications go: all that is not a publication."""
         self.out: list[Effect | ClientEffect] = []

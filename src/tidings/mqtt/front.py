@@ -311,6 +311,7 @@ class Front:
         core.stamp += 1
         core.dear = 0
         core.released = 0
+        core.steps = 0
         core.out = inner.out  # type: ignore[assignment]
         if core.repeats:
             self._publishing.settle()

@@ -14,8 +14,10 @@ import msgspec
 
 from tidings.errors import FilterError
 from tidings.language import durations, names, views
+from tidings.language.limits import DEFAULT as LIMITS
+from tidings.language.limits import Steps
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Subscription, canonical_where
+from tidings.language.subscriptions import Subscription, asked_where, either_text
 from tidings.mqtt import packets
 from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
@@ -46,6 +48,12 @@ RETAINED_PER_TURN = 200
 
 RETAINED_UNIT_BYTES = 1024
 
+WHERES_MAX = 64
+"""`where` in one SUBSCRIBE: as many alternatives as a filter may have in its normal form."""
+
+ASK_STEPS = 100
+"""What it takes to ask for one topic filter, beside reading the content filters."""
+
 EXCERPT = 40
 """Characters of a filter that are shown around a mistake."""
 
@@ -67,10 +75,18 @@ class Pending:
 
 
 class Wanted:
-    """What the user properties of a SUBSCRIBE ask for."""
+    """What the user properties of a SUBSCRIBE ask for.
+
+    Content filters are read when a topic filter may be asked for with them, not before: what they cost is
+    nothing that a client without rights can spend.
+    """
 
     def __init__(self, user: UserProperties) -> None:
         self.where = ""
+        self.steps = Steps(LIMITS.steps)
+        """For all content filters together."""
+        self._texts: list[str] = []
+        """Content filters that are yet to be read."""
         self.unknown = Unknown.WAIT
         self.every_us = 0
         self.fault = ""
@@ -103,16 +119,33 @@ class Wanted:
             self.unknown = Unknown(unknowns[0])
         if cycles and not self.fault:
             self._read_every(cycles)
-        for text in texts:
-            if not self.fault:
-                self.fault = where_fault(text)
-        if not self.fault and texts:
-            different = list(dict.fromkeys(texts))
-            self.where = (
-                different[0] if len(different) == 1 else " OR ".join(f"({text})" for text in different)
+        if texts and not self.fault:
+            self._take_texts(texts)
+
+    def _take_texts(self, texts: list[str]) -> None:
+        """Number and length first."""
+        size = sum(map(len, texts))
+        if len(texts) > WHERES_MAX:
+            self.fault = (
+                f"'where' is given {len(texts)} times; the limit is {WHERES_MAX}; "
+                "send several SUBSCRIBE, or use IN for several values"
             )
-            if len(different) > 1:
-                self.fault = where_fault(self.where)
+        elif size > LIMITS.text:
+            self.fault = f"'where' has {size} characters; the limit is {LIMITS.text}; send several SUBSCRIBE"
+        elif not all(text.strip() for text in texts):
+            self.fault = "'where' is empty; leave it out to get everything"
+        else:
+            self._texts = list(dict.fromkeys(texts))
+            self.where = either_text(self._texts)
+
+    def read(self) -> None:
+        """Read the content filters, once; what is wrong with them is a fault then."""
+        if self._texts:
+            try:
+                asked_where(self._texts, self.steps)
+            except FilterError as error:
+                self.fault = explained(error)
+            self._texts = []
 
     def _read_every(self, cycles: list[str]) -> None:
         if len(set(cycles)) > 1:
@@ -124,17 +157,6 @@ class Wanted:
             self.every_us = durations.parse(cycles[0])
         except ValueError as error:
             self.fault = f"every: {_line(str(error))}"
-
-
-def where_fault(text: str) -> str:
-    """What is wrong with a content filter, in one line that points at the place; empty if it is right."""
-    if not text.strip():
-        return "'where' is empty; leave it out to get everything"
-    try:
-        canonical_where(text)
-    except FilterError as error:
-        return explained(error)
-    return ""
 
 
 def explained(error: FilterError) -> str:
@@ -193,7 +215,9 @@ class Subscribing:
                 wanted.unknown,
                 every_us=wanted.every_us,
             )
-            code, reason = (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client)
+            code, reason = (
+                (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client, wanted)
+            )
             if code is None:
                 pending.open += 1
                 self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at, item.qos))
@@ -203,6 +227,7 @@ class Subscribing:
                 self._refuse(pending, client.id, asked.topic_filter, reason)
             elif item.retain_handling != 2:
                 pending.retained.append(session.subscriptions[item.topic_filter])
+        self._core.steps += wanted.steps.spent + ASK_STEPS * len(packet.asked)
         self._answer_if_complete(pending)
 
     def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
@@ -211,7 +236,7 @@ class Subscribing:
             pending.explained.append(explained)
         self._core.refuse(client, f"subscribe {_line(topic_filter)[:200]}", reason)
 
-    def _ask(self, session: Session, asked: Asked, client: Client) -> tuple[int | None, str]:
+    def _ask(self, session: Session, asked: Asked, client: Client, wanted: Wanted) -> tuple[int | None, str]:
         """Ask for one topic filter: None if the answer is to come, else the code and why."""
         name = asked.topic_filter
         group, inner = "", name
@@ -229,10 +254,13 @@ class Subscribing:
             return Reason.QUOTA_EXCEEDED, f"a session has {limit} subscriptions at most; drop one first"
         if inner.startswith(OWN):
             return self._ask_own(session, asked, group)
+        wanted.read()
+        if wanted.fault:
+            return wanted.code, wanted.fault
         subscription = Subscription(inner, asked.where, asked.unknown, asked.qos, asked.every_us)
         if inner.startswith(VIEW):
             view_name = inner.split("/")[1]
-            seen, reason = self._through(subscription, view_name)
+            seen, reason = self._through(subscription, view_name, wanted.steps)
             if reason:
                 return Reason.TOPIC_FILTER_INVALID, reason
             asked = msgspec.structs.replace(asked, view=view_name)
@@ -283,7 +311,9 @@ class Subscribing:
         self._core.plans += 1
         return asked.qos, ""
 
-    def _through(self, subscription: Subscription, name: str) -> tuple[Subscription | None, str]:
+    def _through(
+        self, subscription: Subscription, name: str, steps: Steps | None = None
+    ) -> tuple[Subscription | None, str]:
         """A subscription as it is through a view; None if that has nothing there, and why if it cannot be."""
         rest = subscription.topic_filter.split("/", 2)
         if name in ("+", "#") or len(rest) < 3:
@@ -300,7 +330,7 @@ class Subscribing:
         if subscription.where:
             unknown = subscription.unknown
             try:
-                where = views.both(where, subscription.where) if where else subscription.where
+                where = views.both(where, subscription.where, steps) if where else subscription.where
             except FilterError as error:
                 return None, explained(error)
         every_us = max(view.every_us, subscription.every_us)

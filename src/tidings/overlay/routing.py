@@ -31,6 +31,7 @@ from tidings.language.subscriptions import (
     filters_meet,
     overlap,
 )
+from tidings.language.topics import Topic
 from tidings.overlay import summaries
 from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
@@ -61,6 +62,9 @@ Key = tuple[type[Subscription] | type[Advertisement], str, str]
 
 ADVERTISED_LEVELS_MAX = 1000
 """First levels of topics that are advertised for clients that do not advertise; beyond, everything is."""
+
+TYPED_READS_MAX = 1024
+"""Content filters that are remembered with the types of a declared topic."""
 
 MET_MAX = 3
 """Epochs in a row with this broker's id behind a link until it is sure that another broker has it."""
@@ -140,6 +144,7 @@ class Routing:
         self.sessions: dict[str, Session] = {}
         self.local: Table[Named] = Table(core.settings.topic_cache)
         self.shares = Shares()
+        self._typed_reads: dict[tuple[str, str], tuple[Topic, filters.Filter]] = {}
         self._asked: dict[Subscription, int] = {}
         self._advertised: dict[Advertisement, int] = {}
         self._own_levels: dict[str, None] = {}
@@ -290,8 +295,7 @@ class Routing:
             return asked
         if names.name_fault(asked.topic_filter) is None:
             topic = self._topics.declaration(asked.topic_filter)
-            fields = topic.fields if topic is not None else None
-            read = canonical_where(asked.where) if fields is None else filters.parse(asked.where, fields)
+            read = canonical_where(asked.where) if topic is None else self._typed(asked.where, topic)
         else:
             read = self._read_over_many(asked)
         return msgspec.structs.replace(asked, where=read.text)
@@ -301,10 +305,20 @@ class Routing:
         topic = self._topics.declaration_of_all(asked.topic_filter)
         if topic is not None:
             try:
-                return filters.parse(asked.where, topic.fields)
+                return self._typed(asked.where, topic)
             except FilterError:
                 pass  # here a field that is not declared is only missing
         return canonical_where(asked.where)
+
+    def _typed(self, where: str, topic: Topic) -> filters.Filter:
+        """A content filter with the types of a declaration, remembered for the next topic filter."""
+        known, read = self._typed_reads.get((topic.name, where), (None, None))
+        if known is not topic or read is None:
+            read = filters.parse(where, topic.fields)
+            if len(self._typed_reads) >= TYPED_READS_MAX:
+                del self._typed_reads[next(iter(self._typed_reads))]
+            self._typed_reads[topic.name, where] = topic, read
+        return read
 
     def _save(self, session: str, name: str, subscription: Subscription) -> None:
         group = self.shares.groups.get((session, name), "")
