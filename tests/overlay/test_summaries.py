@@ -12,8 +12,8 @@ from tests.language.samples import some_event
 from tests.matching.samples import some_parsed
 from tidings.language import names
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription, read_where
-from tidings.overlay.summaries import MERGED_TEXT_MAX, of_advertisements, of_subscriptions
+from tidings.language.subscriptions import Advertisement, Subscription, covers, read_where
+from tidings.overlay.summaries import MERGED_TEXT_MAX, STEPS_MAX, of_advertisements, of_subscriptions
 
 TOPICS = ["a", "a/b", "a/c", "b", "b/c", "$s/a"]
 FILTERS = ["#", "+", "a/#", "a/+", "a/b", "+/b", "a", "b", "b/c", "$s/#"]
@@ -198,3 +198,23 @@ def test_when_all_are_gone_nothing_is_told(seed: int) -> None:
         summary.remove(item)
     assert summary.told() == summary.asked() == ()
     assert (summary._by_filter, summary._wild, summary._told_as) == ({}, {}, {})
+
+
+def test_comparing_large_filters_is_bounded_and_loses_nothing() -> None:
+    """One newcomer is compared with as many as can be afforded; the others are told beside it."""
+    summary = of_subscriptions(32)
+    large = [S("t", f"x IN ({', '.join(str(at + 7 * value) for value in range(300))})") for at in range(40)]
+    compared = 0
+
+    def count(wide: Subscription, narrow: Subscription) -> bool:
+        nonlocal compared
+        compared += 1
+        return covers(wide, narrow)
+
+    summary._covers = count
+    for item in large:
+        compared = 0
+        summary.add(item)
+        # Each takes some 300 steps; of 32 in both directions it was 64.
+        assert compared <= STEPS_MAX // 250
+    assert set(summary.told()) == set(large)

@@ -6,8 +6,8 @@ change with what must be told now: additions first, so that nothing is missed in
 brings back what it covered.
 
 The theory is Siena's (Carzaniga, Rosenblum, Wolf 2001), the order of a removal our own. Comparing is
-bounded: with more than `effort` told on one topic filter, a newcomer is compared with the latest of them.
-That costs messages and never a publication.
+bounded: with more than `effort` told on one topic filter, a newcomer is compared with the latest of them, and
+with fewer if their content filters are large (`STEPS_MAX`). That costs messages and never a publication.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tidings.language.subscriptions import (
     Advertisement,
     Subscription,
     advertisement_covers,
+    comparing_steps,
     covers,
     merge,
     read_where,
@@ -41,11 +42,21 @@ ACROSS = 8
 covers."""
 
 
+STEPS_MAX = 2_000
+"""For comparing one newcomer with what is told: a millisecond or two."""
+
+MERGE_STEPS = 2
+"""For merging, for each term, bound and value of both."""
+
+
 class Asked(Protocol):
     """What can be summarised."""
 
     @property
     def topic_filter(self) -> str: ...
+
+    @property
+    def where(self) -> str: ...
 
 
 T = TypeVar("T", bound=Asked)
@@ -68,6 +79,8 @@ class Summary(Generic[T]):
         self._told_as: dict[T, T] = {}
         self._by_filter: dict[str, dict[T, None]] = {}
         self._wild: dict[str, None] = {}  # topic filters with wildcards among the told ones
+        self.steps = 0
+        """What comparing the latest newcomer has taken, about."""
 
     def told(self) -> tuple[T, ...]:
         """All that the neighbour has been told, in the order told."""
@@ -120,6 +133,7 @@ class Summary(Generic[T]):
         """Give each item its place below something told; +1 for what is told by it, -1 for what no longer."""
         changes: dict[T, int] = {}
         for item in items:
+            self.steps = 0
             if (cover := self._cover_of(item)) is not None:
                 self._parts[cover][item] = None
                 self._told_as[item] = cover
@@ -142,23 +156,29 @@ class Summary(Generic[T]):
 
     def _cover_of(self, item: T) -> T | None:
         for other in self._candidates(item.topic_filter):
-            if self._covers(other, item):
+            if self._affords(item, other) and self._covers(other, item):
                 return other
         for wild in islice(self._wild, self._effort):
             if wild != item.topic_filter and topics_cover(wild, item.topic_filter):
                 for other in self._candidates(wild)[:ACROSS]:
-                    if self._covers(other, item):
+                    if self._affords(item, other) and self._covers(other, item):
                         return other
         return None
 
     def _covered_by(self, item: T) -> list[T]:
         own = item.topic_filter
-        found = [other for other in self._candidates(own) if self._covers(item, other)]
+        found = [
+            other
+            for other in self._candidates(own)
+            if self._affords(item, other) and self._covers(item, other)
+        ]
         if _is_wild(own):
             for other_filter in list(islice(reversed(self._by_filter), self._effort)):
                 if other_filter != own and topics_cover(own, other_filter):
                     across = self._candidates(other_filter)[:ACROSS]
-                    found += [other for other in across if self._covers(item, other)]
+                    found += [
+                        other for other in across if self._affords(item, other) and self._covers(item, other)
+                    ]
         return found
 
     def _merged(self, item: T, parts: dict[T, None], changes: dict[T, int]) -> T:
@@ -167,7 +187,9 @@ class Summary(Generic[T]):
         while again:
             again = False
             for other in self._candidates(item.topic_filter):
-                if len(parts) + len(self._parts[other]) > PARTS_MAX:
+                if len(parts) + len(self._parts[other]) > PARTS_MAX or not self._affords(
+                    item, other, MERGE_STEPS
+                ):
                     continue
                 both = self._merge(item, other)
                 if both is not None:
@@ -178,6 +200,11 @@ class Summary(Generic[T]):
                     again = True
                     break
         return item
+
+    def _affords(self, item: T, other: T, each: int = 0) -> bool:
+        """Whether it may still be compared with another; to merge them, `each` term counts."""
+        self.steps += comparing_steps(item.where, other.where, each)
+        return self.steps <= STEPS_MAX
 
     def _candidates(self, topic_filter: str) -> list[T]:
         told = self._by_filter.get(topic_filter)
