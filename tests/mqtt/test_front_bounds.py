@@ -9,6 +9,7 @@ import pytest
 
 from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
+from tidings.mqtt.costs import RETAINED_PER_TURN
 from tidings.mqtt.events import BytesReceived
 from tidings.mqtt.packets import (
     Asked,
@@ -24,7 +25,6 @@ from tidings.mqtt.packets import (
 )
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import DEFAULT
-from tidings.mqtt.subscribing import RETAINED_PER_TURN
 
 
 def refused(talk: Talk, topic_filter: str, where: str, **connect: Any) -> Suback:

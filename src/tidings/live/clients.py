@@ -484,7 +484,7 @@ class Clients:
                     continue
                 data = client.take()
                 size += len(data)
-                events.append(m.BytesReceived(client.number, data))
+                events.append(m.BytesReceived(client.number, data, client.lost is not None))
                 heard.append(client)
             started = thread_time()
             self._owner.tell_all(events)

@@ -6,6 +6,7 @@ Bytes for a client gather in `out` and leave together at the end of a turn. What
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,7 @@ class Client:
         "aliases_out",
         "aliases_out_max",
         "certified",
+        "closed",
         "congested",
         "connect",
         "core",
@@ -137,6 +139,7 @@ class Client:
         "unread",
         "user",
         "v5",
+        "work",
     )
 
     def __init__(self, core: Core, number: int, peer: str, certified: str | None, listener: str) -> None:
@@ -182,6 +185,10 @@ class Client:
         """By topic, as it is in packets: whether it may publish there."""
         self.unread = False
         """Whether something it has said waits for its turn."""
+        self.work: Iterator[None] | None = None
+        """A packet of it that is acted on in parts, each of which ends where another turn is needed."""
+        self.closed = False
+        """Whether nobody waits for answers: the connection is gone, and only what it has sent is left."""
         self.quiet = False
         """Whether nothing is read from it for a while."""
         self.rate_at = core.now

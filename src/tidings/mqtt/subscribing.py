@@ -8,7 +8,7 @@ all have been granted or denied, and retained messages follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from tidings.errors import FilterError
 from tidings.language import durations, names, views
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription, canonical_where
-from tidings.mqtt import packets
+from tidings.mqtt import costs, packets
 from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
 from tidings.mqtt.codec import Malformed
@@ -41,11 +41,6 @@ PLANNED = ("max_delay", "max_extra", "since", "until")
 
 OURS = ("where", "unknown", "every", *PLANNED)
 
-RETAINED_PER_TURN = 200
-"""Retained messages that one session is given in one turn; a large one counts for several."""
-
-RETAINED_UNIT_BYTES = 1024
-
 EXCERPT = 40
 """Characters of a filter that are shown around a mistake."""
 
@@ -58,7 +53,8 @@ class Pending:
         self.packet_id = packet_id
         self.reasons: dict[int, int] = {}
         """By position in the packet."""
-        self.open = 0
+        self.open = 1
+        """What is not answered yet, and one until all has been asked."""
         self.count = 0
         self.explained: list[str] = []
         self.understood = False
@@ -171,17 +167,25 @@ class Subscribing:
 
     # Asking.
 
-    def on_subscribe(self, client: Client, packet: packets.Subscribe) -> None:
+    def subscribe(self, client: Client, packet: packets.Subscribe) -> Iterator[None]:
+        """Act on a SUBSCRIBE, in parts: another turn is needed wherever it stops."""
         session = client.session
         assert session is not None, "a client that subscribes has a session"
-        for item in packet.asked:
-            check_filter(item.topic_filter)
-        wanted = Wanted(packet.properties.user)
-        identifiers = packet.properties.subscription_identifiers
+        yield from self._check([item.topic_filter for item in packet.asked])
+        core, properties = self._core, packet.properties
+        filters = [value for name, value in properties.user if name.removeprefix("$") == "where"]
+        core.spent += costs.filter_steps(filters)
+        wanted = Wanted(properties.user)
+        identifiers = properties.subscription_identifiers
         pending = Pending(client, packet.packet_id)
         pending.count = len(packet.asked)
         pending.understood = wanted.given
+        # Read once for all; but where a topic is declared, by its types.
+        steps = costs.TOPIC_FILTER_STEPS + (costs.filter_steps([wanted.where]) if pending.count > 1 else 0)
         for at, item in enumerate(packet.asked):
+            if at and core.spent >= costs.TURN_STEPS:
+                yield
+            core.spent += steps
             asked = Asked(
                 item.topic_filter,
                 item.qos,
@@ -203,7 +207,16 @@ class Subscribing:
                 self._refuse(pending, client.id, asked.topic_filter, reason)
             elif item.retain_handling != 2:
                 pending.retained.append(session.subscriptions[item.topic_filter])
-        self._answer_if_complete(pending)
+        self._settle(pending)
+
+    def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
+        """See that all are topic filters, before any is acted on."""
+        for at, topic_filter in enumerate(topic_filters):
+            if at % costs.CHECKS_PER_STEP == costs.CHECKS_PER_STEP - 1:
+                self._core.spent += 1
+                if self._core.spent >= costs.TURN_STEPS:
+                    yield
+            check_filter(topic_filter)
 
     def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
         explained = reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}"
@@ -322,8 +335,7 @@ class Subscribing:
                 pending.explained.append(reason)
             if wants_retained and not name.startswith(SHARE):
                 pending.retained.append(asked)
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
 
     def on_denied(self, session_id: str, name: str, reason: str) -> None:
         session = self._sessions[session_id]
@@ -339,10 +351,11 @@ class Subscribing:
         for pending, at, _ in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
             self._refuse(pending, session_id, name, _line(reason))
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
 
-    def _answer_if_complete(self, pending: Pending) -> None:
+    def _settle(self, pending: Pending) -> None:
+        """One thing less is open; answer if that was the last."""
+        pending.open -= 1
         client = pending.client
         if pending.open or client.state is not State.OPEN:
             return
@@ -363,6 +376,7 @@ class Subscribing:
             if session.subscriptions.get(asked.topic_filter) == asked:
                 send = self._send_own if asked.own else self._send_retained
                 send(session, asked)
+        self.feed(session)
 
     # Retained messages.
 
@@ -371,6 +385,13 @@ class Subscribing:
         subscription = self._broker.subscription(session.id, asked.topic_filter)
         if subscription is not None:
             session.retained[asked.topic_filter] = self._retained.matching(subscription.topic_filter)
+
+    def feed_all(self) -> None:
+        """Go on with those who take more, each in its turn."""
+        hungry = self._core.hungry
+        while hungry and self._core.looked < costs.RETAINED_PER_TURN:
+            session = next(iter(hungry))
+            del hungry[session]
             self.feed(session)
 
     def feed(self, session: Session) -> None:
@@ -378,17 +399,25 @@ class Subscribing:
 
         There may be a hundred thousand: they wait here, not in its queue, and others have their turn.
         """
-        left = RETAINED_PER_TURN
-        while session.retained and session.ready and left > 0:
+        core = self._core
+        end = min(core.looked + costs.RETAINED_SLICE, costs.RETAINED_PER_TURN)
+        while session.retained and session.ready and core.looked < end:
             name, messages = next(iter(session.retained.items()))
             asked = session.subscriptions.get(name)
             subscription = self._broker.subscription(session.id, name)
-            message = next(messages, None) if asked is not None and subscription is not None else None
-            if message is None or asked is None or subscription is None:
+            if asked is None or subscription is None:
                 del session.retained[name]
                 continue
-            left -= 1 + message.size // RETAINED_UNIT_BYTES
-            if not self._broker.wants(subscription, message) or expired(message, self._core.now):
+            core.looked += 1
+            try:
+                message = next(messages)
+            except StopIteration:
+                del session.retained[name]
+                continue
+            if message is None:
+                continue
+            core.looked += costs.retained_looks(message.size)
+            if not self._broker.wants(subscription, message) or expired(message, core.now):
                 continue
             if self._broker.gathers(message.topic):
                 # From before it was declared: of a gathered topic only told events are delivered.
@@ -399,7 +428,7 @@ class Subscribing:
             topic = f"{VIEW}{asked.view}/{message.topic}" if asked.view else message.topic
             session.give(Delivery(0, message, topic, min(message.qos, asked.qos), True, identifiers))
         if session.retained and session.ready:
-            self._core.hungry[session] = None
+            core.hungry[session] = None
 
     def _send_own(self, session: Session, asked: Asked) -> None:
         """What `$SYS` says now."""
@@ -409,12 +438,18 @@ class Subscribing:
 
     # Dropping.
 
-    def on_unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> Iterator[None]:
+        """Act on an UNSUBSCRIBE, in parts as on a SUBSCRIBE."""
         session = client.session
         assert session is not None, "a client that unsubscribes has a session"
+        yield from self._check(packet.topic_filters)
+        core = self._core
+        reasons: list[int] = []
         for name in packet.topic_filters:
-            check_filter(name)
-        reasons = [self.drop(session, name) for name in packet.topic_filters]
+            if reasons and core.spent >= costs.TURN_STEPS:
+                yield
+            core.spent += costs.TOPIC_FILTER_STEPS
+            reasons.append(self.drop(session, name))
         answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
         if session.durable:
             # What is dropped must not be back after a restart.
@@ -435,8 +470,7 @@ class Subscribing:
         self._before.pop((session.id, name), None)
         for pending, at, qos in self._waiting.pop((session.id, name), ()):
             pending.reasons[at] = qos
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
         if asked.own:
             self.own.remove(Subscription(name), (session.id, name))
         else:
