@@ -206,7 +206,7 @@ def test_filtered_subscriptions_of_many_sessions_share_what_a_turn_looks_at(talk
     for at, reader in enumerate(readers):
         where = Properties(user=(("where", f"a >= {at}"),))
         reader.send(Subscribe(1, (Asked("r/#"),), where))
-    done = {}
+    done: dict[int, None] = {}
     while len(done) < len(readers):
         _one_turn(talk)
         got = [len(reader.heard) for reader in readers]
