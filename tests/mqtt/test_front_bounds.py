@@ -10,7 +10,7 @@ import pytest
 from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
 from tidings.mqtt.costs import RETAINED_PER_TURN
-from tidings.mqtt.events import BytesReceived
+from tidings.mqtt.events import Access, BytesReceived, Rule
 from tidings.mqtt.packets import (
     Asked,
     Connack,
@@ -203,3 +203,31 @@ def test_topics_that_begin_with_a_dollar_are_ordinary_where_everything_is_allowe
     client.subscribe("$mine/#")
     client.send(Publish("$mine/x", b"1"))
     assert client.payloads() == [b"1"]
+
+
+def test_reasons_for_thousands_of_refusals_fit_into_one_answer() -> None:
+    """They are many and long, and what does not fit must not be a bug of ours that stops the broker."""
+    talk = Talk(access=Access((Rule(True, "publish", "#"),), anonymous=True))
+    client = talk.connect("c")
+    count = 9_000
+    wide = "\u4e2d" * 40
+    client.send(Subscribe(1, tuple(Asked(f"{wide}/{at}/+") for at in range(count))))
+    talk.advance(1.0)
+    (answer,) = client.take(Suback)
+    assert answer.reasons == (Reason.NOT_AUTHORIZED,) * count
+    assert (answer.properties.reason_string or "").endswith(f"; and {count - 20} more")
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_topic_that_is_too_long_through_a_view_is_dropped_and_counted(qos: int) -> None:
+    talk = Talk()
+    client = talk.connect("c")
+    client.subscribe("$tidings/reply/c")
+    asked = Properties(response_topic="$tidings/reply/c")
+    client.send(Publish("$tidings/view/add", b'{"name": "v", "from": "#"}', properties=asked))
+    assert b'"ok":true' in client.payloads()[0]
+    assert client.subscribe("view/v/#", qos=1).reasons == (1,)
+    client.publish("a" * 65_530, b"x", qos)
+    client.publish("a" * 65_000, b"y", qos)
+    assert client.payloads() == [b"y"]
+    assert talk.front.status(talk.now).counters["dropped"] == {"larger than the client takes": 1}

@@ -1,31 +1,29 @@
 """What a client can make expensive, in steps, and how many steps one turn spends on it.
 
-A step is about a tenth of a millisecond of one core. SUBSCRIBE, UNSUBSCRIBE and requests to the broker are
-counted: a turn that has spent `TURN_STEPS` begins no more of them, and the clients that sent them wait for
-another turn. Retained messages are counted apart. The figures were measured on a broker with two links.
+A step is about a microsecond of one core. SUBSCRIBE, UNSUBSCRIBE and requests to the broker are counted: a
+turn that has spent `TURN_STEPS` begins no more of them, and the clients that sent them wait for another turn.
+Retained messages are counted apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+TURN_STEPS = 10_000
+"""What SUBSCRIBE, UNSUBSCRIBE and requests of all clients may cost in one turn."""
 
-TURN_STEPS = 100
-"""What SUBSCRIBE, UNSUBSCRIBE and requests of all clients may cost in one turn: about 10 ms."""
-
-REQUEST_STEPS = 40
+REQUEST_STEPS = 4_000
 """A request to the broker itself, which may ask for all that is declared."""
 
-TOPIC_FILTER_STEPS = 1
-"""To subscribe to one topic filter, or to unsubscribe: 40 us alone, 100 us with links."""
+TOPIC_FILTER_STEPS = 100
+"""To subscribe to one topic filter, or to unsubscribe: 40 on a broker alone, 100 on one with links."""
 
-FILTER_CHARACTERS = 5
-"""Of a content filter, for a step."""
+CHECKS_PER_STEP = 2
+"""Topic filters whose form is looked at."""
 
-FILTER_STEPS_MAX = 50
-"""Of a content filter: 5 ms. One that would take longer is refused on the way."""
+CHARACTER_STEPS = 20
+"""To read a content filter, for each of its characters."""
 
-CHECKS_PER_STEP = 256
-"""Topic filters whose form is looked at for a step."""
+FILTER_STEPS_MAX = 5_000
+"""To read content filters, however long they are: what would take more is refused on the way."""
 
 RETAINED_PER_TURN = 200
 """Retained messages that one turn looks at, for all sessions: 2 to 4 ms. A large one counts for several."""
@@ -36,9 +34,9 @@ RETAINED_SLICE = 50
 RETAINED_UNIT_BYTES = 1024
 
 
-def filter_steps(texts: Iterable[str]) -> int:
-    """What it takes to read content filters."""
-    return sum(min(FILTER_STEPS_MAX, len(text) // FILTER_CHARACTERS) for text in texts)
+def subscription_steps(characters: int) -> int:
+    """What it takes to subscribe to one topic filter with content filters of so many characters in all."""
+    return TOPIC_FILTER_STEPS + min(FILTER_STEPS_MAX, CHARACTER_STEPS * characters)
 
 
 def retained_looks(size: int) -> int:

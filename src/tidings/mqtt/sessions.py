@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.regions import Unknown
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
@@ -32,6 +33,9 @@ from tidings.mqtt.told import explained
 from tidings.overlay.messages import Publication
 
 PACKET_IDS = 65_535
+
+TOPIC_CHARACTERS_SAFE = NAME_BYTES_MAX // 4
+"""A topic with no more of them fits in a packet, whatever they are."""
 
 QUICK = None
 """In flight, and kept nowhere else: what a session that ends with its connection need not remember."""
@@ -328,6 +332,10 @@ class Session:
         """Have it sent; False if it must not be."""
         publication = delivery.publication
         core = self.core
+        if len(delivery.topic) > TOPIC_CHARACTERS_SAFE and len(delivery.topic.encode()) > NAME_BYTES_MAX:
+            # Through a view it is longer than it was published.
+            core.drop("larger than the client takes")
+            return False
         expiry_s: int | None = None
         if publication.expiry_s >= 0:
             # [MQTT-3.3.2-5], [MQTT-3.3.2-6]. What may have been sent before is sent again to its end.

@@ -41,6 +41,10 @@ PLANNED = ("max_delay", "max_extra", "since", "until")
 
 OURS = ("where", "unknown", "every", *PLANNED)
 
+EXPLAINED_MAX = 20
+EXPLAINED_CHARACTERS_MAX = 500
+"""Reasons in one SUBACK, and of each: a client may ask for thousands, and a text has 65,535 bytes at most."""
+
 EXCERPT = 40
 """Characters of a filter that are shown around a mistake."""
 
@@ -56,10 +60,23 @@ class Pending:
         self.open = 1
         """What is not answered yet, and one until all has been asked."""
         self.count = 0
-        self.explained: list[str] = []
+        self.explained: dict[str, None] = {}
+        """Why not, and what else there is to say, once each; as much as an answer has room for."""
+        self.unexplained = 0
         self.understood = False
         """Whether properties of ours were in it."""
         self.retained: list[Asked] = []
+
+    def explain(self, text: str) -> None:
+        if len(self.explained) < EXPLAINED_MAX:
+            self.explained[text[:EXPLAINED_CHARACTERS_MAX]] = None
+        elif text not in self.explained:
+            self.unexplained += 1
+
+    @property
+    def explanation(self) -> str | None:
+        more = [f"and {self.unexplained} more"] if self.unexplained else []
+        return "; ".join([*self.explained, *more]) or None
 
 
 class Wanted:
@@ -67,6 +84,8 @@ class Wanted:
 
     def __init__(self, user: UserProperties) -> None:
         self.where = ""
+        self.size = 0
+        """Characters of all content filters."""
         self.unknown = Unknown.WAIT
         self.every_us = 0
         self.fault = ""
@@ -91,6 +110,7 @@ class Wanted:
                 self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
                 return
         self.given = bool(texts or unknowns or cycles)
+        self.size = sum(map(len, texts))
         if len(set(unknowns)) > 1:
             self.fault = f"'unknown' is given as {unknowns[0]!r} and as {unknowns[1]!r}; give one of them"
         elif unknowns and unknowns[0] not in list(Unknown):
@@ -172,20 +192,17 @@ class Subscribing:
         session = client.session
         assert session is not None, "a client that subscribes has a session"
         yield from self._check([item.topic_filter for item in packet.asked])
-        core, properties = self._core, packet.properties
-        filters = [value for name, value in properties.user if name.removeprefix("$") == "where"]
-        core.spent += costs.filter_steps(filters)
-        wanted = Wanted(properties.user)
-        identifiers = properties.subscription_identifiers
+        core = self._core
+        wanted = Wanted(packet.properties.user)
+        identifiers = packet.properties.subscription_identifiers
         pending = Pending(client, packet.packet_id)
         pending.count = len(packet.asked)
         pending.understood = wanted.given
-        # Read once for all; but where a topic is declared, by its types.
-        steps = costs.TOPIC_FILTER_STEPS + (costs.filter_steps([wanted.where]) if pending.count > 1 else 0)
         for at, item in enumerate(packet.asked):
             if at and core.spent >= costs.TURN_STEPS:
                 yield
-            core.spent += steps
+            # Where a topic is declared, content filters are read once more, by its types.
+            core.spent += costs.subscription_steps(wanted.size)
             asked = Asked(
                 item.topic_filter,
                 item.qos,
@@ -212,16 +229,14 @@ class Subscribing:
     def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
         """See that all are topic filters, before any is acted on."""
         for at, topic_filter in enumerate(topic_filters):
-            if at % costs.CHECKS_PER_STEP == costs.CHECKS_PER_STEP - 1:
+            if at % costs.CHECKS_PER_STEP:
                 self._core.spent += 1
                 if self._core.spent >= costs.TURN_STEPS:
                     yield
             check_filter(topic_filter)
 
     def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
-        explained = reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}"
-        if explained not in pending.explained:
-            pending.explained.append(explained)
+        pending.explain(reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}")
         self._core.refuse(client, f"subscribe {_line(topic_filter)[:200]}", reason)
 
     def _ask(self, session: Session, asked: Asked, client: Client) -> tuple[int | None, str]:
@@ -331,8 +346,8 @@ class Subscribing:
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
         for pending, at, qos in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = qos
-            if reason and reason not in pending.explained:
-                pending.explained.append(reason)
+            if reason:
+                pending.explain(reason)
             if wants_retained and not name.startswith(SHARE):
                 pending.retained.append(asked)
             self._settle(pending)
@@ -363,7 +378,7 @@ class Subscribing:
         properties = NO_PROPERTIES
         if client.v5 and (pending.explained or pending.understood):
             properties = Properties(
-                reason_string="; ".join(pending.explained) or None,
+                reason_string=pending.explanation,
                 user=UNDERSTOOD if pending.understood else (),
             )
         if not client.v5:
