@@ -1,6 +1,6 @@
 """A bench that counts what each turn of a front does, and pings between turns.
 
-What is counted is work, not time: calls of functions, content filters read, topic filters asked for, retained
+What is counted is work, not time: lines of Python, content filters read, topic filters asked for, retained
 messages looked at. Whoever pings waits for the turn that is under way and for its own: what one turn may do
 is what another client may have to wait for.
 """
@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.mqtt.talk import Client, Talk
 from tidings.language import subscriptions
+from tidings.mqtt.events import ClientEvent
 from tidings.mqtt.packets import Pingreq, Pingresp
 from tidings.overlay.broker import Broker
+from tidings.overlay.events import Event
 from tidings.overlay.routing import Routing
 
 COUNTED = {
@@ -37,6 +39,8 @@ class Turns(Talk):
         """What each turn did, in order."""
         self._now: Counter[str] = Counter()
         self.pinger: Client | None = None
+        self.lines_max = 0
+        """Lines of Python that a turn may run; 0 for any, uncounted."""
         for name, (owner, function) in COUNTED.items():
             patch.setattr(owner, function, self._counted(name, getattr(owner, function)))
         super().__init__(**more)
@@ -48,15 +52,27 @@ class Turns(Talk):
 
         return counted
 
-    def _carry_out(self, effects: Iterable[Any]) -> None:
+    def _turn(self, events: Sequence[Event | ClientEvent]) -> None:
+        before = sys.gettrace()
+        sys.settrace(self._trace if self.lines_max else before)
+        try:
+            effects = self.front.handle_all(events, self.now)
+        finally:
+            sys.settrace(before)
         done, self._now = self._now, Counter()
         self.turns.append(done)
-        super()._carry_out(effects)
+        self._carry_out(effects)
         pinger, self.pinger = self.pinger, None
         if pinger is not None:
             pinger.send(Pingreq())
             assert pinger.take(Pingresp) == [Pingresp()], "answered in its own turn"
             self.pinger = pinger
+
+    def _trace(self, _frame: object, event: str, _about: object) -> Any:
+        if event == "line":
+            self._now["lines"] += 1
+            assert self._now["lines"] <= self.lines_max, f"more than {self.lines_max} lines in one turn"
+        return self._trace
 
     def most(self, name: str) -> int:
         """The most of something in one turn."""
@@ -69,12 +85,3 @@ class Turns(Talk):
         """Count from now on."""
         self.turns.clear()
         self._now.clear()
-
-    # Calls of functions, of Python's and of C's.
-
-    def count_calls(self) -> None:
-        sys.setprofile(self._on_call)
-
-    def _on_call(self, _frame: object, event: str, _about: object) -> None:
-        if event in ("call", "c_call"):
-            self._now["calls"] += 1
