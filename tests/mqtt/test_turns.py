@@ -37,7 +37,7 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> Turns:
 
 
 def expensive(number: int, topic: str = "t") -> Subscribe:
-    """A SUBSCRIBE whose content filter is so long that two of them are what a turn does."""
+    """A SUBSCRIBE of which a turn does a few."""
     where = " OR ".join(f"a{at} = {number}" for at in range(40))
     return Subscribe(number, (Asked(topic),), Properties(user=(("where", where),)))
 
@@ -122,8 +122,11 @@ def test_content_filters_are_read_a_few_at_a_time_and_clients_take_turns(talk: T
     while not late.take(Suback):
         assert talk.front.next_deadline() == talk.now, "the next turn is due at once"
         _one_turn(talk)
-    assert talk.most("read") <= 2
-    assert talk.total("read") <= 12, "it waited for one round of the others, and not for all they sent"
+    a_turn = talk.most("read")
+    assert a_turn < 20, "less than one of them has sent"
+    assert talk.total("read") <= 5 * a_turn + 1, (
+        "it waited for a turn of each of the others, not for all of it"
+    )
 
 
 def _one_turn(talk: Talk) -> None:
