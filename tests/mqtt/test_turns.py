@@ -124,9 +124,7 @@ def test_content_filters_are_read_a_few_at_a_time_and_clients_take_turns(talk: T
         _one_turn(talk)
     a_turn = talk.most("read")
     assert a_turn < 20, "less than one of them has sent"
-    assert talk.total("read") <= 5 * a_turn + 1, (
-        "it waited for a turn of each of the others, not for all of it"
-    )
+    assert talk.total("read") <= 5 * a_turn + 1, "it waited for a turn of each other, not for all"
 
 
 def _one_turn(talk: Talk) -> None:

@@ -7,7 +7,7 @@ Retained messages are counted apart.
 
 from __future__ import annotations
 
-TURN_STEPS = 10_000
+TURN_STEPS = 5_000
 """What SUBSCRIBE, UNSUBSCRIBE and requests of all clients may cost in one turn."""
 
 REQUEST_STEPS = 4_000

@@ -147,8 +147,8 @@ class Session:
         self.unsynced: deque[Delivery] = deque()
         """What is not known to be on disk yet, and what came behind it."""
         self._purged_at = 0.0
-        self.retained: dict[str, Iterator[Publication | None]] = {}
-        """By subscription: retained messages that are still to be given."""
+        self.retained: dict[str, Iterator[Publication | None] | None] = {}
+        """By subscription: retained messages that are still to be given; None if it is yet to begin."""
         self.inflight: dict[int, Delivery | None] = {}
         """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
         self.inflight_bytes = 0

@@ -388,18 +388,15 @@ class Subscribing:
         if session is None:
             return
         for asked in pending.retained:
-            if session.subscriptions.get(asked.topic_filter) == asked:
-                send = self._send_own if asked.own else self._send_retained
-                send(session, asked)
+            if session.subscriptions.get(asked.topic_filter) is not asked:
+                continue  # it was dropped, or asked for otherwise
+            if asked.own:
+                self._send_own(session, asked)
+            else:
+                session.retained[asked.topic_filter] = None
         self.feed(session)
 
     # Retained messages.
-
-    def _send_retained(self, session: Session, asked: Asked) -> None:
-        """[MQTT-3.3.1-9], [MQTT-3.3.1-10]: what is retained, if its content is wanted."""
-        subscription = self._broker.subscription(session.id, asked.topic_filter)
-        if subscription is not None:
-            session.retained[asked.topic_filter] = self._retained.matching(subscription.topic_filter)
 
     def feed_all(self) -> None:
         """Go on with those who take more, each in its turn."""
@@ -410,7 +407,8 @@ class Subscribing:
             self.feed(session)
 
     def feed(self, session: Session) -> None:
-        """Give a session some of the retained messages that it has yet to get, as far as it takes them.
+        """Give a session some of the retained messages that it has yet to get, as far as it takes them
+        [MQTT-3.3.1-9], [MQTT-3.3.1-10].
 
         There may be a hundred thousand: they wait here, not in its queue, and others have their turn.
         """
@@ -424,6 +422,8 @@ class Subscribing:
                 del session.retained[name]
                 continue
             core.looked += 1
+            if messages is None:
+                messages = session.retained[name] = self._retained.matching(subscription.topic_filter)
             try:
                 message = next(messages)
             except StopIteration:
