@@ -75,7 +75,7 @@ class Core:
         """Counts the calls of the driver."""
         self.asked: dict[str, None] = {}
         """Sessions that have asked for something in this turn, and are yet to be answered."""
-        self.spent = 0
+        self.steps = 0
         """Steps that expensive packets have cost in this turn; see `costs`."""
         self.looked = 0
         """Retained messages that were looked at in this turn."""

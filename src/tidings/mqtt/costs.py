@@ -16,8 +16,9 @@ REQUEST_STEPS = 4_000
 TOPIC_FILTER_STEPS = 100
 """To subscribe to one topic filter, or to unsubscribe: 40 on a broker alone, 100 on one with links."""
 
-CHECKS_PER_STEP = 2
-"""Topic filters whose form is looked at."""
+CHECKED_TOGETHER = 256
+CHECKED_STEPS = 128
+"""Topic filters whose form is looked at before others may have their turn, and what that takes."""
 
 CHARACTER_STEPS = 20
 """To read a content filter, for each of its characters."""

@@ -278,7 +278,7 @@ class Front:
         core.turn += 1
         core.asked.clear()
         core.stamp += 1
-        core.spent = core.looked = 0
+        core.steps = core.looked = 0
         core.out = inner.out  # type: ignore[assignment]
         if core.repeats:
             self._publishing.settle()
@@ -470,7 +470,7 @@ class Front:
                             core.counters.packets_in += len(packet_ids)
                             publishing.on_pubacks(client, packet_ids)
                             continue
-                expensive = (core.spent >= TURN_STEPS or client.closed) and _is_expensive(
+                expensive = (core.steps >= TURN_STEPS or client.closed) and _is_expensive(
                     decoder.data, decoder.at
                 )
                 if expensive and not client.closed:
@@ -539,7 +539,7 @@ class Front:
     def _on_unread_due(self, _about: object) -> None:
         """Whoever has waited longest goes first, and behind the others again if there is more."""
         unread = self._unread
-        while unread and self._core.spent < TURN_STEPS:
+        while unread and self._core.steps < TURN_STEPS:
             client = unread.popleft()
             if client.unread and client.state is State.OPEN:
                 client.unread = False

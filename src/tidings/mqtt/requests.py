@@ -69,7 +69,7 @@ class Requests:
 
     def on_request(self, client: Client, packet: Publish) -> None:
         """A PUBLISH to `$tidings/…`."""
-        self._core.spent += REQUEST_STEPS
+        self._core.steps += REQUEST_STEPS
         topic = packet.properties.response_topic
         if topic is None or not topic.startswith(REPLY):
             self._core.refuse(client.id, f"request {packet.topic[:200]}", f"no response topic below {REPLY}")

@@ -199,10 +199,10 @@ class Subscribing:
         pending.count = len(packet.asked)
         pending.understood = wanted.given
         for at, item in enumerate(packet.asked):
-            if at and core.spent >= costs.TURN_STEPS:
+            if at and core.steps >= costs.TURN_STEPS:
                 yield
             # Where a topic is declared, content filters are read once more, by its types.
-            core.spent += costs.subscription_steps(wanted.size)
+            core.steps += costs.subscription_steps(wanted.size)
             asked = Asked(
                 item.topic_filter,
                 item.qos,
@@ -229,9 +229,9 @@ class Subscribing:
     def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
         """See that all are topic filters, before any is acted on."""
         for at, topic_filter in enumerate(topic_filters):
-            if at % costs.CHECKS_PER_STEP:
-                self._core.spent += 1
-                if self._core.spent >= costs.TURN_STEPS:
+            if at and at % costs.CHECKED_TOGETHER == 0:
+                self._core.steps += costs.CHECKED_STEPS
+                if self._core.steps >= costs.TURN_STEPS:
                     yield
             check_filter(topic_filter)
 
@@ -461,9 +461,9 @@ class Subscribing:
         core = self._core
         reasons: list[int] = []
         for name in packet.topic_filters:
-            if reasons and core.spent >= costs.TURN_STEPS:
+            if reasons and core.steps >= costs.TURN_STEPS:
                 yield
-            core.spent += costs.TOPIC_FILTER_STEPS
+            core.steps += costs.TOPIC_FILTER_STEPS
             reasons.append(self.drop(session, name))
         answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
         if session.durable:
