@@ -34,7 +34,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # a script sees its own folder only
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.mqtt_brokers import END_S, await_listener, end, free_ports, usage
 

@@ -20,7 +20,7 @@ import pytest
 from tests.live.front import TCP, EchoFront, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
-from tidings.live import clients, secure
+from tidings.live import checks, clients, secure
 from tidings.live.attachment import attach
 from tidings.live.clients import SLICE_BYTES, SLICE_BYTES_MAX, SLICE_BYTES_MIN
 from tidings.live.listeners import Listening
@@ -564,7 +564,7 @@ def test_while_a_password_is_checked_the_client_is_not_heard_and_others_are() ->
                 may.wait()
                 return True
 
-        node, front = await echo_node(users=Slow({}))
+        node, front = await echo_node(users=Slow({"ann": Hashed.of(b"secret")}))
         reader, writer = await connect(node)
         writer.write(b"who ann secret")
         await until(lambda: front.told(m.BytesReceived))
@@ -581,7 +581,7 @@ def test_while_a_password_is_checked_the_client_is_not_heard_and_others_are() ->
 
 
 def test_when_too_many_passwords_are_checked_the_front_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "CHECKS_MAX", 0)
+    monkeypatch.setattr(checks, "OF_ONE_NAME_MAX", 0)
 
     async def story() -> None:
         node, front = await echo_node(users=Users({}))
@@ -589,6 +589,45 @@ def test_when_too_many_passwords_are_checked_the_front_is_told_so(monkeypatch: p
         writer.write(b"who ann secret")
         await until(lambda: front.told(m.ClientVerified) == [m.ClientVerified(1, None, busy=True)])
         assert node.counters.checks_refused == 1
+        await node.stop()
+
+    run(story)
+
+
+def test_the_front_is_told_that_nobody_waits_for_answers_to_what_is_left() -> None:
+    async def story() -> None:
+        node, front = await echo_node()
+        reader, writer = await connect(node)
+        writer.write(b"first")
+        assert await reader.readexactly(5) == b"first"
+        (client,) = node._clients.by_number.values()
+        client.waiting.append(b"rest")
+        client.transport.abort()
+        await until(lambda: front.told(m.ClientLost))
+        assert front.told(m.BytesReceived) == [
+            m.BytesReceived(1, b"first"),
+            m.BytesReceived(1, b"rest", True),
+        ]
+        await node.stop()
+
+    run(story)
+
+
+def test_a_wrong_password_that_comes_again_and_again_is_checked_once() -> None:
+    made = []
+
+    class Counting(Users):
+        def check(self, name: str, password: bytes) -> bool:
+            made.append((name, password))
+            return super().check(name, password)
+
+    async def story() -> None:
+        node, _front = await echo_node(users=Counting({"ann": Hashed(4, 8, 1, b"salt", b"hash")}))
+        for _ in range(20):
+            reader, writer = await connect(node)
+            writer.write(b"who ann wrong")
+            assert await reader.readexactly(12) == b"you are None"
+        assert made == [("ann", b"wrong")]
         await node.stop()
 
     run(story)

@@ -486,28 +486,55 @@ def test_a_connection_that_says_nothing_is_closed(pages: Pages, monkeypatch: pyt
     assert asyncio.run(exchange(pages, b"GET /hea", end=False)) == b""
 
 
-def test_connections_beyond_the_limit_are_told_to_come_back(
-    pages: Pages, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http, "CONNECTIONS_MAX", 1)
+async def asked(pages: Pages, request: bytes) -> bytes:
+    """The first line of an answer."""
+    reader, writer = await asyncio.open_connection(*pages.address)
+    writer.write(request)
+    answer = await reader.readline()
+    writer.close()
+    return answer
 
-    async def crowd() -> tuple[bytes, bytes]:
+
+@pytest.mark.parametrize(
+    "held", [b"", b"GET /metrics HTTP/1.1", b"POST /neighbours HTTP/1.1\r\nContent-Length: 9"]
+)
+def test_requests_that_are_held_back_keep_nobody_from_being_answered(pages: Pages, held: bytes) -> None:
+    async def crowd() -> tuple[bytes, list[bytes]]:
         await pages.start()
         first = await asyncio.open_connection(*pages.address)
-        first[1].write(b"GET /health")
-        await first[1].drain()
-        second = await asyncio.open_connection(*pages.address)
-        refused = await second[0].read()
-        first[1].write(b" HTTP/1.1\r\n\r\n")
-        answered = await first[0].read()
-        for _, writer in (first, second):
+        others = []
+        for reader, writer in [first, *[await asyncio.open_connection(*pages.address) for _ in range(200)]]:
+            writer.write(held)
+            await writer.drain()
+            others.append((reader, writer))
+        refused = await first[0].readline()
+        answers = [
+            await asked(pages, b"GET /%b HTTP/1.1\r\n\r\n" % page)
+            for page in (b"health", b"ready", b"status")
+        ]
+        for _, writer in others:
             writer.close()
         await pages.stop()
-        return refused, answered
+        return refused, answers
 
-    refused, answered = asyncio.run(crowd())
-    assert refused.startswith(b"HTTP/1.1 503 ")
-    assert answered.startswith(b"HTTP/1.1 200 ")
+    refused, answers = asyncio.run(crowd())
+    assert refused.startswith(b"HTTP/1.1 503 "), "the oldest gave way"
+    assert [answer[:13] for answer in answers] == [b"HTTP/1.1 200 "] * 3
+
+
+def test_who_watches_a_broker_is_answered_though_all_places_are_taken(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "ANSWERED_MAX", 0)
+
+    async def crowd() -> list[bytes]:
+        await pages.start()
+        paths = (b"health", b"ready", b"metrics", b"log")
+        answers = [await asked(pages, b"GET /%b HTTP/1.1\r\n\r\n" % path) for path in paths]
+        await pages.stop()
+        return answers
+
+    assert [answer[9:12] for answer in asyncio.run(crowd())] == [b"200", b"200", b"503", b"503"]
 
 
 def test_an_address_that_is_taken_is_told_with_the_way_out(pages: Pages, node: StubNode) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidings.mqtt.codec import Decoder, encode
@@ -133,13 +133,16 @@ class Talk:
         """Let something happen to the broker, and everything that follows from it."""
         self._events.append(event)
         while self._events:
-            self._carry_out(self.front.handle(self._events.popleft(), self.now))
+            self._turn((self._events.popleft(),))
 
     def tell_all(self, events: Iterable[Event | ClientEvent]) -> None:
         """The same for what happens at once."""
-        self._carry_out(self.front.handle_all(list(events), self.now))
+        self._turn(list(events))
         while self._events:
-            self._carry_out(self.front.handle(self._events.popleft(), self.now))
+            self._turn((self._events.popleft(),))
+
+    def _turn(self, events: Sequence[Event | ClientEvent]) -> None:
+        self._carry_out(self.front.handle_all(events, self.now))
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""

@@ -42,7 +42,6 @@ from tidings.overlay.messages import (
     Snapshot,
     Told,
 )
-from tidings.overlay.places import VERSION
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees import Edge, Grown
 
@@ -334,8 +333,6 @@ class Afar(Seats):
 
     def __init__(self, it: Middle) -> None:
         self._it = it
-        for edge in self.grown("t").edges.values():
-            edge.link.version = VERSION
 
     def grown(self, _place: str) -> Grown:
         grown = self._it.broker._trees.trees["a"].current

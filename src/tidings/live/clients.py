@@ -15,10 +15,12 @@ import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from time import monotonic, thread_time
 from typing import Protocol, cast
 
 from tidings.live import sending, tls
+from tidings.live.checks import NOBODY, Check, Checks
 from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
 from tidings.live.users import Users
@@ -68,9 +70,6 @@ are not. So a client that they hold up is held up a few times in all."""
 
 CHECKS_AT_ONCE = 2
 """Passwords that are checked at the same time: each takes a core and 32 MiB."""
-
-CHECKS_MAX = 512
-"""And that wait for it: about 20 s. Who comes then is told to come back."""
 
 # Why a client is not read, in bits: each reason is given and taken back by itself.
 TURN = 1
@@ -327,7 +326,9 @@ class Clients:
         self._sending = False
         self._settling = False
         self._pool: ThreadPoolExecutor | None = None
-        self._checks = 0
+        self._checks = Checks()
+        self._checking = 0
+        self._checks_timer: asyncio.TimerHandle | None = None
         self.carry: dict[type, Callable[..., None]] = {
             m.Distribute: self._distribute,
             m.Transmit: self._transmit,
@@ -482,7 +483,7 @@ class Clients:
                     continue
                 data = client.take()
                 size += len(data)
-                events.append(m.BytesReceived(client.number, data))
+                events.append(m.BytesReceived(client.number, data, client.lost is not None))
                 heard.append(client)
             started = thread_time()
             self._owner.tell_all(events)
@@ -574,32 +575,66 @@ class Clients:
 
     def _verify(self, effect: m.Verify) -> None:
         number, name, password = effect.connection, effect.username, effect.password
-        if self.users is None:
+        client, users = self.by_number.get(number), self.users
+        if users is None:
             # Where nobody has a password, a name says nothing.
             self.say(m.ClientVerified(number, "" if self.anonymous else None))
-        elif self.users.known(name, password):
+        elif users.known(name, password):
             self.say(m.ClientVerified(number, name))
-        elif self._checks >= CHECKS_MAX:
-            self._owner.counters.checks_refused += 1
-            self.say(m.ClientVerified(number, None, busy=True))
-        else:
-            self._silence(number, CHECKED)
+        elif users.wrong(name, password):
+            self.say(m.ClientVerified(number, None))
+        elif client is not None:
+            client.silence(CHECKED)
+            known = name if name in users.hashes else NOBODY
+            for other in self._checks.add(number, client.host, known, password, monotonic()):
+                self._owner.counters.checks_refused += 1
+                self._answer(m.ClientVerified(other, None, busy=True))
+            self._check()
+
+    def _check(self) -> None:
+        """Begin as many checks as can be made at once."""
+        users = self.users
+        while self._checking < CHECKS_AT_ONCE and (check := self._checks.next(monotonic())) is not None:
+            if users is None or not any(number in self.by_number for number in check.connections):
+                # There are no passwords any more, or nobody who waits for it.
+                self._checks.drop(check)
+                self._decide(check, "" if self.anonymous else None)
+                continue
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="passwords")
-            self._checks += 1
-            checked = self._pool.submit(self.users.check, name, password)
-            checked.add_done_callback(lambda done: self._checked(number, name, done))
+            self._checking += 1
+            checked = self._pool.submit(users.check, check.name, check.password)
+            checked.add_done_callback(partial(self._checked, check, users))
+        if self._checks_timer is not None:
+            self._checks_timer.cancel()
+            self._checks_timer = None
+        if self._checking < CHECKS_AT_ONCE and (at := self._checks.wake_at(monotonic())) is not None:
+            self._checks_timer = self._loop.call_later(max(0.0, at - monotonic()), self._check)
 
-    def _checked(self, number: int, name: str, checked: Future[bool]) -> None:
+    def _checked(self, check: Check, users: Users, checked: Future[bool]) -> None:
         # On a thread, which may outlive the loop by the one check that it is at.
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._verified, number, name, checked)
+            self._loop.call_soon_threadsafe(self._verified, check, users, checked)
 
-    def _verified(self, number: int, name: str, checked: Future[bool]) -> None:
-        self._checks -= 1
-        if number in self.by_number:
-            self.say(m.ClientVerified(number, name if checked.result() else None))
-            self._listen(number, CHECKED)
+    def _verified(self, check: Check, users: Users, checked: Future[bool]) -> None:
+        self._checking -= 1
+        if checked.cancelled():
+            return
+        fits = checked.result()
+        self._checks.done(check, fits, monotonic())
+        if not fits and check.name != NOBODY:
+            users.remember_wrong(check.name, check.password)
+        self._decide(check, check.name if fits else None)
+        self._check()
+
+    def _decide(self, check: Check, user: str | None) -> None:
+        for number in check.connections:
+            self._answer(m.ClientVerified(number, user))
+
+    def _answer(self, verified: m.ClientVerified) -> None:
+        if verified.connection in self.by_number:
+            self.say(verified)
+            self._listen(verified.connection, CHECKED)
 
     # The end.
 
@@ -608,5 +643,7 @@ class Clients:
         for client in list(self.by_number.values()):
             client.shut()
         self.by_number.clear()
+        if self._checks_timer is not None:
+            self._checks_timer.cancel()
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

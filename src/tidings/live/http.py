@@ -1,6 +1,6 @@
 """The pages of a broker over HTTP: is it alive, is it ready, how much does it do, what does it know.
 
-    GET  /health       the process runs and its loop turns
+    GET  /health       the process runs and its loop turns; however many other requests there are
     GET  /ready        it is started, and linked and settled as far as it can tell; else 503 with the reason
     GET  /metrics      counts and gauges for Prometheus
     GET  /status       all that it knows about itself, as JSON
@@ -17,9 +17,10 @@ token (`Authorization: Bearer …`), and must not be a web page: a browser alway
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -36,8 +37,15 @@ from tidings.live.values import Address, address_text, is_loopback
 REQUEST_WITHIN_S = 10.0
 """A connection that has not been answered by then is closed."""
 
-CONNECTIONS_MAX = 64
-"""At once; others are told to come back."""
+READ_MAX = 64
+"""Requests that are read at once. Another one takes the place of the oldest, which is told to come back: who
+holds its request back keeps nobody else from being heard."""
+
+ANSWERED_MAX = 64
+"""Requests that are answered at once; others are told to come back."""
+
+PROBES = ("/health", "/ready")
+"""Pages that need no such place: who watches over a broker must not take a busy one for a dead one."""
 
 ADDRESSES_MAX = 64
 """In one request."""
@@ -103,7 +111,9 @@ class Pages:
         self._secure = secure
         self._server: asyncio.Server | None = None
         self._secure_server: asyncio.Server | None = None
-        self._connections = 0
+        self._incoming: dict[asyncio.StreamWriter, None] = {}
+        """Connections whose request is not whole yet, the oldest first."""
+        self._answered = 0
         self._leaving: asyncio.Task[str] | None = None
         self._reading = Reading(node)
 
@@ -134,7 +144,13 @@ class Pages:
 
     async def _listen(self, setting: str, address: Address, context: ssl.SSLContext | None) -> asyncio.Server:
         try:
-            return await asyncio.start_server(self._serve, *address, limit=HEAD_BYTES_MAX, ssl=context)
+            return await asyncio.start_server(
+                self._serve,
+                *address,
+                limit=HEAD_BYTES_MAX,
+                ssl=context,
+                ssl_handshake_timeout=REQUEST_WITHIN_S if context is not None else None,
+            )
         except OSError as error:
             raise SetupError(
                 f"the HTTP address {address_text(address)} cannot be used: {error.strerror}; set `{setting}` "
@@ -149,32 +165,55 @@ class Pages:
         self._reading.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._connections += 1
         try:
             with_body = True
-            answer: Answer | None
             try:
-                async with asyncio.timeout(REQUEST_WITHIN_S):
-                    if self._connections > CONNECTIONS_MAX:
-                        raise BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again")
-                    request, body = await _read(reader)
+                request, body = await self._request(reader, writer)
                 with_body = request.method != "HEAD"
-                if request.path in LOG_PATHS:
-                    # As long as it takes; it looks itself after clients that do not listen.
-                    answer = await self._reading.serve(request, writer)
-                else:
-                    answer = self.answer(request, body, str(writer.get_extra_info("peername")[0]))
+                with self._place(request.path):
+                    answer: Answer | None
+                    if request.path in LOG_PATHS:
+                        # As long as it takes; it looks itself after clients that do not listen.
+                        answer = await self._reading.serve(request, writer)
+                    else:
+                        answer = self.answer(request, body, str(writer.get_extra_info("peername")[0]))
+                    await _send(writer, answer, with_body)
             except BadRequest as refused:
-                answer = _refused(refused)
-            if answer is not None:
-                async with asyncio.timeout(REQUEST_WITHIN_S):
-                    writer.write(write_answer(answer, with_body))
-                    await writer.drain()
+                await _send(writer, _refused(refused), with_body)
         except (TimeoutError, ConnectionError, ssl.SSLError):
             pass
         finally:
-            self._connections -= 1
             writer.close()
+
+    async def _request(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> tuple[Request, bytes]:
+        """A request and its body, if they come in time and none of those behind it needs its place."""
+        if len(self._incoming) >= READ_MAX:
+            oldest = next(iter(self._incoming))
+            del self._incoming[oldest]
+            oldest.write(write_answer(_refused(_crowded())))
+            oldest.close()
+        self._incoming[writer] = None
+        try:
+            async with asyncio.timeout(REQUEST_WITHIN_S):
+                return await _read(reader)
+        finally:
+            self._incoming.pop(writer, None)
+
+    @contextlib.contextmanager
+    def _place(self, path: str) -> Iterator[None]:
+        """One of the places for requests that are answered."""
+        if path in PROBES:
+            yield
+            return
+        if self._answered >= ANSWERED_MAX:
+            raise _crowded()
+        self._answered += 1
+        try:
+            yield
+        finally:
+            self._answered -= 1
 
     def answer(self, request: Request, body: bytes, peer: str) -> Answer:
         """What a request from a peer gets."""
@@ -284,6 +323,19 @@ class Pages:
             leave: Coroutine[Any, Any, str] = self._node.stop(for_good=True)
             self._leaving = asyncio.get_running_loop().create_task(leave)
         return _told(HTTPStatus.ACCEPTED, {"broker": self._node.id, "leaving": True})
+
+
+async def _send(writer: asyncio.StreamWriter, answer: Answer | None, with_body: bool) -> None:
+    """Send an answer, unless it was sent before."""
+    if answer is None or writer.is_closing():
+        return
+    async with asyncio.timeout(REQUEST_WITHIN_S):
+        writer.write(write_answer(answer, with_body))
+        await writer.drain()
+
+
+def _crowded() -> BadRequest:
+    return BadRequest(HTTPStatus.SERVICE_UNAVAILABLE, "too many connections; try again")
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[Request, bytes]:

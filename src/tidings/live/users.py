@@ -41,6 +41,9 @@ PASSWORD_BYTES_MAX = 65_535
 
 FILE_BYTES_MAX = 64 << 20
 
+WRONG_MAX = 16_384
+"""Wrong passwords that are remembered, the latest; about 2 MB."""
+
 _HASH = re.compile(
     r"\$scrypt\$ln=([0-9]{1,2}),r=([0-9]{1,3}),p=([0-9]{1,3})\$([A-Za-z0-9+/]{4,128})\$([A-Za-z0-9+/]{4,128})"
 )
@@ -102,6 +105,7 @@ class Users:
     hashes: Mapping[str, Hashed]
     _key: bytes = field(default_factory=lambda: os.urandom(32))
     _known: dict[bytes, None] = field(default_factory=dict)
+    _wrong: dict[bytes, None] = field(default_factory=dict)
     _nobody: Hashed = field(
         default_factory=lambda: Hashed(LOG2_N, R, P, bytes(SALT_BYTES), bytes(HASH_BYTES))
     )
@@ -124,6 +128,18 @@ class Users:
         gateway, ten thousand clients come back at once.
         """
         return self._mark(name, password) in self._known
+
+    def wrong(self, name: str, password: bytes) -> bool:
+        """Whether they have been found not to fit: a device that comes back with an old password, again and
+        again, costs one check.
+        """
+        return self._mark(name, password) in self._wrong
+
+    def remember_wrong(self, name: str, password: bytes) -> None:
+        """What `check` has found; called on one thread."""
+        self._wrong[self._mark(name, password)] = None
+        if len(self._wrong) > WRONG_MAX:
+            del self._wrong[next(iter(self._wrong))]
 
     def _mark(self, name: str, password: bytes) -> bytes:
         # Keyed: memory holds nothing from which a password could be guessed faster than from the file.

@@ -7,6 +7,7 @@ Bytes for a client gather in `out` and leave together at the end of a turn. What
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -125,6 +126,7 @@ class Client:
         "aliases_out",
         "aliases_out_max",
         "certified",
+        "closed",
         "congested",
         "connect",
         "core",
@@ -158,6 +160,7 @@ class Client:
         "unread",
         "user",
         "v5",
+        "work",
     )
 
     def __init__(self, core: Core, number: int, peer: str, certified: str | None, listener: str) -> None:
@@ -208,6 +211,10 @@ class Client:
         self.slow = Pace.KEEPS_UP
         self.unread = False
         """Whether something it has said waits for its turn."""
+        self.work: Iterator[None] | None = None
+        """A packet of it that is acted on in parts, each of which ends where another turn is needed."""
+        self.closed = False
+        """Whether nobody waits for answers: the connection is gone, and only what it has sent is left."""
         self.quiet = False
         """Whether nothing is read from it for a while."""
         self.rate_at = core.now

@@ -57,6 +57,7 @@ from tidings.mqtt.properties import (
     WILL,
     Malformed,
     Reader,
+    check_count,
     odd,
     prefixed,
     string,
@@ -493,6 +494,7 @@ def _subscribe(reader: Reader, v5: bool) -> Subscribe:
         if no_local and topic_filter.startswith("$share/"):  # [MQTT-3.8.3-4]
             raise Malformed(Reason.PROTOCOL_ERROR, "A shared subscription has the option no-local.")
         asked.append(Asked(topic_filter, options & 3, no_local, options & 8 != 0, retain_handling))
+        check_count(asked, "topic filters")
     if not asked:  # [MQTT-3.8.3-2]
         raise Malformed(Reason.PROTOCOL_ERROR, "SUBSCRIBE has no topic filter.")
     return Subscribe(packet_id, tuple(asked), properties)
@@ -504,6 +506,7 @@ def _unsubscribe(reader: Reader, v5: bool) -> Unsubscribe:
     topic_filters: list[str] = []
     while reader.at < reader.end:
         topic_filters.append(_filter(reader))
+        check_count(topic_filters, "topic filters")
     if not topic_filters:  # [MQTT-3.10.3-2]
         raise Malformed(Reason.PROTOCOL_ERROR, "UNSUBSCRIBE has no topic filter.")
     return Unsubscribe(packet_id, tuple(topic_filters), properties)

@@ -75,10 +75,10 @@ class Core:
         """Counts the calls of the driver."""
         self.asked: dict[str, None] = {}
         """Sessions that have asked for something in this turn, and are yet to be answered."""
-        self.dear = 0
-        """What packets that take their time have cost in this turn, about in milliseconds."""
         self.steps = 0
-        """What SUBSCRIBEs have taken in this turn, in steps of `language.limits.Steps`."""
+        """Steps that expensive packets have cost in this turn; see `costs`."""
+        self.looked = 0
+        """Retained messages that were looked at in this turn."""
         self.stamp = 0
         """Counts whatever may have changed where publications go: all that is not a publication."""
         self.out: list[Effect | ClientEffect] = []
@@ -89,7 +89,7 @@ class Core:
         self.touched: dict[Session, None] = {}
         """Sessions with publications that are written, and not yet known to be on disk."""
         self.hungry: dict[Session, None] = {}
-        """Sessions to which retained messages can be given in the next turn."""
+        """Sessions that take more retained messages, in the order of their turns."""
         self.queues_bytes = 0
         """Of publications that wait for all sessions."""
         self.suspects: dict[Client, None] = {}

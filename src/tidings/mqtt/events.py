@@ -37,6 +37,9 @@ class BytesReceived(Happened, frozen=True):
     connection: int
     data: bytes
 
+    closed: bool = False
+    """Whether the connection is gone by now, and `ClientLost` is to come: nobody waits for answers."""
+
 
 class ClientLost(Happened, frozen=True):
     """The connection is gone; not told for one that the front has shut."""

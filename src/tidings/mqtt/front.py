@@ -23,6 +23,7 @@ from tidings.mqtt import bursts
 from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, Pace, State
 from tidings.mqtt.codec import Malformed
 from tidings.mqtt.core import Core, Refusal
+from tidings.mqtt.costs import TURN_STEPS
 from tidings.mqtt.events import (
     ALL_ALLOWED,
     Access,
@@ -100,16 +101,6 @@ CLIENT_ID_CHARACTERS_MAX = 256
 KEEP_ALIVE_GRACE = 1.5
 """Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
 
-DEAR_MAX = 10
-"""What SUBSCRIBE and the like of all clients may cost in one turn, in milliseconds; then others come."""
-
-DEAR_CHARACTERS = 50
-"""Of a content filter: about a millisecond."""
-
-DEAR_REQUEST = 4
-"""A request to the broker itself, which may ask for all that is declared."""
-
-
 SLOW_S = 1.0
 """How long a client's queue is full before it is looked at again."""
 
@@ -152,7 +143,7 @@ class Due(Enum):
     """The session of a client that is away."""
 
     FEED = auto()
-    """Some more retained messages for a session that has subscribed."""
+    """Some more retained messages for sessions that have subscribed."""
 
     HEED = auto()
     """The publications of a client that sent faster than it may are taken again."""
@@ -161,7 +152,7 @@ class Due(Enum):
     """A client's queue has been full for a while: is it slow?"""
 
     UNREAD = auto()
-    """The next turn of clients that have asked for what is dear."""
+    """The next turn of clients that have asked for what is expensive."""
 
     SYS = auto()
     """Bring `$SYS` up to date."""
@@ -218,7 +209,7 @@ class Front:
         """By sync: what sessions will then have on disk."""
         self._shut: list[Shut] = []
         self._unread: deque[Client] = deque()
-        """Clients that wait with something dear, the longest first."""
+        """Clients that wait with something expensive, the longest first."""
         self._stopping = False
         self._paused = False
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
@@ -264,8 +255,10 @@ class Front:
             Pubrec: publishing.on_pubrec,
             Pubrel: publishing.on_pubrel,
             Pubcomp: publishing.on_pubcomp,
-            Subscribe: subscribing.on_subscribe,
-            Unsubscribe: subscribing.on_unsubscribe,
+            Subscribe: lambda client, packet: setattr(client, "work", subscribing.subscribe(client, packet)),
+            Unsubscribe: lambda client, packet: setattr(
+                client, "work", subscribing.unsubscribe(client, packet)
+            ),
             Pingreq: lambda client, _: client.put(b"\xd0\x00"),
             Disconnect: self._on_disconnect,
             Auth: self._on_auth,
@@ -309,9 +302,8 @@ class Front:
         core.turn += 1
         core.asked.clear()
         core.stamp += 1
-        core.dear = 0
         core.released = 0
-        core.steps = 0
+        core.steps = core.looked = 0
         core.out = inner.out  # type: ignore[assignment]
         if core.repeats:
             self._publishing.settle()
@@ -439,9 +431,7 @@ class Front:
                 break
             effects = broker.collect()
         if core.hungry:
-            for session in core.hungry:
-                self._timers.set(Due.FEED, session, core.now)
-            core.hungry.clear()
+            self._timers.set(Due.FEED, None, core.now)
         dealt = self._publishing.take_dealt()
         if dealt is not None:
             out.append(dealt)
@@ -464,7 +454,17 @@ class Front:
             return
         self._core.counters.bytes_in += len(event.data)
         client.decoder.feed(event.data)
-        if client.state is not State.VERIFYING and not client.unread:
+        if event.closed:
+            self._close(client)
+        elif client.state is not State.VERIFYING and not client.unread:
+            self._read(client)
+
+    def _close(self, client: Client) -> None:
+        """Act on what is left of a connection that is gone, but not on what waits for an answer."""
+        client.closed = True
+        client.unread = False
+        client.work = None
+        if client.state is not State.VERIFYING:
             self._read(client)
 
     def _read(self, client: Client) -> None:
@@ -476,13 +476,16 @@ class Front:
         held_back = self._holds_back(client)
         try:
             while client.state is State.OPEN or client.state is State.NEW:
+                if client.work is not None and not self._go_on(client):
+                    break
                 if client.deferred and not held_back:
-                    is_dear = core.dear >= DEAR_MAX and _cost(client.deferred[0][0])
-                    if is_dear or core.released >= RELEASED_MAX:
+                    if core.steps >= TURN_STEPS or core.released >= RELEASED_MAX:
                         self._go_on_later(client)
                         break
                     core.released += 1
-                    self._act_on(client, client.next_deferred())
+                    deferred = client.next_deferred()
+                    if not client.closed or isinstance(deferred, Publish):
+                        self._act_on(client, deferred)
                     continue
                 if held_back and client.state is State.OPEN:
                     if self._is_far_ahead(client):
@@ -510,7 +513,10 @@ class Front:
                             core.counters.packets_in += len(packet_ids)
                             publishing.on_pubacks(client, packet_ids)
                             continue
-                if core.dear >= DEAR_MAX and _is_dear(decoder.data, decoder.at):
+                expensive = (core.steps >= TURN_STEPS or client.closed) and _is_expensive(
+                    decoder.data, decoder.at
+                )
+                if expensive and not client.closed:
                     self._go_on_later(client)
                     break
                 at = decoder.at
@@ -518,6 +524,8 @@ class Front:
                 if packet is None:
                     break
                 core.counters.packets_in += 1
+                if expensive:
+                    continue
                 if client.state is State.NEW:
                     assert isinstance(packet, Connect), "the decoder lets nothing else come first"
                     self._on_connect(client, packet)
@@ -536,7 +544,6 @@ class Front:
 
     def _act_on(self, client: Client, packet: AnyPacket) -> None:
         self._core.stamp += 1
-        self._core.dear += _cost(packet)
         self._packets[type(packet)](client, packet)
 
     def _holds_back(self, client: Client) -> bool:
@@ -582,6 +589,21 @@ class Front:
         self._core.log("warning", "a client is at fault", client=client.id, reason=error.text)
         self._expel(client, None if error.silent else error.reason, error.text)
 
+    def _on_subscribe(self, client: Client, packet: Subscribe) -> None:
+        client.work = self._subscribing.subscribe(client, packet)
+
+    def _on_unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+        client.work = self._subscribing.unsubscribe(client, packet)
+
+    def _go_on(self, client: Client) -> bool:
+        """Act on the next part of a packet; whether it was the last."""
+        assert client.work is not None, "there is something to go on with"
+        for _ in client.work:
+            self._go_on_later(client)
+            return False
+        client.work = None
+        return True
+
     def _go_on_later(self, client: Client) -> None:
         client.unread = True
         self._unread.append(client)
@@ -591,12 +613,13 @@ class Front:
     def _on_unread_due(self, _about: object) -> None:
         """Whoever has waited longest goes first, and behind the others again if there is more."""
         unread = self._unread
-        while unread and self._core.dear < DEAR_MAX and self._core.released < RELEASED_MAX:
+        while unread and self._core.steps < TURN_STEPS and self._core.released < RELEASED_MAX:
             client = unread.popleft()
-            client.unread = False
-            if client.state is State.OPEN:
-                self._heed(client)
+            if client.unread and client.state is State.OPEN:
+                client.unread = False
                 self._read(client)
+                if client.state is State.OPEN:
+                    self._heed(client)
         if unread:
             self._timers.set(Due.UNREAD, None, self._core.now)
 
@@ -631,8 +654,8 @@ class Front:
         if wait > 0 and client.state is State.OPEN:
             self._timers.set(Due.HEED, client, core.now + wait)
 
-    def _on_feed_due(self, session: Session) -> None:
-        self._subscribing.feed(session)
+    def _on_feed_due(self, _about: object) -> None:
+        self._subscribing.feed_all()
 
     def _on_heed_due(self, client: Client) -> None:
         self._take_again(client)
@@ -838,7 +861,9 @@ class Front:
 
     def _on_lost(self, event: ClientLost) -> None:
         client = self.clients.get(event.connection)
-        if client is not None:
+        if client is not None and client.unread:
+            self._close(client)
+        if client is not None and client.state is not State.SHUT:
             self._gone(client)
 
     def _on_expelled(self, event: ClientExpelled) -> None:
@@ -888,7 +913,7 @@ class Front:
         core, timers = self._core, self._timers
         self.clients.pop(client.number, None)
         client.lanes.clear()
-        client.recent = None
+        client.recent = client.work = None
         if client.deferred:
             # Nothing of it was acknowledged.
             core.drop(NOT_TAKEN, sum(isinstance(packet, Publish) for packet, _ in client.deferred))
@@ -949,7 +974,6 @@ class Front:
 
     def _forget(self, session: Session) -> None:
         self._timers.cancel(Due.EXPIRY, session.id)
-        self._timers.cancel(Due.FEED, session)
         self._subscribing.forget(session)
         session.forget()
         del self.sessions[session.id]
@@ -1192,8 +1216,8 @@ NOT_TAKEN = "publications were not taken"
 """Why publications of a client that went too fast, or has left, are dropped while a broker is overloaded."""
 
 
-def _is_dear(data: bytes, at: int) -> bool:
-    """Whether the next packet is one that takes its time: SUBSCRIBE, UNSUBSCRIBE, a request."""
+def _is_expensive(data: bytes, at: int) -> bool:
+    """Whether the next packet is one whose steps are counted: SUBSCRIBE, UNSUBSCRIBE, a request."""
     kind = data[at] >> 4 if at < len(data) else 0
     if kind in (SUBSCRIBE, UNSUBSCRIBE):
         return True
@@ -1203,13 +1227,3 @@ def _is_dear(data: bytes, at: int) -> bool:
     while head < len(data) and data[head] > 0x7F:
         head += 1
     return data.startswith(REQUESTS.encode(), head + 3)
-
-
-def _cost(packet: AnyPacket) -> int:
-    """About how many milliseconds it takes to act on a packet, where that is any."""
-    if isinstance(packet, Subscribe):
-        filters = sum(len(value) for _, value in packet.properties.user)
-        return len(packet.asked) * (1 + filters // DEAR_CHARACTERS)
-    if isinstance(packet, Unsubscribe):
-        return len(packet.topic_filters)
-    return DEAR_REQUEST if isinstance(packet, Publish) and packet.topic.startswith(REQUESTS) else 0

@@ -6,6 +6,7 @@ What they mean is not known here. A place is a kind of packet, or a will within 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from tidings.errors import PeerError
@@ -62,6 +63,10 @@ VARIABLE_MAX: Final = 268_435_455
 """The largest variable byte integer: four groups of seven bits."""
 
 STRING_BYTES_MAX: Final = 65_535
+
+LISTED_MAX: Final = 10_000
+"""Topic filters, or user properties, in one packet: about 10 ms to read. A session has no more subscriptions
+than that, by default."""
 
 
 class Malformed(PeerError):
@@ -276,6 +281,12 @@ _ODD: Final = re.compile(
 )
 
 
+def check_count(listed: Sequence[object], what: str) -> None:
+    """Refuse a packet that lists so much that others would wait while it is read."""
+    if len(listed) > LISTED_MAX:
+        raise Malformed(Reason.QUOTA_EXCEEDED, f"A packet has {LISTED_MAX} {what} at most; send several.")
+
+
 def truncated() -> Malformed:
     return Malformed(Reason.MALFORMED_PACKET, "The packet ends in the middle of a field.")
 
@@ -304,6 +315,7 @@ def _read(reader: Reader, place: int) -> Properties:
             fault = fault or Malformed(row.fault, f"Property 0x{identifier:02X} must not be {value}.")
         elif form == PAIR:
             user.append(value)
+            check_count(user, "user properties")
         elif form == VARIABLE and place == PUBLISH:
             identifiers.append(value)
         elif row.field in found:

@@ -18,6 +18,7 @@ from tidings.language.payloads import Encoding
 from tidings.mqtt.access import ACTIONS, allowed
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
+from tidings.mqtt.costs import REQUEST_STEPS
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import Publish
 from tidings.overlay.broker import Broker
@@ -68,6 +69,7 @@ class Requests:
 
     def on_request(self, client: Client, packet: Publish) -> None:
         """A PUBLISH to `$tidings/…`."""
+        self._core.steps += REQUEST_STEPS
         topic = packet.properties.response_topic
         if topic is None or not topic.startswith(REPLY):
             self._core.refuse(client.id, f"request {packet.topic[:200]}", f"no response topic below {REPLY}")

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 
 from tidings.overlay.messages import Publication
 
+LEVELS_PER_LOOK = 16
+"""Levels without a message that are passed in the time in which one message is looked at."""
+
 
 class Level:
     """One level of topics."""
@@ -81,30 +84,38 @@ class Retained:
             del above.below[name]
         return True
 
-    def matching(self, topic_filter: str) -> Iterator[Publication]:
-        """All whose topics match a topic filter, in the order in which their levels came.
+    def matching(self, topic_filter: str) -> Iterator[Publication | None]:
+        """All whose topics match a topic filter, in the order in which their levels came; between them None,
+        after each `LEVELS_PER_LOOK` levels that have none, for these take time too.
 
-        It may be gone through in steps, while others come and go.
+        It may be gone through in steps, while others come and go: each is told as it is when it is reached.
         """
         names = topic_filter.split("/")
-        # Levels to look at, the next one last; the names that have led there are behind `at`.
-        stack: list[tuple[Level, int]] = [(self._root, 0)]
+        passed = 0
+        # Levels to look at, the deepest last; the names that have led there are behind `at`.
+        stack: list[tuple[Iterator[Level], int]] = [(iter((self._root,)), 0)]
         while stack:
-            level, at = stack.pop()
+            levels, at = stack[-1]
+            level = next(levels, None)
+            if level is None:
+                stack.pop()
+                continue
             name = names[at] if at < len(names) else ""
-            if at == len(names) or name == "#":
-                if level.message is not None:
-                    yield level.message
-                if at == len(names):
-                    continue
-            if name in ("#", "+"):
-                stack += [
-                    (below, at if name == "#" else at + 1)
-                    for text, below in reversed(level.below.items())
-                    if at or level is not self._root or not text.startswith("$")  # [MQTT-4.7.2-1]
-                ]
-            elif name in level.below:
-                stack.append((level.below[name], at + 1))
+            if level.message is not None and (at == len(names) or name == "#"):
+                yield level.message
+            else:
+                passed += 1
+                if passed % LEVELS_PER_LOOK == 0:
+                    yield None
+            if at == len(names):
+                continue
+            if name not in ("#", "+"):
+                found = [level.below[name]] if name in level.below else []
+            elif at or level is not self._root:
+                found = list(level.below.values())
+            else:  # [MQTT-4.7.2-1]
+                found = [below for text, below in level.below.items() if not text.startswith("$")]
+            stack.append((iter(found), at if name == "#" else at + 1))
 
     def purge(self, now: float) -> list[str]:
         """Remove all whose time is over; their topics."""

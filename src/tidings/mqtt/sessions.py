@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.regions import Unknown
 from tidings.mqtt.clients import Client, Pace
 from tidings.mqtt.core import Core
@@ -36,6 +37,9 @@ PACKET_IDS = 65_535
 
 TOO_SLOW = "client is too slow"
 """Why publications of QoS 1 and 2 for a session that ends with its connection are dropped."""
+
+TOPIC_CHARACTERS_SAFE = NAME_BYTES_MAX // 4
+"""A topic with no more of them fits in a packet, whatever they are."""
 
 QUICK = None
 """In flight, and kept nowhere else: what a session that ends with its connection need not remember."""
@@ -147,8 +151,8 @@ class Session:
         self.unsynced: deque[Delivery] = deque()
         """What is not known to be on disk yet, and what came behind it."""
         self._purged_at = 0.0
-        self.retained: dict[str, Iterator[Publication]] = {}
-        """By subscription: retained messages that are still to be given."""
+        self.retained: dict[str, Iterator[Publication | None] | None] = {}
+        """By subscription: retained messages that are still to be given; None if it is yet to begin."""
         self.inflight: dict[int, Delivery | None] = {}
         """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
         self.inflight_bytes = 0
@@ -356,6 +360,10 @@ class Session:
         """Have it sent; False if it must not be."""
         publication = delivery.publication
         core = self.core
+        if len(delivery.topic) > TOPIC_CHARACTERS_SAFE and len(delivery.topic.encode()) > NAME_BYTES_MAX:
+            # Through a view it is longer than it was published.
+            core.drop("larger than the client takes")
+            return False
         expiry_s: int | None = None
         if publication.expiry_s >= 0:
             # [MQTT-3.3.2-5], [MQTT-3.3.2-6]. What may have been sent before is sent again to its end.

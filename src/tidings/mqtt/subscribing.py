@@ -8,7 +8,7 @@ all have been granted or denied, and retained messages follow it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from tidings.language.limits import DEFAULT as LIMITS
 from tidings.language.limits import Steps
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription, asked_where, either_text
-from tidings.mqtt import packets
+from tidings.mqtt import costs, packets
 from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
 from tidings.mqtt.codec import Malformed
@@ -43,16 +43,12 @@ PLANNED = ("max_delay", "max_extra", "since", "until")
 
 OURS = ("where", "unknown", "every", *PLANNED)
 
-RETAINED_PER_TURN = 200
-"""Retained messages that one session is given in one turn; a large one counts for several."""
-
-RETAINED_UNIT_BYTES = 1024
+EXPLAINED_MAX = 20
+EXPLAINED_CHARACTERS_MAX = 500
+"""Reasons in one SUBACK, and of each: a client may ask for thousands, and a text has 65,535 bytes at most."""
 
 WHERES_MAX = 64
 """`where` in one SUBSCRIBE: as many alternatives as a filter may have in its normal form."""
-
-ASK_STEPS = 100
-"""What it takes to ask for one topic filter, beside reading the content filters."""
 
 EXCERPT = 40
 """Characters of a filter that are shown around a mistake."""
@@ -66,12 +62,26 @@ class Pending:
         self.packet_id = packet_id
         self.reasons: dict[int, int] = {}
         """By position in the packet."""
-        self.open = 0
+        self.open = 1
+        """What is not answered yet, and one until all has been asked."""
         self.count = 0
-        self.explained: list[str] = []
+        self.explained: dict[str, None] = {}
+        """Why not, and what else there is to say, once each; as much as an answer has room for."""
+        self.unexplained = 0
         self.understood = False
         """Whether properties of ours were in it."""
         self.retained: list[Asked] = []
+
+    def explain(self, text: str) -> None:
+        if len(self.explained) < EXPLAINED_MAX:
+            self.explained[text[:EXPLAINED_CHARACTERS_MAX]] = None
+        elif text not in self.explained:
+            self.unexplained += 1
+
+    @property
+    def explanation(self) -> str | None:
+        more = [f"and {self.unexplained} more"] if self.unexplained else []
+        return "; ".join([*self.explained, *more]) or None
 
 
 class Wanted:
@@ -111,6 +121,7 @@ class Wanted:
                 self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
                 return
         self.given = bool(texts or unknowns or cycles)
+        self.size = sum(map(len, texts))
         if len(set(unknowns)) > 1:
             self.fault = f"'unknown' is given as {unknowns[0]!r} and as {unknowns[1]!r}; give one of them"
         elif unknowns and unknowns[0] not in list(Unknown):
@@ -193,17 +204,21 @@ class Subscribing:
 
     # Asking.
 
-    def on_subscribe(self, client: Client, packet: packets.Subscribe) -> None:
+    def subscribe(self, client: Client, packet: packets.Subscribe) -> Iterator[None]:
+        """Act on a SUBSCRIBE, in parts: another turn is needed wherever it stops."""
         session = client.session
         assert session is not None, "a client that subscribes has a session"
-        for item in packet.asked:
-            check_filter(item.topic_filter)
+        yield from self._check([item.topic_filter for item in packet.asked])
+        core = self._core
         wanted = Wanted(packet.properties.user)
         identifiers = packet.properties.subscription_identifiers
         pending = Pending(client, packet.packet_id)
         pending.count = len(packet.asked)
         pending.understood = wanted.given
+        read = 0
         for at, item in enumerate(packet.asked):
+            if at and core.steps >= costs.TURN_STEPS:
+                yield
             asked = Asked(
                 item.topic_filter,
                 item.qos,
@@ -218,6 +233,8 @@ class Subscribing:
             code, reason = (
                 (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client, wanted)
             )
+            core.steps += costs.TOPIC_FILTER_STEPS + wanted.steps.spent - read
+            read = wanted.steps.spent
             if code is None:
                 pending.open += 1
                 self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at, item.qos))
@@ -227,13 +244,19 @@ class Subscribing:
                 self._refuse(pending, client.id, asked.topic_filter, reason)
             elif item.retain_handling != 2:
                 pending.retained.append(session.subscriptions[item.topic_filter])
-        self._core.steps += wanted.steps.spent + ASK_STEPS * len(packet.asked)
-        self._answer_if_complete(pending)
+        self._settle(pending)
+
+    def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
+        """See that all are topic filters, before any is acted on."""
+        for at, topic_filter in enumerate(topic_filters):
+            if at and at % costs.CHECKED_TOGETHER == 0:
+                self._core.steps += costs.CHECKED_STEPS
+                if self._core.steps >= costs.TURN_STEPS:
+                    yield
+            check_filter(topic_filter)
 
     def _refuse(self, pending: Pending, client: str, topic_filter: str, reason: str) -> None:
-        explained = reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}"
-        if explained not in pending.explained:
-            pending.explained.append(explained)
+        pending.explain(reason if pending.count == 1 else f"{_line(topic_filter)[:80]}: {reason}")
         self._core.refuse(client, f"subscribe {_line(topic_filter)[:200]}", reason)
 
     def _ask(self, session: Session, asked: Asked, client: Client, wanted: Wanted) -> tuple[int | None, str]:
@@ -348,12 +371,11 @@ class Subscribing:
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
         for pending, at, qos in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = qos
-            if reason and reason not in pending.explained:
-                pending.explained.append(reason)
+            if reason:
+                pending.explain(reason)
             if wants_retained and not name.startswith(SHARE):
                 pending.retained.append(asked)
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
 
     def on_denied(self, session_id: str, name: str, reason: str) -> None:
         session = self._sessions[session_id]
@@ -369,10 +391,11 @@ class Subscribing:
         for pending, at, _ in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
             self._refuse(pending, session_id, name, _line(reason))
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
 
-    def _answer_if_complete(self, pending: Pending) -> None:
+    def _settle(self, pending: Pending) -> None:
+        """One thing less is open; answer if that was the last."""
+        pending.open -= 1
         client = pending.client
         if pending.open or client.state is not State.OPEN:
             return
@@ -380,7 +403,7 @@ class Subscribing:
         properties = NO_PROPERTIES
         if client.v5 and (pending.explained or pending.understood):
             properties = Properties(
-                reason_string="; ".join(pending.explained) or None,
+                reason_string=pending.explanation,
                 user=UNDERSTOOD if pending.understood else (),
             )
         if not client.v5:
@@ -390,35 +413,51 @@ class Subscribing:
         if session is None:
             return
         for asked in pending.retained:
-            if session.subscriptions.get(asked.topic_filter) == asked:
-                send = self._send_own if asked.own else self._send_retained
-                send(session, asked)
+            if session.subscriptions.get(asked.topic_filter) is not asked:
+                continue  # it was dropped, or asked for otherwise
+            if asked.own:
+                self._send_own(session, asked)
+            else:
+                session.retained[asked.topic_filter] = None
+        self.feed(session)
 
     # Retained messages.
 
-    def _send_retained(self, session: Session, asked: Asked) -> None:
-        """[MQTT-3.3.1-9], [MQTT-3.3.1-10]: what is retained, if its content is wanted."""
-        subscription = self._broker.subscription(session.id, asked.topic_filter)
-        if subscription is not None:
-            session.retained[asked.topic_filter] = self._retained.matching(subscription.topic_filter)
+    def feed_all(self) -> None:
+        """Go on with those who take more, each in its turn."""
+        hungry = self._core.hungry
+        while hungry and self._core.looked < costs.RETAINED_PER_TURN:
+            session = next(iter(hungry))
+            del hungry[session]
             self.feed(session)
 
     def feed(self, session: Session) -> None:
-        """Give a session some of the retained messages that it has yet to get, as far as it takes them.
+        """Give a session some of the retained messages that it has yet to get, as far as it takes them
+        [MQTT-3.3.1-9], [MQTT-3.3.1-10].
 
         There may be a hundred thousand: they wait here, not in its queue, and others have their turn.
         """
-        left = RETAINED_PER_TURN
-        while session.retained and session.ready and left > 0:
+        core = self._core
+        end = min(core.looked + costs.RETAINED_SLICE, costs.RETAINED_PER_TURN)
+        while session.retained and session.ready and core.looked < end:
             name, messages = next(iter(session.retained.items()))
             asked = session.subscriptions.get(name)
             subscription = self._broker.subscription(session.id, name)
-            message = next(messages, None) if asked is not None and subscription is not None else None
-            if message is None or asked is None or subscription is None:
+            if asked is None or subscription is None:
                 del session.retained[name]
                 continue
-            left -= 1 + message.size // RETAINED_UNIT_BYTES
-            if not self._broker.wants(subscription, message) or expired(message, self._core.now):
+            core.looked += 1
+            if messages is None:
+                messages = session.retained[name] = self._retained.matching(subscription.topic_filter)
+            try:
+                message = next(messages)
+            except StopIteration:
+                del session.retained[name]
+                continue
+            if message is None:
+                continue
+            core.looked += costs.retained_looks(message.size)
+            if not self._broker.wants(subscription, message) or expired(message, core.now):
                 continue
             if self._broker.gathers(message.topic):
                 # From before it was declared: of a gathered topic only told events are delivered.
@@ -429,7 +468,7 @@ class Subscribing:
             topic = f"{VIEW}{asked.view}/{message.topic}" if asked.view else message.topic
             session.give(Delivery(0, message, topic, min(message.qos, asked.qos), True, identifiers))
         if session.retained and session.ready:
-            self._core.hungry[session] = None
+            core.hungry[session] = None
 
     def _send_own(self, session: Session, asked: Asked) -> None:
         """What `$SYS` says now."""
@@ -439,12 +478,18 @@ class Subscribing:
 
     # Dropping.
 
-    def on_unsubscribe(self, client: Client, packet: Unsubscribe) -> None:
+    def unsubscribe(self, client: Client, packet: Unsubscribe) -> Iterator[None]:
+        """Act on an UNSUBSCRIBE, in parts as on a SUBSCRIBE."""
         session = client.session
         assert session is not None, "a client that unsubscribes has a session"
+        yield from self._check(packet.topic_filters)
+        core = self._core
+        reasons: list[int] = []
         for name in packet.topic_filters:
-            check_filter(name)
-        reasons = [self.drop(session, name) for name in packet.topic_filters]
+            if reasons and core.steps >= costs.TURN_STEPS:
+                yield
+            core.steps += costs.TOPIC_FILTER_STEPS
+            reasons.append(self.drop(session, name))
         answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
         if session.durable:
             # What is dropped must not be back after a restart.
@@ -465,8 +510,7 @@ class Subscribing:
         self._before.pop((session.id, name), None)
         for pending, at, qos in self._waiting.pop((session.id, name), ()):
             pending.reasons[at] = qos
-            pending.open -= 1
-            self._answer_if_complete(pending)
+            self._settle(pending)
         if asked.own:
             self.own.remove(Subscription(name), (session.id, name))
         else:
