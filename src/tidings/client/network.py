@@ -604,6 +604,7 @@ class Network:
             payload=publish.payload,
             qos=publish.qos,
             retained=publish.retain,
+            dup=publish.dup,
             properties=publish.properties,
         )
         slot = None
