@@ -116,7 +116,7 @@ class Brokers:
         assert member.process is not None, "a network that has started has processes"
         self._spent[id_] += _cpu_seconds(member)
         member.process.signal(signal.SIGKILL)
-        network.wait_for(lambda: not member.alive, network.STOP_WITHIN_S)
+        network.wait_for(lambda: not member.alive, SLOW_S)
 
     def restart(self, id_: str, wait: bool = True) -> None:
         """Start a broker that was killed, with the data it had, and wait until the network has settled."""

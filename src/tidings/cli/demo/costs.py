@@ -396,6 +396,7 @@ async def carry(
     expected = judge.expected(content)
     hall = _Hall(judge)
     clients = _clients(addresses, judge, hall, content)
+    watch(0, f"{len(clients):,} clients connect")
     try:
         turn = asyncio.Semaphore(CONNECTING)
 

@@ -142,6 +142,7 @@ async def play(
         broker: read_all(f"mqtt://{net.mqtt(broker)}") for broker in (one.id for one in city.brokers)
     }
     clients = _clients(city, addresses, day, diary)
+    watch(0, 0, 0.0)
     try:
         await _in_groups([one.connect for one in clients])
         await _subscribe([one for one in clients if one.settling])
