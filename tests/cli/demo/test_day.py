@@ -140,8 +140,9 @@ def test_a_day_is_followed_counted_and_carried_in_other_ways(
     assert versions[:2] == ["1", "2"]
 
     planned = planning.plan(spark, day, tmp_path / "tables", tmp_path / "plans", seed=1)
-    # Each version is a message to each receiver from whoever told of it first; the watcher is one of them.
-    assert planned.clients == 4 + 4
+    # Each version is a message to each receiver, of whom the watcher is one, from whoever told of it first.
+    # Client 1 says what client 0 has said, and tells of something first only if its report comes first.
+    assert planned.clients in (4 + 3, 4 + 4)
     assert planned.requests >= len(latecomers)
     assert sorted(file.name for file in (tmp_path / "plans").iterdir()) == [
         "moves.json",
