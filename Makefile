@@ -6,7 +6,7 @@ UV ?= uv
 UPGRADE ?=
 # In two processes; `make test PARALLEL=` for one.
 PARALLEL ?= -n 2 --no-loadscope-reorder
-SIZE ?= medium
+SIZE ?= small
 KEEP ?=
 
 # The Python that makes the environment: the first of these that is new enough, or the one you name

@@ -27,7 +27,7 @@ def query(*, fault: str | None) -> Any:
 def session(*queries: Any) -> Any:
     """A Spark that starts these, one after the other."""
     spark = MagicMock()
-    rows = spark.readStream.format.return_value.option.return_value.option.return_value.load.return_value
+    rows = spark.readStream.format.return_value.options.return_value.load.return_value
     writing = rows.writeStream.format.return_value.option.return_value.option.return_value
     writing.trigger.return_value.start.side_effect = queries
     return spark
@@ -71,6 +71,37 @@ def test_one_that_always_comes_too_late_is_given_up_with_the_reason(tmp_path: Pa
     with pytest.raises(NetworkError, match=r"connect back.*less to do may be quick enough"):
         begin(session(*late), tmp_path)
     late[-1].stop.assert_called_once()
+
+
+def test_a_stream_that_comes_further_is_waited_for_and_one_that_does_not_is_too_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look takes longer than half of what may pass without anything read."""
+    reads = query(fault=None)
+    read = 0
+
+    class Progress:
+        @property
+        def sources(self) -> list[Any]:
+            return [MagicMock(endOffset=f'{{"north": {read}}}')]
+
+    reads.lastProgress = Progress()
+    clock = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal clock, read
+        clock += 40.0
+        read += read < 3
+
+    monkeypatch.setattr(following, "time", MagicMock(monotonic=lambda: clock, sleep=sleep))
+    about = MagicMock(holders=[MagicMock(broker="north", first=0, next=3)])
+    monkeypatch.setattr(LogReader, "whole", lambda *_: about)
+    monkeypatch.setattr(following, "counts", lambda _: following.Counts(3, 3, 1))
+    stream = begin(session(reads), tmp_path)
+    assert stream.read_to_end(60.0) == following.Counts(3, 3, 1)
+    about.holders[0].next = 4
+    with pytest.raises(NetworkError, match=r"^too slow: .*no further for 60 s"):
+        stream.read_to_end(60.0)
 
 
 def test_any_other_fault_ends_it_at_once(tmp_path: Path) -> None:

@@ -190,6 +190,11 @@ class Sender(Bare, ABC):
         self._room = asyncio.Event()
         self._refused: str | None = None
 
+    @property
+    def acknowledged(self) -> int:
+        """How many of its messages are no longer under way."""
+        return self.sent - self._under_way
+
     @abstractmethod
     def due_ns(self, number: int) -> int:
         """When one of its messages should be sent, after the start; in their order they never go back."""

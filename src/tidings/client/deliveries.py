@@ -35,6 +35,11 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True, dict=True, repr_omit_d
     retained: bool = False
     """Whether it was there before the subscription, as a retained message or as an open event."""
 
+    dup: bool = False
+    """Whether the broker says that it may have sent it before: MQTT's DUP. It sends with QoS 1 and 2 again
+    what was not acknowledged when a connection ended, or what it does not know to be acknowledged after it
+    was killed."""
+
     properties: Properties = NO_PROPERTIES
     """All MQTT 5 properties; `properties.user` has the user properties in their order."""
 

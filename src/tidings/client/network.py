@@ -625,6 +625,7 @@ class Network:
             payload=publish.payload,
             qos=publish.qos,
             retained=publish.retain,
+            dup=publish.dup,
             properties=publish.properties,
         )
         slot = None

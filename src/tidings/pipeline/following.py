@@ -36,12 +36,15 @@ LOOK_S = 0.1
 BEGIN_WITHIN_S = 120.0
 """Starting Python beside Spark, which asks the brokers, takes some seconds on a busy machine."""
 
-BEGIN_TIMES = 12
+BEGIN_TIMES = 60
 """Spark itself waits 10 s for that Python, and no setting changes it: a query for which it came too late is
 started again, and goes on from its checkpoint."""
 
 TOO_LATE = "failed to connect back"
 """What Spark says then."""
+
+PATIENCE_S = 600
+"""How long a broker may be out of reach: one that has much to do on a busy machine is not gone."""
 
 BEGINNING = "Initializing"
 """What Spark says of a query that has asked its source for nothing yet."""
@@ -65,7 +68,9 @@ def begin(spark: SparkSession, urls: Sequence[str], topic: str, folder: Path) ->
     InputError if the topic is not declared or not kept. The folder is for the table and a checkpoint.
     """
     rows = (
-        spark.readStream.format(NAME).option("url", ",".join(urls)).option("startingOffsets", "earliest")
+        spark.readStream.format(NAME).options(
+            url=",".join(urls), startingOffsets="earliest", patience=f"{PATIENCE_S}s"
+        )
     ).load(topic)
     table = folder / "rows"
     wanted = (
@@ -74,7 +79,7 @@ def begin(spark: SparkSession, urls: Sequence[str], topic: str, folder: Path) ->
         .option("checkpointLocation", f"file://{folder / 'checkpoint'}")
         .trigger(processingTime=EVERY)
     )
-    stream = Stream(spark, wanted.start, LogReader(urls), topic, table, rows.schema)
+    stream = Stream(spark, wanted.start, LogReader(urls, patience_s=PATIENCE_S), topic, table, rows.schema)
     try:
         stream.wait_until_reading()
     except BaseException:
@@ -123,18 +128,22 @@ class Stream:
     def read_to_end(self, within_s: float) -> Counts:
         """Read what the log holds now, stop, and count what was written down.
 
-        NetworkError if the query has ended by itself, or does not come to the end in time.
+        NetworkError if the query has ended by itself, or has not come any further for `within_s` seconds.
         """
         ends = {
             one.holder: one.next for one in self._reader.whole(self.topic).holders if one.next > one.first
         }
         end_s = time.monotonic() + within_s
-        while any(self._read().get(holder, 0) < number for holder, number in ends.items()):
+        before: dict[str, int] = {}
+        while any((read := self._read()).get(holder, 0) < number for holder, number in ends.items()):
             self._check()
+            if read != before:
+                before, end_s = read, time.monotonic() + within_s
             if time.monotonic() >= end_s:
                 raise NetworkError(
-                    f"the stream of {self.topic!r} has read up to {self._read()} within {within_s:g} s, and "
-                    f"the log goes to {ends}; a machine with less to do may be quick enough"
+                    f"too slow: the stream of {self.topic!r} has read up to {read} and no further for "
+                    f"{within_s:g} s, and the log goes to {ends}; a machine with less to do may be quick "
+                    "enough"
                 )
             time.sleep(LOOK_S)
         self.stop()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.demo.test_playing import day as city
 from tidings.cli.demo import asking, checking
+from tidings.cli.demo.completeness import SLOW_S
 from tidings.client.log import About
 from tidings.console.day import Check
 from tidings.records.holders import Held
@@ -24,8 +25,9 @@ class Log:
 
     rows: ClassVar[Rows] = []
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **patience_s: float) -> None:
         assert url == "http://here:9883"
+        assert patience_s == {"timeout_s": SLOW_S, "patience_s": SLOW_S}
 
     def whole(self, topic: str) -> About:
         return About(topic, Form({}), (Held("kypseli.1", 0, len(self.rows)),), ())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from tidings.cli import app, network
 from tidings.cli.demo import brokers
 from tidings.cli.demo.brokers import Brokers
+from tidings.cli.demo.completeness import SLOW_S
 from tidings.cli.network import Member, Process, State, StateFile
 from tidings.errors import InputError, SetupError
 
@@ -46,6 +48,8 @@ def test_a_network_starts_loses_a_broker_gets_it_back_and_leaves_nothing(
             "east": {"south"},
         }
         assert users.read() is None
+        # Soon nobody has anything to do: links have acknowledged what was said while they were made.
+        assert network.wait_for(lambda: not net.busy(), SLOW_S)
         seen = processes(net)
         before = net.cpu_seconds()
         net.kill("east")
@@ -75,6 +79,49 @@ def test_a_network_that_is_kept_is_the_users(tmp_path: Path, users: StateFile) -
     assert f"its data is still in {tmp_path / 'net'}" in down.stdout
     assert [process.alive for process in processes(net)] == [False]
     assert users.read() is None
+
+
+STATUS: dict[str, Any] = {
+    "links": [{"peer": "south", "queued": 0}, {"peer": "east", "queued": 0}],
+    "gathering": {"waiting": 0},
+    "mqtt": {"queued": 0, "inflight": 0},
+}
+
+
+def test_a_broker_is_busy_with_reports_messages_on_links_and_deliveries() -> None:
+    assert brokers.queued(STATUS) == 0
+    assert brokers.queued(STATUS | {"links": [{"queued": 2}, {"queued": 1}]}) == 3
+    assert brokers.queued(STATUS | {"gathering": {"waiting": 4}}) == 4
+    assert brokers.queued(STATUS | {"mqtt": {"queued": 5, "inflight": 6}}) == 11
+
+
+def test_a_broker_that_runs_and_does_not_answer_is_busy_and_one_that_is_dead_is_not(
+    tmp_path: Path, child: subprocess.Popen[bytes]
+) -> None:
+    def net(process: Process) -> Brokers:
+        member = Member("only", "127.0.0.1:1", "127.0.0.1:2", str(tmp_path), "127.0.0.1:3", process)
+        return Brokers(tmp_path, [member], [], {})
+
+    assert net(Process.of(child.pid)).busy()
+    assert not net(Process(child.pid, "at another time")).busy()
+
+
+def test_brokers_whose_records_are_read_have_long_to_write_them_and_are_not_killed_in_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+
+    def stop(_members: object, within_s: float) -> list[str]:
+        given.append(within_s)
+        return ["north"] * (len(given) - 1)
+
+    monkeypatch.setattr(network, "stop", stop)
+    net = Brokers(tmp_path, [], [], {})
+    net.close()
+    with pytest.raises(SetupError, match=r"^too slow: north did not write all records"):
+        net.close()
+    net.stop()
+    assert given == [SLOW_S, SLOW_S, network.STOP_WITHIN_S]
 
 
 def test_a_broker_that_cannot_start_is_named_with_its_last_words(tmp_path: Path) -> None:

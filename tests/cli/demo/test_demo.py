@@ -7,16 +7,21 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from tests.console import days
 from tidings.cli import app
 from tidings.cli.demo import steps
 from tidings.cli.demo.checking import ARRIVES, MATCHES, ONCE
+from tidings.cli.demo.opening import Opening
 from tidings.cli.network import Process
+from tidings.console.day import Check
 from tidings.errors import InputError, SetupError
 
 WITHIN_S = 900
@@ -25,16 +30,16 @@ WITHIN_S = 900
 
 def test_make_demo_runs_the_command_with_its_size_and_keep(root: Path) -> None:
     told = subprocess.run(
-        ["make", "--dry-run", "--no-print-directory", "demo", "SIZE=small", "KEEP=1"],
+        ["make", "--dry-run", "--no-print-directory", "demo", "SIZE=medium", "KEEP=1"],
         cwd=root,
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert re.search(r"tidings demo --size small --keep\s*$", told, re.MULTILINE)
+    assert re.search(r"tidings demo --size medium --keep\s*$", told, re.MULTILINE)
 
 
-def test_make_demo_is_of_medium_size_and_keeps_nothing_unless_asked(root: Path) -> None:
+def test_make_demo_is_small_and_keeps_nothing_unless_asked(root: Path) -> None:
     told = subprocess.run(
         ["make", "--dry-run", "--no-print-directory", "demo"],
         cwd=root,
@@ -42,7 +47,7 @@ def test_make_demo_is_of_medium_size_and_keeps_nothing_unless_asked(root: Path) 
         text=True,
         check=True,
     ).stdout
-    assert re.search(r"tidings demo --size medium\s*$", told, re.MULTILINE)
+    assert re.search(r"tidings demo --size small\s*$", told, re.MULTILINE)
 
 
 @pytest.mark.parametrize("keep", ["", "0", "no"])
@@ -55,6 +60,85 @@ def test_make_demo_keeps_nothing_when_it_is_told_not_to(root: Path, keep: str) -
         check=True,
     ).stdout
     assert "--keep" not in told
+
+
+def test_the_command_is_small_as_well_unless_another_size_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[str] = []
+
+    def run(size: str, **_: object) -> int:
+        sizes.append(size)
+        return 0
+
+    monkeypatch.setattr(steps, "run", run)
+    for words in ([], ["--size", "medium"], ["--size", "large"]):
+        assert CliRunner().invoke(app, ["demo", *words]).exit_code == 0
+    assert sizes == ["small", "medium", "large"]
+
+
+OPENED = Opening(
+    reports=159,
+    events=7,
+    versions=19,
+    deliveries=57,
+    killed="east",
+    lost=0,
+    repeated=0,
+    resent=0,
+    unwanted=0,
+    healed_s=2.0,
+    seconds=17.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("opened", "code"),
+    [
+        (OPENED, 0),
+        (replace(OPENED, resent=2), 0),
+        (replace(OPENED, repeated=2), 1),
+        (replace(OPENED, lost=1), 1),
+        (replace(OPENED, unwanted=1), 1),
+    ],
+)
+def test_the_exit_code_is_1_if_anything_was_lost_wrong_or_repeated_in_the_first_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: Opening, code: int
+) -> None:
+    """All other steps are left out; what MQTT sends again is no repeat."""
+    nothing = MagicMock()
+    for name in ("play", "plan", "end", "check_installed"):
+        monkeypatch.setattr(steps, name, lambda *_: (nothing, nothing, nothing))
+    monkeypatch.setattr(steps, "generate", lambda *_: (nothing, nothing))
+    monkeypatch.setattr(steps, "check", lambda *_: (MagicMock(checks=()), Check("found", "all", True)))
+    monkeypatch.setattr(steps, "count", lambda *_: ((), MagicMock(checks=())))
+    monkeypatch.setattr(steps, "result", lambda *_: {})
+    monkeypatch.setattr(steps, "figures", lambda *_: {})
+    monkeypatch.setattr(steps, "open_", lambda *_: opened)
+    monkeypatch.setattr(steps, "show", lambda *given: replace(days.sample(), checks=given[-1]))
+    ended = steps.run("small", keep=False, seed=1, out=tmp_path / "demo", port=1883, json=True, opens=False)
+    assert ended == code
+
+
+def test_the_check_of_the_first_step_says_that_what_mqtt_sends_again_is_no_repeat() -> None:
+    seen = steps.survived(replace(OPENED, resent=2))
+    assert seen.holds
+    assert seen.seen.startswith(
+        "0 lost and 0 repeated of 57 deliveries; 2 sent again and marked so (MQTT's DUP)"
+    )
+    again = steps.survived(replace(OPENED, repeated=2))
+    assert not again.holds
+    assert again.seen.startswith("0 lost and 2 repeated of 57 deliveries")
+
+
+def test_help_and_docs_say_what_the_exit_code_says(root: Path) -> None:
+    help_ = " ".join(CliRunner().invoke(app, ["demo", "--help"]).output.split())
+    assert "exit code is 1 if anything was lost, wrong or repeated" in help_
+    assert "(DUP) is no repeat" in help_
+    for page in ("demo.md", "cli.md"):
+        text = " ".join((root / "docs" / page).read_text(encoding="utf-8").split())
+        assert "was lost, wrong or repeated" in text
+        assert "DUP" in text
 
 
 def test_a_size_that_does_not_exist_is_wrong_use() -> None:
@@ -160,7 +244,7 @@ def test_a_small_demonstration_holds_from_its_first_step_to_its_last(tmp_path: P
     }
     assert all(Path(path).exists() for path in told["paths"].values())
     moves, stores = told["plans"]["moves"], told["plans"]["stores"]
-    assert 0 < moves["moves"] <= moves["clients"] / 10
+    assert 0 < moves["moves"] + moves["moves_inside"] <= moves["clients"] / 10
     assert moves["hops"]["after"] < moves["hops"]["before"]
     assert moves["between_brokers"]["after"] < moves["between_brokers"]["before"]
     assert stores["hops"]["after"] < stores["hops"]["before"]

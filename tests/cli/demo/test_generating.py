@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-TINY = Size(brokers=3, subscriptions=20, events=40, requests=3, play_s=60, other_s=1)
+TINY = Size(brokers=3, subscriptions=20, events=40, requests=3, play_s=60)
 
 
 @pytest.fixture(scope="module")

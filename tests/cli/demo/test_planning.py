@@ -46,7 +46,7 @@ def test_at_most_one_client_in_ten_moves_to_where_those_are_that_it_talks_to(
     made: planning.Planned,
 ) -> None:
     moves = made.moves
-    assert 0 < len(moves.moves) <= 2 * 4
+    assert 0 < len(moves.moves) <= planning.MOVED_SHARE * len(HOMES) == 4
     assert {one.client for one in moves.moves} & {"client-4", "client-7"}
     assert moves.hops.after < moves.hops.before
     assert moves.forecast.frontier[0][0] == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidings.cli.demo.roads import Fate, Fields, Report, Subscriber
 from tidings.cli.demo.witness import Delivered, Witness
 
@@ -37,7 +39,7 @@ def test_nothing_is_missing_when_everybody_has_the_last_of_what_they_asked_for()
     witness.hears("crews", told(2, FINAL))
     assert witness.expected == 2
     assert witness.missing() == []
-    assert (witness.versions, witness.deliveries, witness.repeated, witness.unwanted) == (2, 3, 0, [])
+    assert (witness.versions, witness.deliveries, witness.repeated, witness.unwanted) == (2, 3, [], [])
 
 
 def test_an_event_that_did_not_come_is_lost_and_named() -> None:
@@ -68,7 +70,19 @@ def test_a_version_that_comes_again_is_repeated() -> None:
     witness = Witness([CREWS, DESK], SAID)
     for name in ("desk", "desk", "crews", "desk"):
         witness.hears(name, told(2, FINAL))
-    assert witness.repeated == 2
+    assert witness.repeated == ["desk got version 2 of north:1:1 again"] * 2
+    assert witness.resent == 0
+
+
+def test_what_a_broker_marks_as_sent_again_is_no_repeat() -> None:
+    """MQTT's DUP: a first copy may have it too, if a broker that was killed does not know what it sent."""
+    witness = Witness([CREWS, DESK], SAID)
+    witness.hears("desk", told(2, FINAL))
+    for name in ("desk", "crews"):
+        witness.hears(name, replace(told(2, FINAL), dup=True))
+    assert (witness.repeated, witness.resent, witness.deliveries) == ([], 1, 3)
+    witness.hears("desk", told(2, FINAL))
+    assert len(witness.repeated) == 1
 
 
 def test_what_nobody_asked_for_is_unwanted() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidings.cli.demo.city import City, Fields, Subscriber
+from tidings.cli.demo.completeness import SLOW_S
 from tidings.client.log import LogReader
 from tidings.console.day import Check
 from tidings.language import names
@@ -38,7 +39,9 @@ def ask(
     wrong = ""
     for place, one in enumerate(asking):
         watch(place)
-        found = answer(city, one, LogReader(f"http://{page(one.broker)}"))
+        found = answer(
+            city, one, LogReader(f"http://{page(one.broker)}", timeout_s=SLOW_S, patience_s=SLOW_S)
+        )
         for story, fields in due[one.client].items():
             wanted += 1
             right += found.get(story) == fields

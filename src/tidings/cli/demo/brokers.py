@@ -7,23 +7,23 @@ neither disturbed nor seen. It does not know what is published.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
 from tidings.cli import network
-from tidings.cli.demo import stopping
-from tidings.cli.network import READY_WITHIN_S, Member, Process, State, StateFile, View, view
+from tidings.cli.demo import completeness, stopping
+from tidings.cli.demo.completeness import SLOW_S
+from tidings.cli.network import Member, NoAnswer, Process, State, StateFile, View, view
 from tidings.client.load import cpu_seconds
-from tidings.errors import InputError, NetworkError, SetupError
+from tidings.errors import InputError, SetupError
 from tidings.installation import cache_folder
-
-SEAT_WITHIN_S = 30.0
-"""A topic has a seat once a report has come; others hear of it with the next word of the trees."""
 
 LOCK = "ports.lock"
 """In the user's cache: who holds it chooses ports."""
@@ -102,22 +102,9 @@ class Brokers:
         network.reap()
         return [view(member) for member in self.members]
 
-    def seat(self, topic: str) -> tuple[str, str]:
-        """Which broker gathers a topic and which is its deputy, by the seat's own word; "" for no deputy."""
-        found: list[tuple[str, str]] = []
-
-        def known() -> bool:
-            found[:] = [
-                (shown.id, seat.deputy)
-                for shown in self.views()
-                for seat in shown.seats
-                if seat.topic == topic and shown.state == "ready"
-            ]
-            return bool(found)
-
-        if not network.wait_for(known, SEAT_WITHIN_S):
-            raise NetworkError(f"no broker has the seat of {topic!r} after {SEAT_WITHIN_S:.0f} s")
-        return found[0]
+    def busy(self) -> bool:
+        """Whether some broker that runs has something queued, or too much to do to say so."""
+        return any(member.alive and _queued(member) for member in self.members)
 
     def cpu_seconds(self) -> dict[str, float]:
         """What each broker has computed since the network started, whichever process that was."""
@@ -129,7 +116,7 @@ class Brokers:
         assert member.process is not None, "a network that has started has processes"
         self._spent[id_] += _cpu_seconds(member)
         member.process.signal(signal.SIGKILL)
-        network.wait_for(lambda: not member.alive, network.STOP_WITHIN_S)
+        network.wait_for(lambda: not member.alive, SLOW_S)
 
     def restart(self, id_: str, wait: bool = True) -> None:
         """Start a broker that was killed, with the data it had, and wait until the network has settled."""
@@ -141,7 +128,7 @@ class Brokers:
 
     def wait_until_settled(self) -> None:
         """Wait until all that should run is ready, linked, and of one mind about the trees."""
-        if not network.wait_for(self.settling(), READY_WITHIN_S):
+        if not network.wait_for(self.settling(), SLOW_S):
             raise self.unsettled()
 
     def settling(self) -> Callable[[], bool]:
@@ -166,16 +153,25 @@ class Brokers:
     def unsettled(self) -> SetupError:
         """That it has taken too long to settle."""
         states = ", ".join(f"{one.id} ({one.state}, {len(one.links)} links)" for one in self.views())
-        return SetupError(
-            f"the network did not settle within {READY_WITHIN_S:.0f} s: {states}; the logs are in "
-            f"{self.folder}, and a machine with less to do may be quick enough"
+        return completeness.too_slow(
+            f"the brokers are not ready and linked within {SLOW_S:.0f} s: {states}; their logs are in "
+            f"{self.folder}"
         )
 
-    def stop(self) -> list[str]:
+    def close(self) -> None:
+        """Stop all that runs, for those who read its records: each broker has the time that it takes to close
+        them. A broker that is killed before would leave some of them unwritten.
+        """
+        if killed := self.stop(SLOW_S):
+            raise completeness.too_slow(
+                f"{', '.join(killed)} did not write all records within {SLOW_S:.0f} s and had to be killed"
+            )
+
+    def stop(self, within_s: float = network.STOP_WITHIN_S) -> list[str]:
         """Stop all that runs; says which brokers had to be killed. Nothing happens the second time."""
         for member in self.members:
             self._spent[member.id] += _cpu_seconds(member)
-        killed = network.stop(self.members)
+        killed = network.stop(self.members, within_s)
         self._members = {one.id: msgspec.structs.replace(one, process=None) for one in self.members}
         self._file.clear()
         return killed
@@ -263,6 +259,22 @@ def release(folder: Path) -> None:
     for file, state in found:
         network.stop(state.members)
         file.clear()
+
+
+def _queued(member: Member) -> bool:
+    """Whether a broker has anything to do for others: reports, messages on links, deliveries to clients."""
+    try:
+        status, told = network.ask(member.http, "/status")
+    except NoAnswer:
+        return True
+    return status != http.client.OK or bool(queued(told))
+
+
+def queued(told: Mapping[str, Any]) -> int:
+    """How much waits at a broker, by its status."""
+    mqtt: dict[str, int] = told["mqtt"]
+    links = sum(int(link["queued"]) for link in told["links"])
+    return links + int(told["gathering"]["waiting"]) + mqtt["queued"] + mqtt["inflight"]
 
 
 def _cpu_seconds(member: Member) -> float:

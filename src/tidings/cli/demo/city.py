@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 MERGE_AFTER_US = 60_000_000
 """Tm in the city's time: a minute, a sixth of what a report takes on average, so that events grow."""
 
-REDUNDANT_FOR_US_MIN = 60_000_000
+REDUNDANT_FOR_US_MIN = 3_600_000_000
 """Tr is not divided below this. A story has a key of its own, so that nothing depends on when its event is
-closed; but on a busy machine a report may come seconds late, and must still find it open."""
+closed; but on a busy machine a report may come late, and must still find it open."""
 
 NAMES = {"detail_1": "people", "detail_2": "minutes"}
 """What the generator's further fields stand for in a city: who is concerned, and how long it may take."""

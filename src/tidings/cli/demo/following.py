@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidings.cli.demo.completeness import SLOW_S
 from tidings.client.log import LogReader
 from tidings.console.day import Check
 from tidings.records.log_rows import EVENTS
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from tidings.cli.demo.playing import Played
     from tidings.pipeline.following import Counts, Stream
     from tidings.pipeline.session import Session
-
-END_WITHIN_S = 120.0
-"""How long the stream may take to come to the end of the log when the day is over."""
 
 
 def begin(spark: Session, net: Brokers, topic: str, folder: Path) -> Following:
@@ -51,7 +49,7 @@ class Following:
 
     def finish(self, played: Played) -> tuple[Check, ...]:
         """Read to the end of the log, stop, and compare; the network must still be up."""
-        followed = self._stream.read_to_end(END_WITHIN_S)
+        followed = self._stream.read_to_end(SLOW_S)
         watchers = {one.client for one in played.subscribers if one.filter is None}
         watched = [
             (one.event, one.version)
@@ -73,7 +71,7 @@ def logged(pages: Sequence[str], topic: str) -> Counts:
     """What a log holds of a topic, read without Spark."""
     from tidings.pipeline.following import Counts
 
-    reader = LogReader(pages)
+    reader = LogReader(pages, timeout_s=SLOW_S, patience_s=SLOW_S)
     rows = 0
     versions: set[tuple[str, int]] = set()
     for held in reader.whole(topic).holders:

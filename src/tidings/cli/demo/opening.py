@@ -19,24 +19,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tidings.cli.demo import brokers, opening_screen, roads, stopping
+from tidings.cli.demo import brokers, completeness, opening_screen, roads, stopping
 from tidings.cli.demo.brokers import Brokers
+from tidings.cli.demo.completeness import SLOW_S, Ending
 from tidings.cli.demo.opening_screen import Screen
 from tidings.cli.demo.roads import BROKERS, LINKS, SECONDS, SUBSCRIBERS, TOPICS, Report, Subscriber
 from tidings.cli.demo.witness import Delivered, Witness
-from tidings.cli.network import FIRST_PORT, READY_WITHIN_S, Seat
+from tidings.cli.network import FIRST_PORT, Seat
 from tidings.client.deliveries import WITHDRAWN, Delivery
 from tidings.client.network import Network, connect
-from tidings.errors import NetworkError
 
 DRAW_EVERY_S = 0.125
-SESSION_S = 600.0
+SESSION_S = 86_400.0
+"""Sessions outlive the broker that is killed, however long it takes to come back."""
 
 PAUSE_S_MAX = 0.5
 """Between attempts to reach a broker again that is known to come back soon."""
-
-PATIENCE_S = 30.0
-"""How long something may take that takes a second or two on a machine with nothing else to do."""
 
 QUIET_S = 1.5
 """So long nothing more has come once all is there: it would be a repeat, told within Tm (0.8 s)."""
@@ -59,7 +57,10 @@ class Opening:
     """Events that a subscriber should know of in the end, as they are in the end, and does not."""
 
     repeated: int
-    """How often a subscriber got the same version of an event again."""
+    """How often a subscriber got the same version of an event again, and not as something sent again."""
+
+    resent: int
+    """How often a broker sent something again and said so (MQTT's DUP), to who had it already."""
 
     unwanted: int
     """Versions that a subscriber got though its filter does not ask for them."""
@@ -73,7 +74,7 @@ class Opening:
     @property
     def holds(self) -> bool:
         """Whether everybody got what they asked for, and nothing else."""
-        return self.lost == 0 and self.unwanted == 0
+        return not self.lost and not self.repeated and not self.unwanted
 
 
 def run(console: Console, folder: Path, seed: int, first_port: int = FIRST_PORT) -> Opening:
@@ -123,7 +124,8 @@ class _Play:
             deliveries=seen.deliveries,
             killed=self._killed,
             lost=len(seen.missing()),
-            repeated=seen.repeated,
+            repeated=len(seen.repeated),
+            resent=seen.resent,
             unwanted=len(seen.unwanted),
             healed_s=self._healed_s,
             seconds=seconds,
@@ -144,7 +146,7 @@ class _Play:
                             group.create_task(self._speak(voices[broker], reports))
                         group.create_task(self._strike(net))
                     self.screen.say("all is said; who asked for it hears of the last …")
-                    await self._until_all_is_heard()
+                    await self._until_all_is_heard(net)
                     self._say_how_it_ends()
                 finally:
                     drawing.cancel()
@@ -159,7 +161,7 @@ class _Play:
         """Subscribe with a session that outlives its broker: what comes while that is dead is kept for it."""
         url = f"mqtt://{net.mqtt(one.broker)}"
         client = await stack.enter_async_context(
-            connect(url, client_id=one.name, session_expiry=SESSION_S, pause_max=PAUSE_S_MAX)
+            connect(url, client_id=one.name, session_expiry=SESSION_S, pause_max=PAUSE_S_MAX, timeout=SLOW_S)
         )
         wanted = client.subscribe(one.topic_filter, where=one.where, every=one.every)
         events = await stack.enter_async_context(wanted)
@@ -184,6 +186,7 @@ class _Play:
                 event.reports or 0,
                 event.seat or "",
                 event.fields,
+                event.dup,
             ),
         )
         if event.topic == self._struck and event.seat != self._killed and not self._healed.is_set():
@@ -209,9 +212,7 @@ class _Play:
         self.screen.say(
             f"kill -9 {broker}: it had the seat of {seat.topic}, with {seat.open} events", "bold red"
         )
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE_S):
-                await self._healed.wait()
+        await completeness.wait(self._healed.is_set, self._progress, net.busy)
         after = "nobody has gone on" if self._healed_s is None else f"told on after {self._healed_s:.1f} s"
         self.screen.brokers[broker] = opening_screen.BACK
         self.screen.say(
@@ -222,11 +223,19 @@ class _Play:
         self.screen.brokers[broker] = opening_screen.UP
         self.screen.say(f"{broker} is back, and its subscribers hear what they have missed", "green")
 
-    async def _until_all_is_heard(self) -> None:
-        """Until everybody has everything and no more comes, or nothing has come for long."""
-        self._heard_at = time.monotonic()
-        while time.monotonic() - self._heard_at < (PATIENCE_S if self.witness.missing() else QUIET_S):
-            await asyncio.sleep(DRAW_EVERY_S)
+    def _progress(self) -> tuple[int, int]:
+        return self.witness.reports, self.witness.deliveries
+
+    async def _until_all_is_heard(self, net: Brokers) -> None:
+        """Until everybody has everything and no more comes, or nothing comes any more."""
+        ending = await completeness.wait(
+            lambda: not self.witness.missing(), self._progress, net.busy, quiet_s=QUIET_S
+        )
+        if ending is Ending.TOO_SLOW:
+            raise completeness.too_slow(
+                f"{len(self.witness.missing())} of {self.witness.expected} events have not come to those who "
+                f"asked for them, and nothing has for {SLOW_S:.0f} s while brokers have work queued"
+            )
 
     def _say_how_it_ends(self) -> None:
         if self.witness.missing():
@@ -242,20 +251,20 @@ class _Play:
 
 async def _busiest(net: Brokers) -> tuple[Seat, str]:
     """The seat that has taken most reports, and its broker."""
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + SLOW_S
     while time.monotonic() < end:
         views = await asyncio.to_thread(net.views)
         if seats := [(seat, shown.id) for shown in views for seat in shown.seats]:
             return max(seats, key=lambda one: one[0].received)
         await asyncio.sleep(DRAW_EVERY_S)
-    raise NetworkError(f"no broker has a seat after {PATIENCE_S:.0f} s; its log is in {net.folder}")
+    raise completeness.too_slow(f"no broker has a seat after {SLOW_S:.0f} s; their logs are in {net.folder}")
 
 
 async def _until_settled(net: Brokers) -> None:
     """Wait in small steps: who presses Ctrl-C does not want to wait for a thread that waits."""
     settled = net.settling()
     try:
-        async with asyncio.timeout(READY_WITHIN_S):
+        async with asyncio.timeout(SLOW_S):
             while not await asyncio.to_thread(settled):
                 await asyncio.sleep(DRAW_EVERY_S)
     except TimeoutError:
@@ -265,7 +274,7 @@ async def _until_settled(net: Brokers) -> None:
 def _voice(net: Brokers, broker: str) -> Network:
     """Where people near a broker publish: there, or at the next one while it is dead."""
     at = BROKERS.index(broker)
-    return connect([f"mqtt://{net.mqtt(one)}" for one in (*BROKERS[at:], *BROKERS[:at])])
+    return connect([f"mqtt://{net.mqtt(one)}" for one in (*BROKERS[at:], *BROKERS[:at])], timeout=SLOW_S)
 
 
 def _declared(home: Path) -> str:
@@ -296,6 +305,10 @@ def _quiet_clients() -> Iterator[None]:
         log.setLevel(before)
 
 
+def _sent_again(count: int) -> str:
+    return f"; {count} more came again marked DUP, as MQTT has it after kill -9" if count else ""
+
+
 def _summarise(console: Console, seen: Opening, play: _Play) -> None:
     console.print(
         f"\n{seen.reports} reports became {seen.events} events, told in {seen.versions} versions. "
@@ -305,8 +318,8 @@ def _summarise(console: Console, seen: Opening, play: _Play) -> None:
     )
     console.print(
         f"[bold]Lost: {seen.lost}[/] of {play.witness.expected} events that somebody asked for. "
-        f"[bold]Repeated: {seen.repeated}[/] of {seen.deliveries} messages.",
+        f"[bold]Repeated: {seen.repeated}[/] of {seen.deliveries} messages{_sent_again(seen.resent)}.",
         highlight=False,
     )
-    for wrong in [*play.witness.missing(), *play.witness.unwanted]:
+    for wrong in [*play.witness.missing(), *play.witness.repeated, *play.witness.unwanted]:
         console.print(wrong, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tidings.planning.plans import MovesPlan, StoresPlan
 
 MOVED_SHARE = 0.1
-"""One client in ten may be moved: each move is a client that connects anew."""
+"""At most one client in ten is moved: each move is a client that connects anew."""
 
 REPLICAS = 2
 """Of each topic, so that a broker may fail."""
@@ -117,7 +117,9 @@ def moved(
     clusters = {place.id: place.region for place in places}
     network = Network.of(graph, clusters, homes, flows.clients)
     most = math.floor(MOVED_SHARE * len(flows.clients))
-    limits = Limits(moves=most, moves_inside=most)
+    # The two bounds are counted apart, so the whole share goes to the moves that save most on long ways:
+    # those to another region.
+    limits = Limits(moves=most, moves_inside=0)
     begun = moving.planned(network, flows, limits, seed=seed)
     found = search.planned(network, flows, limits, seed, [begun])
     points = search.frontier(network, flows, limits, seed=seed, plan=found)

@@ -20,9 +20,12 @@ from typing import Any, Protocol
 
 import msgspec
 
+from tidings.cli.demo import completeness
 from tidings.cli.demo.city import City, Fields, Report, Subscriber, session_of
+from tidings.cli.demo.completeness import SLOW_S, Ending
 from tidings.client import refusals
 from tidings.client.bare import Sender
+from tidings.client.deliveries import WITHDRAWN
 from tidings.client.urls import Address, read_all
 from tidings.errors import NetworkError
 from tidings.mqtt.codec import encode, variable
@@ -35,23 +38,14 @@ QOS = 1
 BEHIND_S = 0.5
 """A report that is late by this, or not acknowledged for so long, has the day's clock stand still."""
 
-LOOK_S = 0.02
-"""How often the clock is looked at."""
-
 CONNECTING = 50
 """Clients that connect and subscribe at once."""
 
-CONFIRMED_WITHIN_S = 60.0
-"""For the whole network to know of all subscriptions."""
-
-SLOW_S = 1.0
+LATE_S = 1.0
 """A day that was late by less was not late."""
 
 QUIET_S = 1.0
-"""Beyond Tm: for so long nothing more comes after the last that must."""
-
-LOST_S = 20.0
-"""Beyond Tm: what has not come for so long while nothing else came, will not."""
+"""Beyond Tm: nothing more comes for so long once all is there that must come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +118,7 @@ class Net(Protocol):
     def records(self) -> Path: ...
     def mqtt(self, id_: str) -> str: ...
     def cpu_seconds(self) -> dict[str, float]: ...
+    def busy(self) -> bool: ...
 
 
 Watch = Callable[[int, int, float], None]
@@ -138,7 +133,8 @@ async def play(
 ) -> Played:
     """Connect, publish, and listen until all has come that is due, or nothing more comes.
 
-    `due` says for each subscriber which stories it must hear of, and what they end as.
+    `due` says for each subscriber which stories it must hear of, and what they end as. SetupError if the
+    machine is too slow to say whether something is missing.
     """
     day = _Day()
     diary = _Diary(day, due)
@@ -146,13 +142,14 @@ async def play(
         broker: read_all(f"mqtt://{net.mqtt(broker)}") for broker in (one.id for one in city.brokers)
     }
     clients = _clients(city, addresses, day, diary)
+    watch(0, 0, 0.0)
     try:
         await _in_groups([one.connect for one in clients])
         await _subscribe([one for one in clients if one.settling])
         before = net.cpu_seconds()
         began_us = time.time_ns() // 1000
         day.start_ns = time.perf_counter_ns()
-        await _carry(city, day, diary, clients, watch)
+        await _carry(city.merge_after_s, day, diary, clients, net, watch)
     finally:
         for one in clients:
             one.leave()
@@ -177,7 +174,7 @@ async def play(
         delivered=tuple(diary.delivered),
         subscribers=city.subscribers,
         cpu_s={broker: after[broker] - spent for broker, spent in before.items()},
-        notes=(slow,) if day.stood_ns / 1e9 > SLOW_S else (),
+        notes=(slow,) if day.stood_ns / 1e9 > LATE_S else (),
     )
 
 
@@ -201,6 +198,7 @@ class _Diary:
         self.delivered: list[Delivered] = []
         self.last_s = 0.0
         self.missing = {(client, story) for client, stories in due.items() for story in stories}
+        """Pairs of a subscriber and a story: what it got last of the story is not what that ends as."""
         self._day = day
         self._due = due
         self._stories: dict[str, int] = {}
@@ -213,10 +211,12 @@ class _Diary:
         story = fields.get(tables.STORY, self._stories.get(event))
         if story is not None:
             self._stories[event] = story
-            # What an event ends as may come more than once, with something else between.
-            if self._due.get(client, {}).get(story) == fields:
+            # What an event ends as may come more than once, with something else between. One that ends as
+            # what was not asked for must be withdrawn.
+            ends_as = self._due.get(client, {}).get(story)
+            if fields == ends_as if ends_as is not None else state == WITHDRAWN:
                 self.missing.discard((client, story))
-            elif story in self._due.get(client, {}):
+            else:
                 self.missing.add((client, story))
         self.last_s = self._day.since_s(now_ns)
         self.delivered.append(
@@ -259,50 +259,58 @@ def _clients(
 
 async def _subscribe(asking: list[_Client]) -> None:
     """Ask until all brokers have confirmed all subscriptions; one waits a second for that, and no longer."""
-    end = time.monotonic() + CONFIRMED_WITHIN_S
+    end = time.monotonic() + SLOW_S
     while asking:
         if time.monotonic() > end:
-            raise NetworkError(
-                f"{len(asking)} subscriptions are not known everywhere after {CONFIRMED_WITHIN_S:.0f} s, "
-                f"among them that of {asking[0].client_id} at {asking[0].address}; a machine with less to do "
-                "may be quick enough"
+            raise completeness.too_slow(
+                f"{len(asking)} subscriptions are not known everywhere after {SLOW_S:.0f} s, among them that "
+                f"of {asking[0].client_id} at {asking[0].address}"
             )
         await _in_groups([one.subscribe for one in asking])
         asking = [one for one in asking if one.settling]
 
 
 async def _carry(
-    city: City,
+    merge_after_s: float,
     day: _Day,
     diary: _Diary,
     clients: Sequence[_Client],
+    net: Net,
     watch: Watch,
 ) -> None:
     """Publish everything when it is due, and wait for what it becomes."""
     tellers = [one for one in clients if one.total]
     sending = asyncio.gather(*(one.send(day.start_ns) for one in tellers))
-    try:
-        looked_ns = time.perf_counter_ns()
-        while not sending.done():
-            await asyncio.wait({sending}, timeout=LOOK_S)
-            now_ns = time.perf_counter_ns()
-            if any(one.behind_ns(now_ns) > BEHIND_S * 1e9 for one in tellers):
-                day.stood_ns += now_ns - looked_ns
-            looked_ns = now_ns
-            watch(sum(one.sent for one in tellers), len(diary.delivered), day.stood_ns / 1e9)
-        await sending
-    finally:
-        sending.cancel()
-    seen, since = -1, time.monotonic()
-    while True:
+    looked_ns = time.perf_counter_ns()
+
+    def look() -> tuple[int, int]:
+        """See that all is well and whether the day is late; how much is acknowledged, and how much came."""
+        nonlocal looked_ns
         for one in clients:
             one.check()
-        if len(diary.delivered) != seen:
-            seen, since = len(diary.delivered), time.monotonic()
-            watch(len(city.reports), seen, day.stood_ns / 1e9)
-        if time.monotonic() - since > city.merge_after_s + (LOST_S if diary.missing else QUIET_S):
-            return
-        await asyncio.sleep(LOOK_S)
+        if sending.done():
+            sending.result()
+        now_ns = time.perf_counter_ns()
+        if any(one.behind_ns(now_ns) > BEHIND_S * 1e9 for one in tellers):
+            day.stood_ns += now_ns - looked_ns
+        looked_ns = now_ns
+        watch(sum(one.sent for one in tellers), len(diary.delivered), day.stood_ns / 1e9)
+        return sum(one.acknowledged for one in tellers), len(diary.delivered)
+
+    try:
+        ending = await completeness.wait(
+            lambda: sending.done() and not diary.missing,
+            look,
+            lambda: not sending.done() or net.busy(),
+            quiet_s=merge_after_s + QUIET_S,
+        )
+    finally:
+        sending.cancel()
+    if ending is Ending.TOO_SLOW:
+        raise completeness.too_slow(
+            f"{len(diary.missing):,} of the events that subscribers must hear of have not come, and nothing "
+            f"has for {completeness.SLOW_S:.0f} s while brokers have work queued"
+        )
 
 
 @dataclass(frozen=True)
@@ -312,7 +320,7 @@ class _Reach:
     addresses: tuple[Address, ...]
     version: Version = Version.V5
     context: None = None
-    connect_within_s: float = 30.0
+    connect_within_s: float = SLOW_S
 
 
 class _Client(Sender):
@@ -392,8 +400,8 @@ class _Client(Sender):
             async with asyncio.timeout(self.reach.connect_within_s):
                 answer = await self._answer
         except TimeoutError:
-            raise NetworkError(
-                f"{self.address} does not confirm the subscription of {self.client_id}"
+            raise completeness.too_slow(
+                f"{self.address} does not answer the subscription of {self.client_id} within {SLOW_S:.0f} s"
             ) from None
         said = answer.properties.reason_string
         if answer.reasons[0] >= FAILURE:

@@ -33,7 +33,7 @@ name = "{name}"
 kind = "gathered"
 key = ["place"]             # reports about one place are about one event
 merge_after = "800ms"       # Tm: collect reports that long before the event is told, and told again
-redundant_for = "60s"       # Tr: longer than all of this takes, so that no event ends under our eyes
+redundant_for = "1h"        # Tr: longer than all of this takes anywhere, so that no event ends meanwhile
 stays_open = "reported"
 window = "none"
 

@@ -1,6 +1,6 @@
 """How large a demonstration is: what is generated, and in how much time a day of it is played.
 
-Small ends within about two minutes on two calm cores, medium within five, large within fifteen.
+Small ends within two minutes on two cores, medium within about five, large within about fifteen.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ class Size:
     play_s: int
     """In how many seconds the day is played, if the machine keeps up."""
 
-    other_s: int
-    """How many seconds each other way of carrying the day may take; then it is cut off, and that is said."""
-
     @property
     def speed_up(self) -> float:
         """How much faster than life that is."""
@@ -38,7 +35,7 @@ class Size:
 
 
 SIZES = {
-    "small": Size(brokers=5, subscriptions=150, events=300, requests=60, play_s=15, other_s=60),
-    "medium": Size(brokers=8, subscriptions=400, events=2_000, requests=100, play_s=60, other_s=120),
-    "large": Size(brokers=12, subscriptions=600, events=4_000, requests=150, play_s=150, other_s=180),
+    "small": Size(brokers=5, subscriptions=150, events=300, requests=60, play_s=15),
+    "medium": Size(brokers=8, subscriptions=400, events=2_000, requests=100, play_s=60),
+    "large": Size(brokers=12, subscriptions=600, events=4_000, requests=150, play_s=150),
 }

@@ -31,6 +31,9 @@ class Delivered:
     seat: str
     fields: Mapping[str, object]
 
+    dup: bool = False
+    """Whether its broker said that it may have sent it before."""
+
     @property
     def thing(self) -> Thing:
         """What it is about."""
@@ -54,7 +57,7 @@ class Witness:
         self._finals = roads.finals(reports)
         self._known: dict[Thing, Known] = {}
         self._last: dict[tuple[str, Thing], Delivered] = {}
-        self._seen: Counter[tuple[str, str, int]] = Counter()
+        self._seen: set[tuple[str, str, int]] = set()
         self.said: deque[tuple[Report, Fate]] = deque(maxlen=REPORTS_SHOWN)
         """The latest reports."""
         self.fates: Counter[Fate] = Counter()
@@ -64,6 +67,11 @@ class Witness:
         """Deliveries by subscriber."""
         self.unwanted: list[str] = []
         """What came without being asked for, in words."""
+        self.repeated: list[str] = []
+        """Versions that came to a subscriber that had them, in words."""
+        self.resent = 0
+        """The same where the broker marked them as sent again (DUP): with QoS 1 MQTT has it send again what
+        it does not know to be acknowledged, after a connection or the broker itself has ended."""
 
     def says(self, report: Report) -> None:
         """Somebody has reported something."""
@@ -74,7 +82,12 @@ class Witness:
     def hears(self, name: str, delivered: Delivered) -> None:
         """A subscriber has got a version of an event."""
         self.got[name] += 1
-        self._seen[name, delivered.event, delivered.version] += 1
+        version = name, delivered.event, delivered.version
+        if version in self._seen and delivered.dup:
+            self.resent += 1
+        elif version in self._seen:
+            self.repeated.append(f"{name} got version {delivered.version} of {delivered.event} again")
+        self._seen.add(version)
         event = self.events.setdefault(delivered.event, Event(delivered))
         event.has[name] = max(delivered.version, event.has.get(name, 0))
         if delivered.version > event.latest.version:
@@ -101,11 +114,6 @@ class Witness:
     def deliveries(self) -> int:
         """All that subscribers have got."""
         return self.got.total()
-
-    @property
-    def repeated(self) -> int:
-        """How often a subscriber got a version that it had."""
-        return sum(count - 1 for count in self._seen.values())
 
     def missing(self) -> list[str]:
         """What subscribers should have in the end and do not, in words; one for each event and subscriber."""
