@@ -13,6 +13,7 @@ from tidings.errors import FilterError
 from tidings.language import covering
 from tidings.language.fields import Field, Path, path_text
 from tidings.language.filters import Filter, Unknown, parse
+from tidings.language.limits import DEFAULT
 from tidings.language.tree import Always, And, Node, Not, Or
 from tidings.language.wording import conjunction_text, term_text
 
@@ -59,6 +60,8 @@ def explain(
                         "disjuncts": cost.disjuncts,
                         "constraints": cost.constraints,
                         "points": cost.points,
+                        "searched": cost.searched,
+                        "steps": filter_.steps,
                     },
                     "fields": [path_text(path) for path in filter_.paths],
                 },
@@ -85,7 +88,8 @@ def explain(
         Text.assemble(
             ("its cost: ", "bold"),
             f"{cost.terms} terms as written; {cost.disjuncts} conjunctions with {cost.constraints} "
-            f"constraints and {cost.points} bounds in normal form",
+            f"constraints and {cost.points} bounds in normal form; {filter_.steps} steps to read it, of "
+            f"{DEFAULT.steps}",
         )
     )
     needed = ", ".join(path_text(path) for path in filter_.paths)
