@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No test asserts a time, Hypothesis included: a machine that is busy is not a bug.
-settings.register_profile("tidings", deadline=None)
-settings.load_profile("tidings")
+settings.register_profile("all", deadline=None)
+# What `make test` takes; tests that name a number of examples get their share of it by `tests.examples`.
+settings.register_profile("gate", deadline=None, max_examples=25)
+settings.load_profile("all")
 
 
 NETWORKS = {"cli", "client", "live"}

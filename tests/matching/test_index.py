@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from tests.examples import examples
 from tests.matching.samples import some_parsed, some_values
 from tidings.errors import SubscriptionError
 from tidings.language.filters import Filter, Unknown, parse
@@ -93,11 +94,11 @@ class Agreement(RuleBasedStateMachine):
 
 
 TestAgreement = Agreement.TestCase
-TestAgreement.settings = settings(max_examples=40, stateful_step_count=25)
+TestAgreement.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 @given(seed=seeds, declared=st.booleans(), unknown=unknowns)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_one_filter_and_one_event(seed: int, declared: bool, unknown: Unknown) -> None:
     rng = random.Random(seed)
     scan, index = Scan(), Index()

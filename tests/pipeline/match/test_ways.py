@@ -70,6 +70,7 @@ def test_by_cells_every_event_gets_the_answer_of_the_scan(
         assert lists(ways.by_cells(frames[0], frames[1], cells, Form.LISTS)) == wanted
 
 
+@pytest.mark.slow
 def test_the_forms_say_the_same(
     spark: SparkSession, tmp_path: Path, sample: tuple[pa.Table, pa.Table, list[tuple[int, list[int]]]]
 ) -> None:
