@@ -130,7 +130,7 @@ def points(seed: int, count: int, attributes: int = 6, top: int = 80) -> list[di
     ]
 
 
-@pytest.mark.parametrize("spread", [1, 0.137])
+@pytest.mark.parametrize("spread", [0.137, pytest.param(1, marks=pytest.mark.slow)])
 def test_thousands_of_filters_come_and_go(spread: float) -> None:
     chance = random.Random(5)
     index = Index()
@@ -264,6 +264,7 @@ def test_memory_is_given_back_to_those_who_come_next() -> None:
     assert max(sizes[2:]) < 1.25 * sizes[1]
 
 
+@pytest.mark.slow
 def test_gaps_between_tiles_are_closed_and_nobody_notices() -> None:
     index, scan = Index(), Scan()
     filters = ranges(11, 3000)
