@@ -31,8 +31,8 @@ from tidings.sim.world import World
 if TYPE_CHECKING:
     from tidings.overlay.broker import Broker
 
-QUICK = range(5)
-LONG = range(5, 309)
+QUICK = range(9)
+LONG = range(9, 309)
 
 NAME = "roads"
 SHAPES = ("path", "star", "tree", "ring", "random", "power-law")
