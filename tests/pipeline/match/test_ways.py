@@ -114,6 +114,7 @@ def test_any_filters_get_the_same_answers_both_ways_in_both_forms(
     assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
 
 
+@pytest.mark.slow
 def test_a_workload_gets_the_answers_of_the_plain_command(spark: SparkSession, tmp_path: Path) -> None:
     rows = made.drawn(11, subscriptions=600, events=100)
     made.write(tmp_path, subscriptions=rows["subscriptions"], events=rows["events"])

@@ -98,6 +98,7 @@ def test_a_run_makes_the_hours_that_it_touches_and_links_all_others(
     assert set(links.columns) == set(traffic.schemas()["links"].names)
 
 
+@pytest.mark.slow
 def test_a_large_segment_of_one_hour_is_kept_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
