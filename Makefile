@@ -17,6 +17,9 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	done; echo python3)
 endif
 
+# Tests start many Pythons. Without bytecode each of them would compile all our sources anew.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: all prepare test test-all lint types demo bench dist lock clean help
 .DEFAULT_GOAL := all
 
@@ -29,10 +32,10 @@ prepare:
 		echo "      On Debian and Ubuntu: apt install python3 python3-venv" >&2; exit 1; }
 	@"$(PYTHON)" tools/prepare.py $(SAY)
 
-test: lint types ## check everything that takes minutes: ruff, mypy, pytest
-	$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
+test: lint types ## the gate, at most ten minutes of processor time: ruff, mypy, pytest without slow tests
+	$(BIN)/python -m pytest -m "not slow" --hypothesis-profile=gate $(PARALLEL)
 
-test-all: lint types ## the same, with the slow tests
+test-all: lint types ## all tests; says at its end what to install for those that were skipped
 	$(BIN)/python -m pytest $(PARALLEL)
 
 lint: prepare

@@ -1,4 +1,4 @@
-"""What tests share: the Spark session, and how Hypothesis runs."""
+"""What tests share: the Spark session, how Hypothesis runs, what is said of skipped tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.skipped import to_install
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No test asserts a time, Hypothesis included: a machine that is busy is not a bug.
-settings.register_profile("tidings", deadline=None)
-settings.load_profile("tidings")
+settings.register_profile("all", deadline=None)
+# What `make test` takes; tests that name a number of examples get their share of it by `tests.examples`.
+settings.register_profile("gate", deadline=None, max_examples=25)
+settings.load_profile("all")
 
 
 NETWORKS = {"cli", "client", "live"}
@@ -51,6 +55,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return group(nodeid.partition("::")[0])
 
     return ByGroup(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what to install for tests that were skipped."""
+    skipped = (report.longrepr[2] for report in terminalreporter.getreports("skipped"))
+    lines = to_install(reason.removeprefix("Skipped: ") for reason in skipped)
+    if lines:
+        terminalreporter.section("to run what was skipped")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -222,18 +223,18 @@ def test_a_mistake_is_pointed_at_as_the_readme_shows(root: Path) -> None:
     assert str(raised.value) in (root / "README.md").read_text()
 
 
-def commands() -> dict[str, object]:
+def commands() -> dict[str, Any]:
     """Every command that `tidings --help` leads to, by its whole name."""
     import typer
 
-    from tidings.cli import app
+    from tidings.cli import LazyCommand, app
 
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
 
     def walk(name: str, command: object) -> None:
         below: dict[str, object] = getattr(command, "commands", {})
-        if not below:
-            found[name] = command
+        if isinstance(command, LazyCommand):
+            found[name] = command.loaded()
         for word, inner in below.items():
             walk(f"{name} {word}", inner)
 
@@ -251,7 +252,7 @@ def test_every_option_is_in_the_docs(root: Path) -> None:
     missing = [
         f"{name} {option}"
         for name, command in commands().items()
-        for parameter in getattr(command, "params", [])
+        for parameter in command.params
         for option in parameter.opts
         if option.startswith("--") and not re.search(rf"{option}\b", page)
     ]

@@ -103,6 +103,21 @@ def test_the_source_archive_holds_what_make_needs(built: Path) -> None:
     } <= names
 
 
+def test_the_command_runs_from_the_wheel(wheel: Path) -> None:
+    """What it needs beside the wheel is in this environment; the tests below install it into an empty one."""
+    told = subprocess.run(
+        [sys.executable, "-c", "from tidings.cli import main; main()", "--version"],
+        env={**os.environ, "PYTHONPATH": str(wheel)},
+        cwd=wheel.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    assert tidings.__version__ in told.stdout
+
+
+@pytest.mark.slow
 def test_without_extras_nothing_heavy_is_installed(empty: Path) -> None:
     told = run(empty, "python", "-m", "pip", "list", "--format", "json", "--disable-pip-version-check")
     installed = {package["name"].lower() for package in json.loads(told.stdout)}
@@ -110,12 +125,14 @@ def test_without_extras_nothing_heavy_is_installed(empty: Path) -> None:
     assert installed & HEAVY == set()
 
 
+@pytest.mark.slow
 def test_the_command_runs_in_an_empty_environment(empty: Path) -> None:
     told = run(empty, "tidings", "--version")
     assert told.returncode == 0, told.stderr
     assert tidings.__version__ in told.stdout
 
 
+@pytest.mark.slow
 def test_events_are_matched_in_an_empty_environment(empty: Path, tmp_path: Path) -> None:
     subscriptions = tmp_path / "subscriptions.jsonl"
     subscriptions.write_text(
@@ -133,6 +150,7 @@ def test_events_are_matched_in_an_empty_environment(empty: Path, tmp_path: Path)
     ]
 
 
+@pytest.mark.slow
 def test_a_broker_has_all_that_it_needs_in_an_empty_environment(empty: Path, tmp_path: Path) -> None:
     program = f"""
 import asyncio
@@ -163,6 +181,7 @@ print(read_table({str(tmp_path)!r}).num_rows)
     assert told.stdout.split() == ["3", "1"]
 
 
+@pytest.mark.slow
 def test_the_pipeline_names_the_extra_that_is_missing(empty: Path) -> None:
     told = run(empty, "python", "-c", "from tidings.pipeline import session; session.start()")
     assert "SetupError" in told.stderr

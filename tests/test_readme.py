@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from benchmarks import pipeline
+from tidings.cli import LazyCommand, app
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -146,6 +150,16 @@ def test_the_top_of_the_page_is_the_first_minute() -> None:
 @pytest.mark.parametrize("command", QUICK)
 def test_a_command_answers(command: str, checkout: Path) -> None:
     assert run(command, checkout)
+
+
+@pytest.mark.parametrize("command", sorted(set(commands()) - set(QUICK)))
+def test_a_command_that_takes_long_is_understood(command: str) -> None:
+    """Its words and options are those of today; the next test runs it."""
+    _, *words = shlex.split(command)
+    found: Any = typer.main.get_command(app)
+    while not isinstance(found, LazyCommand):
+        found = found.commands[words.pop(0)]
+    assert found.make_context(found.name, words).params
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ def test_traffic_is_drawn_the_same_every_time_and_nobody_talks_to_itself(shape: 
     assert plans.drawn(shape, 300, 2_000)[1].tolist() == receivers.tolist()
 
 
+@pytest.mark.slow
 def test_a_plan_of_moves_is_timed_step_by_step() -> None:
     row = plans.moves("groups", 40, 300, greedy_s=60)
     assert row["hops"]["search"] < row["hops"]["published"] < row["hops"]["before"]

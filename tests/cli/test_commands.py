@@ -281,7 +281,7 @@ def commands() -> list[tuple[str, ...]]:
     return found
 
 
-NEEDS_MORE = {"up", "demo", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
+NEEDS_MORE = {"up", "demo", "reproduce", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
     *(f"topic {command}" for command in ("declare", "list", "show", "remove")),
     *(f"user {command}" for command in ("add", "list", "remove")),
     *(f"workload {command}" for command in ("generate", "describe")),

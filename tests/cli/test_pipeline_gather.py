@@ -61,6 +61,7 @@ def test_lines_are_gathered_as_by_the_plain_command(tmp_path: Path) -> None:
         run("pipeline", "gather", *ATHENS, "--data", str(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared")
 def test_a_folder_of_files_is_gathered_as_a_table_is(files: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.gathering.samples import SECOND, Talk, road
 from tests.gathering.test_copies import successor
 from tidings.gathering import Closing, Fate, Telling
@@ -160,7 +161,7 @@ def test_a_report_that_changes_nothing_is_redundant_however_large() -> None:
     assert talk.fate(0, note=BIG * 3) == "redundant"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 3), st.integers(0, 5)), max_size=60))
 def test_nothing_is_lost_and_all_is_bounded(said: list[tuple[str, int, int]]) -> None:
     """What the reports of a key say at most is told of it, in some event."""

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.gathering.samples import SECOND, Run, Talk, road, runs
 from tidings.errors import PeerError
 from tidings.gathering import Closing, Gatherer, Telling
@@ -33,7 +34,7 @@ def crowded(run: Run, open_max: int) -> Topic:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(runs(reports_max=20), st.integers(0, 20), st.sampled_from([1, 1, 2, 100]))
 def test_whoever_has_the_copies_goes_on_as_if_nothing_had_happened(
     run: Run, reports: int, open_max: int

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.gathering.samples import SECOND, Run, Talk, road, runs
 from tests.gathering.test_copies import successor
 from tidings.gathering import Gatherer, Telling
@@ -63,7 +64,7 @@ def join(into: Gatherer, *others: Gatherer) -> Gatherer:
 splits = st.lists(st.integers(0, len(SIDES) - 1), min_size=1, max_size=20)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(runs(tolerances=False, simple=True), st.integers(0, 10), splits)
 def test_sides_that_join_know_what_one_gatherer_would(run: Run, base: int, where: list[int]) -> None:
     one = Gatherer(run.topic)
@@ -73,7 +74,7 @@ def test_sides_that_join_know_what_one_gatherer_would(run: Run, base: int, where
     assert fields(join(a, b, c)) == fields(one)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(runs(simple=True), st.integers(0, 10), splits)
 def test_joins_come_out_the_same_in_any_order(run: Run, base: int, where: list[int]) -> None:
     a, b, c = sides(run, base, where)
@@ -84,7 +85,7 @@ def test_joins_come_out_the_same_in_any_order(run: Run, base: int, where: list[i
     assert content(join(join(a, b), c)) == joined
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(runs(simple=True), st.integers(0, 10), splits)
 def test_joining_a_copy_a_second_time_changes_nothing(run: Run, base: int, where: list[int]) -> None:
     a, b, _ = sides(run, base, where)
@@ -99,7 +100,7 @@ def test_joining_a_copy_a_second_time_changes_nothing(run: Run, base: int, where
     assert joined.counts.told == counts
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(runs(simple=True), st.integers(1, 25))
 def test_a_copy_of_the_past_changes_nothing(run: Run, reports: int) -> None:
     gatherer = Gatherer(run.topic, branch="a")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import examples
 from tests.gathering.samples import SECOND, Run, runs
 from tests.gathering.twin import Twin
 from tidings.gathering import Closing, Gatherer, Telling
@@ -22,7 +23,7 @@ def plain(one: Telling | Closing) -> tuple[Any, ...]:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(runs())
 def test_the_gatherer_says_what_its_twin_says(run: Run) -> None:
     agree(run)

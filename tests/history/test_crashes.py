@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.history.samples import NAME, A, logs_of
 from tidings.history.entries import EVENTS, Entry
 from tidings.history.files import MemoryFiles
@@ -103,19 +104,19 @@ def run(syncing: Syncing, steps: list[tuple[object, ...]]) -> None:
 
 
 @given(st.lists(STEPS, max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_synced_with_every_commit(steps: list[tuple[object, ...]]) -> None:
     run(Syncing.ALWAYS, steps)
 
 
 @given(st.lists(STEPS, max_size=30))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_synced_at_intervals(steps: list[tuple[object, ...]]) -> None:
     run(Syncing.INTERVAL, steps)
 
 
 @given(st.lists(STEPS.filter(lambda step: step[0] != "crash"), max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_never_synced(steps: list[tuple[object, ...]]) -> None:
     run(Syncing.NEVER, steps)
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.language.samples import FIELDS, some_event, some_filter
 from tidings.errors import FilterError
 from tidings.language.covering import covers, merge, overlaps
@@ -80,7 +81,7 @@ def some_mixed_conjunction(rng: random.Random) -> str:
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.randoms(use_true_random=False), st.sampled_from(BOTH), st.sampled_from(BOTH))
 def test_covers_is_complete_for_conjunctions(
     rng: random.Random, unknown_a: Unknown, unknown_b: Unknown
@@ -91,7 +92,7 @@ def test_covers_is_complete_for_conjunctions(
     assert covers((a, unknown_a), (b, unknown_b)) is truth, (a.source, unknown_a, b.source, unknown_b)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.randoms(use_true_random=False), st.sampled_from(BOTH), st.sampled_from(BOTH))
 def test_overlaps_is_exact_for_conjunctions(
     rng: random.Random, unknown_a: Unknown, unknown_b: Unknown
@@ -102,7 +103,7 @@ def test_overlaps_is_exact_for_conjunctions(
     assert overlaps((a, unknown_a), (b, unknown_b)) is truth, (a.source, unknown_a, b.source, unknown_b)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.randoms(use_true_random=False), st.sampled_from(BOTH), st.sampled_from(BOTH))
 def test_covers_and_overlaps_are_complete_for_conjunctions_of_undeclared_fields(
     rng: random.Random, unknown_a: Unknown, unknown_b: Unknown

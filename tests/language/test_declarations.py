@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.language.test_topics import declarations
 from tidings.errors import DeclarationError
 from tidings.language.declarations import (
@@ -293,7 +294,7 @@ PIECES = st.sampled_from(
 
 @given(st.lists(PIECES, max_size=12).map("".join) | st.text(max_size=40))
 @example("[fields.a]\n[fields]\n")
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_arbitrary_text_is_read_or_refused(text: str) -> None:
     try:
         parse_topic(text)

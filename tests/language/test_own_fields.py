@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.language.samples import FIELDS, OWN, some_event, some_filter
 from tidings.errors import DeclarationError, FilterError, FilterTooCostly
 from tidings.language.covering import covers, merge
@@ -107,7 +108,7 @@ def own_filter(rng: random.Random, fields: Mapping[Path, Field] | None) -> Filte
 
 
 @DECLARED
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(rng=RANDOM)
 def test_normal_form_canonical_text_and_terms_agree(
     fields: Mapping[Path, Field] | None, rng: random.Random
@@ -125,7 +126,7 @@ def test_normal_form_canonical_text_and_terms_agree(
 
 
 @DECLARED
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(rng=RANDOM)
 def test_covering_and_merging_keep_their_promises(
     fields: Mapping[Path, Field] | None, rng: random.Random

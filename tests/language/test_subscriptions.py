@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.language.samples import some_event
 from tests.matching.samples import some_parsed
 from tidings.errors import FilterError, SubscriptionError
@@ -98,7 +99,7 @@ def test_what_counts_the_unknown_in_is_not_covered_by_what_leaves_it_out() -> No
 
 
 @given(seeds)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_who_serves_the_cover_serves_the_covered(seed: int) -> None:
     rng = random.Random(seed)
     wide, narrow = some_subscription(rng), some_subscription(rng)
@@ -122,7 +123,7 @@ def test_a_subscription_covers_itself(seed: int) -> None:
 
 
 @given(seeds)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_two_that_are_said_as_one_ask_for_what_either_asks_for_and_nothing_more(seed: int) -> None:
     rng = random.Random(seed)
     one = some_subscription(rng)
@@ -188,7 +189,7 @@ def test_topic_filters_that_meet_and_that_do_not(one: str, other: str, meet: boo
 
 
 @given(seeds)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_what_is_published_and_wanted_is_advertised_and_asked_for(seed: int) -> None:
     rng = random.Random(seed)
     subscription = some_subscription(rng)

@@ -432,7 +432,7 @@ def test_a_client_that_is_expelled_is_told_so() -> None:
     run(story)
 
 
-@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="mosquitto's clients are not installed")
+@pytest.mark.skipif(shutil.which("mosquitto_sub") is None, reason="needs mosquitto's clients")
 def test_mosquitto_sub_gets_what_its_filter_asks_for() -> None:
     async def story() -> None:
         async with broker() as node:

@@ -19,7 +19,7 @@ def split(owners: np.ndarray, ends: np.ndarray) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-@pytest.mark.parametrize("count", [1, 40, 1200])
+@pytest.mark.parametrize("count", [1, 300, pytest.param(1200, marks=pytest.mark.slow)])
 def test_it_answers_as_the_scan_does(declared: bool, count: int) -> None:
     rng = random.Random(count)
     index, scan = Index(), Scan()
@@ -45,10 +45,11 @@ def test_an_empty_index_finds_nothing() -> None:
     assert split(found.owners, found.ends) == [[], []]
 
 
-def test_room_grows_until_all_that_is_found_fits() -> None:
+@pytest.mark.parametrize("count", [500, pytest.param(3000, marks=pytest.mark.slow)])
+def test_room_grows_until_all_that_is_found_fits(count: int) -> None:
     rng = random.Random(1)
     index, scan = Index(), Scan()
-    for number in range(3000):
+    for number in range(count):
         one = some_parsed(rng, declared=True)
         index.add(number, one, Unknown.ASSUME)
         scan.add(number, one, Unknown.ASSUME)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from tests.examples import examples
 from tests.matching.samples import some_parsed, some_values
 from tidings.errors import SubscriptionError
 from tidings.language.filters import Filter, Unknown, parse
@@ -93,11 +94,11 @@ class Agreement(RuleBasedStateMachine):
 
 
 TestAgreement = Agreement.TestCase
-TestAgreement.settings = settings(max_examples=40, stateful_step_count=25)
+TestAgreement.settings = settings(max_examples=examples(40), stateful_step_count=25)
 
 
 @given(seed=seeds, declared=st.booleans(), unknown=unknowns)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_one_filter_and_one_event(seed: int, declared: bool, unknown: Unknown) -> None:
     rng = random.Random(seed)
     scan, index = Scan(), Index()
@@ -129,7 +130,7 @@ def points(seed: int, count: int, attributes: int = 6, top: int = 80) -> list[di
     ]
 
 
-@pytest.mark.parametrize("spread", [1, 0.137])
+@pytest.mark.parametrize("spread", [0.137, pytest.param(1, marks=pytest.mark.slow)])
 def test_thousands_of_filters_come_and_go(spread: float) -> None:
     chance = random.Random(5)
     index = Index()
@@ -263,6 +264,7 @@ def test_memory_is_given_back_to_those_who_come_next() -> None:
     assert max(sizes[2:]) < 1.25 * sizes[1]
 
 
+@pytest.mark.slow
 def test_gaps_between_tiles_are_closed_and_nobody_notices() -> None:
     index, scan = Index(), Scan()
     filters = ranges(11, 3000)

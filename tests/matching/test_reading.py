@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tidings.errors import PayloadError
 from tidings.language import payloads
 from tidings.language.filters import parse
@@ -154,7 +155,7 @@ def both(filters: Sequence[str]) -> tuple[Index, Scan]:
     return index, scan
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(texts(), min_size=1, max_size=12) | alike(), st.sets(st.sampled_from(FILTERS), min_size=1))
 @example([b'{"a":3}'], {"a >= 3"})
 @example([b'{"a":3,"a":3}', b'{"a":3}', b'{"a":3}'], {"a >= 3"})

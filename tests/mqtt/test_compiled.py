@@ -31,7 +31,7 @@ def test_the_compiled_front_door_passes_the_tests_of_the_front_door(root: Path, 
     if importlib.util.find_spec("mypyc") is None:
         pytest.skip("mypyc is not installed; it comes with mypy")
     if shutil.which("cc") is None and shutil.which("gcc") is None:
-        pytest.skip("there is no C compiler on this machine")
+        pytest.skip("needs a C compiler")
     package = tmp_path / "tidings"
     shutil.copytree(root / "src" / "tidings", package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     # mypyc asks mypy, which reads this here and not our settings.

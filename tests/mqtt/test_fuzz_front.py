@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.mqtt import hostile, strategies
 from tests.mqtt.fuzzing import FOLDER, Fuzzer, lines_of
 from tests.mqtt.hostile import STATES, Attack, Hostile
@@ -57,7 +58,7 @@ def test_a_client_that_says_nothing_leaves_nothing_behind(state: hostile.State, 
 
 
 @given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS, st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_bytes_at_any_state(
     state: hostile.State, version: Version, data: bytes, cuts: list[int], express: bool
 ) -> None:
@@ -72,7 +73,7 @@ def test_any_bytes_at_any_state(
     CUTS,
     st.booleans(),
 )
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_any_packets_with_wrong_bytes_at_any_state(
     data: st.DataObject,
     state: hostile.State,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.mqtt.talk import BOTH, SETTLED_S, V5, V311, Client, Talk
 from tidings.mqtt.packets import Properties, Publish
 from tidings.mqtt.reasons import Reason
@@ -312,7 +313,7 @@ PAYLOADS = st.binary(max_size=20) | st.fixed_dictionaries(
     st.lists(st.tuples(PAYLOADS, st.integers(0, 2), st.booleans(), st.floats(0, 40)), max_size=12),
     st.sampled_from(BOTH),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_whatever_is_reported_is_refused_or_counted_and_the_broker_lives(
     reports: list[tuple[bytes, int, bool, float]], version: Any
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.mqtt.talk import V5, V311, Talk
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested
@@ -158,7 +159,7 @@ def answer(client: Any, packet: AnyPacket) -> None:
         client.send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(subscribers, published, st.booleans(), st.sets(st.integers(0, 3), max_size=1))
 def test_both_ways_bring_the_same_packets_in_the_same_order_and_write_the_same_down(
     who: list[Subscriber],
@@ -169,7 +170,7 @@ def test_both_ways_bring_the_same_packets_in_the_same_order_and_write_the_same_d
     assert run("burst", who, what, from_v5, slow) == run("long", who, what, from_v5, slow)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(subscribers, published, st.booleans(), st.sets(st.integers(0, 3), max_size=1))
 def test_a_glance_brings_the_same_as_a_long_look(
     who: list[Subscriber],

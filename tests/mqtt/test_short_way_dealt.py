@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.mqtt.talk import V5, V311
 from tests.mqtt.test_short_way import Recorded
 from tidings.matching import compile_kernels, compiling, dealing
@@ -206,7 +207,7 @@ def check(who: list[Subscriber], what: list[Turn], slow: int | None, trees: int)
     assert all(counted[name] == expected[2][name] for name in counted if name not in later)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(subscribers, published, st.none() | st.integers(0, 4), st.sampled_from((1, 3)))
 def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
     who: list[Subscriber], what: list[Turn], slow: int | None, trees: int
@@ -214,7 +215,7 @@ def test_dealing_brings_the_same_bytes_writes_the_same_down_and_counts_the_same(
     check(who, what, slow, trees)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(subscribers, published, st.none() | st.integers(0, 4))
 def test_what_is_dealt_out_twice_in_a_turn_comes_in_order(
     who: list[Subscriber], what: list[Turn], slow: int | None

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.trees_of_finders import Forest, broker, centres_of, cost_of, distances, joined, trees
 from tidings.overlay.centre import FINDERS, Finder, PaperFinder, ReportFinder
 from tidings.overlay.messages import Announce, AnySurveyed, Ecc, Holder, Init, Load, Report, Stable, Update
@@ -454,7 +455,7 @@ def test_a_last_word_without_its_value_is_wrong_where_messages_overtake_each_oth
 # While the tree changes.
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(trees(12), st.sampled_from(list(FINDERS.values())), st.booleans(), st.data())
 def test_brokers_join_and_leave_in_the_middle_and_all_that_are_joined_agree(
     graph: nx.Graph, protocol: type[Finder], fifo: bool, data: st.DataObject

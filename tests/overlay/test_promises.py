@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -14,6 +15,7 @@ def named() -> list[tuple[str, str]]:
     return re.findall(r"`([\w./]+\.py)::(\w+)`", PAGE.read_text())
 
 
+@cache
 def defined(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.parse(path.read_text()).body:

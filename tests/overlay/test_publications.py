@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.bench import (
     BEGIN,
     EPOCH,
@@ -148,7 +149,7 @@ def test_a_publication_never_goes_back_where_it_came_from() -> None:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_on_any_graph_each_subscriber_gets_it_once_and_each_link_carries_it_at_most_once(seed: int) -> None:
     rng = random.Random(seed)
     graph = some_graph(rng, 7)
@@ -582,7 +583,7 @@ def test_what_was_held_goes_before_what_is_new_when_topics_have_moved_to_another
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_order_per_origin_and_topic_is_kept_whatever_breaks(seed: int) -> None:
     rng = random.Random(seed)
     bench = Bench("abcd", ring("a", "b", "c", "d"), replace(DEFAULT, trees=rng.choice([1, 3])), seed=seed)

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.bench import BEGIN, publication, publish
 from tidings.overlay.core import TURN_DELIVERIES, Core
 from tidings.overlay.events import HangUp, Send
@@ -200,7 +201,7 @@ happenings: st.SearchStrategy[list[tuple[Any, ...]]] = st.lists(
 
 
 @given(happenings)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_nothing_is_lost_or_repeated_wherever_connections_break(steps: list[tuple[Any, ...]]) -> None:
     conversation = Conversation()
     for name, *arguments in steps:

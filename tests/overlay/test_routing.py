@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, kinds, path, publication, publish, ring, started
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
@@ -194,7 +195,7 @@ WHERES = ["", "x > 3", "x > 5", "x BETWEEN 1 AND 4", "x BETWEEN 4 AND 6", "y = 1
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_tables_say_exactly_what_is_asked_for_after_any_comings_and_goings(seed: int) -> None:
     rng = random.Random(seed)
     bench = Bench("abcd", ring("a", "b", "c", "d"), seed=seed)

@@ -239,7 +239,9 @@ def declare(bench: Bench, source: random.Random) -> None:
     bench.tell(source.choice(bench.running()), EntryOffered("d", 0, "topic", name, text, force=True))
 
 
-@pytest.mark.parametrize("first", range(0, 60, 10))
+@pytest.mark.parametrize(
+    "first", [0, 10, *(pytest.param(first, marks=pytest.mark.slow) for first in range(20, 60, 10))]
+)
 def test_promises_are_kept_while_topics_move_to_trees_that_are_declared(first: int) -> None:
     for seed in range(first, first + 10):
         assert run(seed, also=declare)[0] == [], f"replay: run({seed}, also=declare)"

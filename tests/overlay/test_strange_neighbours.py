@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
@@ -169,7 +170,7 @@ def some_event(rng: random.Random) -> Event:
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
     rng = random.Random(seed)
     choice = Settings(

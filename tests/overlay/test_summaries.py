@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from tests.examples import examples
 from tests.language.samples import some_event
 from tests.matching.samples import some_parsed
 from tidings.language import names
@@ -182,11 +183,11 @@ class AgainstAll(RuleBasedStateMachine):
 
 
 TestAgainstAll = AgainstAll.TestCase
-TestAgainstAll.settings = settings(max_examples=80, stateful_step_count=25)
+TestAgainstAll.settings = settings(max_examples=examples(80), stateful_step_count=25)
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_when_all_are_gone_nothing_is_told(seed: int) -> None:
     rng = random.Random(seed)
     summary = of_subscriptions(8)

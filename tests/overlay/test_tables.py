@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, rule
 
 from tests.counting import lines
+from tests.examples import examples
 from tests.matching.samples import some_parsed, some_values
 from tidings.language import names
 from tidings.language.filters import Filter
@@ -89,7 +90,7 @@ class AgainstTheScan(RuleBasedStateMachine):
 
 
 TestAgainstTheScan = AgainstTheScan.TestCase
-TestAgainstTheScan.settings = settings(max_examples=40, stateful_step_count=30)
+TestAgainstTheScan.settings = settings(max_examples=examples(40), stateful_step_count=30)
 
 
 def nothing() -> Fields:

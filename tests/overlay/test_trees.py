@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.bench import (
     BEGIN,
     EPOCH,
@@ -131,7 +132,7 @@ graphs = st.integers(0, 2**32 - 1).map(lambda seed: some_graph(random.Random(see
 
 
 @given(graphs)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_tree_is_that_of_shortest_paths_from_the_smallest_id(graph: networkx.Graph) -> None:
     bench = bench_of(graph)
     bench.settle()
@@ -142,7 +143,7 @@ def test_the_tree_is_that_of_shortest_paths_from_the_smallest_id(graph: networkx
 
 
 @given(graphs, st.integers(2, 4))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_the_roots_of_several_trees_are_the_smallest_ids(graph: networkx.Graph, trees: int) -> None:
     bench = bench_of(graph, trees=trees)
     bench.settle()
@@ -153,7 +154,7 @@ def test_the_roots_of_several_trees_are_the_smallest_ids(graph: networkx.Graph, 
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_loop_forms_whatever_comes_first_and_whatever_breaks(seed: int) -> None:
     rng = random.Random(seed)
     graph = some_graph(rng, 7)

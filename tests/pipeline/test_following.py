@@ -83,7 +83,7 @@ def test_a_stream_that_comes_further_is_waited_for_and_one_that_does_not_is_too_
     class Progress:
         @property
         def sources(self) -> list[Any]:
-            return [MagicMock(endOffset=f'{{"north": {read}}}')]
+            return [MagicMock(endOffset=f'{{"north.1": {read}}}')]
 
     reads.lastProgress = Progress()
     clock = 0.0
@@ -94,7 +94,7 @@ def test_a_stream_that_comes_further_is_waited_for_and_one_that_does_not_is_too_
         read += read < 3
 
     monkeypatch.setattr(following, "time", MagicMock(monotonic=lambda: clock, sleep=sleep))
-    about = MagicMock(holders=[MagicMock(broker="north", first=0, next=3)])
+    about = MagicMock(holders=[MagicMock(holder="north.1", first=0, next=3)])
     monkeypatch.setattr(LogReader, "whole", lambda *_: about)
     monkeypatch.setattr(following, "counts", lambda _: following.Counts(3, 3, 1))
     stream = begin(session(reads), tmp_path)

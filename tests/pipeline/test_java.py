@@ -206,6 +206,7 @@ with session.start(master="local[1]", settings={"spark.driver.memory": "1g"}, qu
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_runs_on_a_machine_without_java(hidden: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(

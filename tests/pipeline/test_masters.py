@@ -120,6 +120,7 @@ def run(spec: Path, data: Path, master: str, settings: Mapping[str, str], enviro
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_standalone_cluster_makes_the_very_same_tables(
     spec: Path, expected: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_standalone_cluster_makes_the_very_same_tables(
     assert rows(tmp_path / "data") == expected
 
 
+@pytest.mark.slow
 def test_spark_connect_makes_the_very_same_tables_and_needs_no_java_of_the_machine(
     spec: Path, expected: dict[str, list[str]], no_java: dict[str, str], tmp_path: Path
 ) -> None:

@@ -420,6 +420,27 @@ def published(stub: Any) -> list[tuple[str, Any]]:
 # In other sessions.
 
 
+STOCK = {
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.python.filterPushdown.enabled": "false",
+}
+"""What Spark has where we have set something else."""
+
+
+@pytest.mark.spark
+def test_a_session_with_the_settings_of_spark_itself_reads_the_same(
+    spark: SparkSession, server: LogServer
+) -> None:
+    """A session of others has none of our settings; the next test starts one in a process of its own."""
+    server.publish("b1", *reports(5))
+    stock = spark.newSession()
+    for name, value in STOCK.items():
+        stock.conf.set(name, value)
+    rows = stock.read.format("tidings").option("url", server.url).load("traffic")
+    assert rows.where("severity >= 2").count() == 3
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_format_is_found_in_a_session_that_is_not_ours(server: LogServer, tmp_path: Path) -> None:

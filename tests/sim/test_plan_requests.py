@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planning.networks import example, random_graph
 from tidings.errors import InputError
 from tidings.planning import plans
@@ -106,7 +107,7 @@ def test_requests_that_are_not_for_this_plan_are_refused(asked: list[Asked], say
         plan_requests.tried(planned(example()), asked)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 2**32), st.integers(2, 9), st.integers(0, 4), st.booleans())
 def test_hop_by_hop_is_the_forecast_wherever_requests_are_as_planned(
     seed: int, count: int, extra: int, lengths: bool

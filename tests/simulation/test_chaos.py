@@ -12,8 +12,8 @@ from tidings.sim.runs import Plan, Run, chaos
 from tidings.sim.topologies import distance_delay
 from tidings.sim.workload import Workload
 
-QUICK = range(160)
-LONG = range(160, 3_000)
+QUICK = range(30)
+LONG = range(30, 3_000)
 
 
 def play(plan: Plan) -> None:

@@ -5,10 +5,6 @@ A failure prints the line that replays it.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
 
@@ -24,8 +20,8 @@ from tidings.sim.runs import Outcome, Plan
 from tidings.sim.topologies import distance_delay
 from tidings.sim.workload import Workload
 
-QUICK = range(40)
-LONG = range(40, 3_000)
+QUICK = range(20)
+LONG = range(20, 3_000)
 
 
 def play(plan: Plan) -> None:
@@ -159,23 +155,3 @@ def test_a_run_has_all_that_is_promised_in_it() -> None:
         for name in seen:
             seen[name] += getattr(found, name)
     assert all(seen.values()), seen
-
-
-@pytest.mark.parametrize("seed", [26])
-def test_two_processes_with_different_hash_seeds_make_the_same_trace_of_gathered_topics(seed: int) -> None:
-    assert told(seed, 1) == told(seed, 2)
-
-
-def told(seed: int, hash_seed: int) -> dict[str, object]:
-    call = [sys.executable, "-c", "from tidings.cli import main; main()"]
-    done = subprocess.run(
-        [*call, "simulate", "--chaos", "--gathered", "--seed", str(seed), "--trace", "--json"],
-        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said: dict[str, object] = json.loads(done.stdout)
-    del said["cpu_s"]
-    return said

@@ -13,8 +13,8 @@ from tidings.sim.device_runs import DeviceRun, chaos
 from tidings.sim.runs import Plan
 from tidings.sim.workload import Workload
 
-QUICK = range(120)
-LONG = range(120, 3_000)
+QUICK = range(40)
+LONG = range(40, 3_000)
 
 
 def play(plan: Plan) -> DeviceRun:

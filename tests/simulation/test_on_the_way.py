@@ -162,6 +162,7 @@ def gathered(kindness: Kindness, said: list[Said], late_s: float = 0.0) -> str:
     return json.dumps(found, sort_keys=True)
 
 
+@cache
 def play(seed: int, kindness: Kindness, way: str, *, seats: int = 1, seat: str = "traffic") -> Told:
     """One run, everything in it drawn from the seed."""
     source = random.Random(f"on the way/{seed}")
@@ -258,7 +259,6 @@ def same(seed: int, kindness: Kindness, way: str, seat: str) -> Told:
     return told
 
 
-@cache
 def without(seed: int, kindness: Kindness, seat: str) -> Told:
     return play(seed, kindness, "nothing", seat=seat)
 

@@ -89,7 +89,7 @@ def ansi(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ansi")
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_every_verdict_is_sparks(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     events = [some_event(rng) for _ in range(ROWS)]
@@ -195,6 +195,7 @@ KEYWORDS = 444
 """How many words Spark 4.3 knows; each is tried as the bare name of a column."""
 
 
+@pytest.mark.slow
 def test_every_keyword_is_a_name_here_if_it_is_one_in_spark(spark: SparkSession) -> None:
     words = sorted(row[0].lower() for row in spark.sql("SELECT keyword FROM sql_keywords()").collect())
     assert len(words) >= KEYWORDS
@@ -217,7 +218,9 @@ def test_every_keyword_is_a_name_here_if_it_is_one_in_spark(spark: SparkSession)
         assert list(row[1:]) == [filter_.evaluate(events[row[0]]) for filter_ in texts.values()]
 
 
-@pytest.mark.parametrize("seed", range(100, 104))
+@pytest.mark.parametrize(
+    "seed", [100, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(101, 104))]
+)
 def test_an_undeclared_topic_whose_values_are_of_one_kind_is_sparks_too(
     spark: SparkSession, seed: int
 ) -> None:
@@ -239,7 +242,10 @@ def test_an_undeclared_topic_whose_values_are_of_one_kind_is_sparks_too(
 
 
 @pytest.mark.usefixtures("ansi")
-@pytest.mark.parametrize("user", ["STRUCT<lang: STRING, `a b`: STRING>", "MAP<STRING, STRING>"])
+@pytest.mark.parametrize(
+    "user",
+    ["STRUCT<lang: STRING, `a b`: STRING>", pytest.param("MAP<STRING, STRING>", marks=pytest.mark.slow)],
+)
 def test_what_is_asked_of_a_publication_are_columns_of_those_names_in_spark(
     spark: SparkSession, user: str
 ) -> None:

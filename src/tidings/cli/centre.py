@@ -11,8 +11,6 @@ import typer
 
 from tidings.errors import InputError
 from tidings.language.topics import Strategy
-from tidings.overlay.centre import FINDERS
-from tidings.sim import centres
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,7 +42,7 @@ def centre(
         str,
         typer.Option(
             "--protocol",
-            metavar="|".join(FINDERS),
+            metavar="report|paper",
             help="One last word per link and direction, or the messages as published, for centres only.",
         ),
     ] = "report",
@@ -87,6 +85,8 @@ def centre(
         raise InputError("--edges and --weights both read standard input; give a file for one of them")
     if weights is not None and strategy != Strategy.TRAFFIC:
         raise InputError(f"--weights are for --strategy traffic, and it is {strategy}; leave them out")
+    from tidings.sim import centres
+
     tree = centres.read_tree(*_lines(edges))
     weighed = centres.read_weights(*_lines(weights), tree) if weights is not None else None
     found = centres.find(
@@ -122,6 +122,8 @@ def _show(tree: Tree, found: Found, strategy: str, protocol: str, initiators: in
     from rich.markup import escape
     from rich.table import Table
 
+    from tidings.sim import centres
+
     console = Console()
     links = len(tree) - 1
     overview = Table(title="Search for the seat", show_header=False)
@@ -145,6 +147,8 @@ def _show(tree: Tree, found: Found, strategy: str, protocol: str, initiators: in
 
 def _counts(tree: Tree, found: Found, protocol: str, initiators: int) -> Table:
     from rich.table import Table
+
+    from tidings.sim import centres
 
     links = len(tree) - 1
     most = centres.bounds(tree, protocol, initiators=initiators, centres=len(found.centres))

@@ -10,15 +10,15 @@ import typer
 
 from tidings.cli.topic import topic_of
 from tidings.errors import FilterError
-from tidings.language import covering
 from tidings.language.fields import Field, Path, path_text
-from tidings.language.filters import Filter, Unknown, parse
 from tidings.language.limits import DEFAULT
+from tidings.language.regions import Unknown
 from tidings.language.tree import Always, And, Node, Not, Or
-from tidings.language.wording import conjunction_text, term_text
 
 if TYPE_CHECKING:
     from rich.tree import Tree
+
+    from tidings.language.filters import Filter
 
 Declaration = Annotated[
     str | None,
@@ -45,6 +45,8 @@ def explain(
 
         tidings filter explain "severity >= 3 AND road IN ('A1','A2') AND note LIKE 'fire%'"
     """
+    from tidings.language.wording import conjunction_text
+
     filter_ = parsed(text, _fields(topic), as_json)
     cost = filter_.cost
     if as_json:
@@ -117,6 +119,8 @@ def covers(
 
         tidings filter covers "severity >= 3" "severity = 4 AND fire"
     """
+    from tidings.language import covering
+
     fields = _fields(topic)
     wide = (parsed(a, fields, as_json), unknown_a or unknown)
     narrow = (parsed(b, fields, as_json), unknown_b or unknown)
@@ -151,6 +155,8 @@ def _fields(declaration: str | None) -> Mapping[Path, Field] | None:
 
 def parsed(text: str, fields: Mapping[Path, Field] | None, as_json: bool) -> Filter:
     """The filter that a command was given; a wrong one ends the command, with its place."""
+    from tidings.language.filters import parse
+
     try:
         return parse(text, fields)
     except FilterError as error:
@@ -169,6 +175,8 @@ def parsed(text: str, fields: Mapping[Path, Field] | None, as_json: bool) -> Fil
 def _grow(place: Tree, node: Node) -> None:
     from rich.text import Text
 
+    from tidings.language.wording import term_text
+
     match node:
         case And(parts) | Or(parts):
             branch = place.add(Text("AND" if isinstance(node, And) else "OR", style="cyan"))
@@ -183,6 +191,8 @@ def _grow(place: Tree, node: Node) -> None:
 
 
 def _tree_value(node: Node) -> object:
+    from tidings.language.wording import term_text
+
     match node:
         case And(parts) | Or(parts):
             return {"and" if isinstance(node, And) else "or": [_tree_value(part) for part in parts]}

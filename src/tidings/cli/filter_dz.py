@@ -15,7 +15,7 @@ from tidings.errors import PayloadError
 from tidings.language import payloads, timestamps
 from tidings.language.cuts import Cuts
 from tidings.language.fields import Type, find, path_text
-from tidings.language.filters import Unknown
+from tidings.language.regions import Unknown
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
 from tidings.space import Decomposed, Space, wildcards

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 import typer
@@ -18,10 +18,13 @@ from tidings.cli.progress import Progress
 from tidings.cli.topic import topic_of
 from tidings.errors import FilterError, PayloadError
 from tidings.language.faults import shown
-from tidings.language.filters import Filter, Unknown, parse
+from tidings.language.regions import Unknown
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
-from tidings.matching import Index, compile_kernels
+
+if TYPE_CHECKING:
+    from tidings.language.filters import Filter
+    from tidings.matching import Index
 
 Id = int | str
 
@@ -108,6 +111,8 @@ def match(
         raise typer.BadParameter("give --subscriptions and --events, or --workload")
     if subscriptions == events == "-":
         raise typer.BadParameter("standard input can be the subscriptions or the events, not both")
+    from tidings.matching import Index
+
     declared = topic_of(topic)
     wanted, given = Lines(subscriptions), Lines(events)
     with Progress() as progress:
@@ -139,6 +144,8 @@ def _subscriptions(
     objects: Iterator[tuple[int, dict[str, object]]], lines: Lines, topic: Topic | None, unknown: Unknown
 ) -> list[Subscription]:
     """The subscriptions of a file, in the order of their ids."""
+    from tidings.language.filters import parse
+
     fields = None if topic is None or not topic.fields else topic.fields
     # Many subscribers ask for the same; a filter is parsed once.
     understood = lru_cache(maxsize=65_536)(lambda text: parse(text, fields))
@@ -165,6 +172,8 @@ def _answer(
     known: list[Subscription],
 ) -> bool:
     """Match events and write an answer for each; says whether a thread is still compiling."""
+    from tidings.matching import compile_kernels
+
     names = [msgspec.json.encode(one.id) for one in known]
     # Whoever pipes events in may be waiting for each answer.
     size = BATCH if lines.size is not None else 1

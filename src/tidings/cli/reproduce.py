@@ -42,6 +42,9 @@ TELL_EVERY_S = 60.0
 
 HOLDS, DIFFERS, KNOWN = "holds", "differs", "differs, as known"
 
+NOT_JUDGED = "not judged"
+"""Of every claim after a quick run, which is too small: its numbers scatter more than the claims allow."""
+
 
 class Experiment(Protocol):
     """The module `experiment` of a paper."""
@@ -107,7 +110,8 @@ def reproduce(
         typer.Option("--figure", metavar="NAME", help="Only this figure; may be repeated."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer runs and points: minutes, not an hour.")
+        bool,
+        typer.Option("--quick", help="Fewer runs and points: minutes, not an hour; judges no claim."),
     ] = False,
     runs: Annotated[
         int | None, typer.Option("--runs", metavar="N", min=1, help="Runs of which the median is taken.")
@@ -140,7 +144,8 @@ def reproduce(
     """Run a paper's experiments, and see which of its claims hold.
 
     Tables (CSV), plots (PNG) and the verdicts go to a folder. The exit code is 1 if a claim does not hold
-    that is not known to. Every number is the same whatever the number of processes, here or on Spark.
+    that is not known to. A quick run is too small to judge: it shows the numbers beside the claims, and its
+    exit code is 0. Every number is the same whatever the number of processes, here or on Spark.
 
     Try it:
 
@@ -170,7 +175,7 @@ def reproduce(
         with _Progress(paper, sum(float(task["cost"]) for task in tasks)) as progress:
             rows = _run_all(folder, paper, experiment, tasks, count, progress)
     tables, numbers = experiment.conclude(rows)
-    verdicts = [verdict for claim in claims for verdict in _judge(claim, figures, numbers)]
+    verdicts = [verdict for claim in claims for verdict in _judge(claim, figures, numbers, quick)]
     target = out or Path("reproduced") / paper
     target.mkdir(parents=True, exist_ok=True)
     _write(target / "verdicts.csv", [msgspec.structs.asdict(one) for one in verdicts])
@@ -325,7 +330,9 @@ def _claims(path: Path) -> list[Claim]:
         raise InputError(f"{path} cannot be read: {error}") from None
 
 
-def _judge(claim: Claim, figures: Sequence[str], numbers: Mapping[str, float]) -> Iterator[Verdict]:
+def _judge(
+    claim: Claim, figures: Sequence[str], numbers: Mapping[str, float], quick: bool
+) -> Iterator[Verdict]:
     """The verdict on a claim, if what it is about was run."""
     if claim.figure not in figures and not (claim.figure == ANY and claim.number in numbers):
         return
@@ -343,8 +350,8 @@ def _judge(claim: Claim, figures: Sequence[str], numbers: Mapping[str, float]) -
         None if claim.most == float("inf") else claim.most,
         ours,
         claim.unit,
-        HOLDS if holds else KNOWN if claim.known else DIFFERS,
-        "" if holds else claim.known,
+        NOT_JUDGED if quick else HOLDS if holds else KNOWN if claim.known else DIFFERS,
+        "" if quick or holds else claim.known,
     )
 
 
@@ -378,6 +385,8 @@ def _show(experiment: Experiment, verdicts: Sequence[Verdict], target: Path) -> 
             console.print(f"\n{one.id}: {one.known}", highlight=False)
     count = Counter(one.verdict for one in verdicts)
     summary = ", ".join(f"{number} {verdict}" for verdict, number in count.items())
+    if NOT_JUDGED in count:
+        summary += "; a quick run is too small to judge the paper's claims, run it without --quick"
     console.print(f"\n{len(verdicts)} claims: {summary}. Tables and plots are in {target}", highlight=False)
 
 

@@ -15,13 +15,12 @@ import typer
 
 from tidings.errors import InputError
 from tidings.language import durations
-from tidings.language.topics import OnTheWay, Strategy
-from tidings.sim import device_runs, faults, gathered_runs, gathered_workload, runs, topologies, workload
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.records.record import Record
+    from tidings.sim import runs, topologies
     from tidings.sim.gathered_workload import Reporting
     from tidings.sim.measures import ClientMeasures, Distribution, GatheredMeasures, LinkMeasure
     from tidings.sim.replays import Replay
@@ -35,6 +34,9 @@ BREACHES_SHOWN = 5
 SEATS_SHOWN = 10
 
 CLIENTS = ("plain", "mqtt")
+
+FAULTS = "breaks, cuts, partitions, crashes, stops, wipes, stalls, slow, loss, duplication, skew"
+"""The kinds of faults: `faults.ALL`, which `--help` names without importing the simulator."""
 
 UNREPLAYED = ("json", "records", "trace")
 """Options that change what is shown of a run and not the run."""
@@ -114,7 +116,7 @@ def simulate(
         typer.Option(
             "--faults",
             metavar="KINDS",
-            help=f"What goes wrong: all, none, or some of {', '.join(faults.ALL)}.",
+            help=f"What goes wrong: all, none, or some of {FAULTS}.",
         ),
     ] = "none",
     fault_count: Annotated[
@@ -191,6 +193,8 @@ def simulate(
         tidings simulate --topology power-law --brokers 20 --publications 200 \
             --faults cuts,crashes --seed 7
     """
+    from tidings.sim import device_runs, faults, gathered_runs, runs, workload
+
     given = {
         "topics": topics,
         "subscriptions": subscriptions,
@@ -280,7 +284,7 @@ def _replayed(
 ) -> Plan:
     """The plan of a run of a workload from a folder."""
     from tidings.records.workload_reading import Workload
-    from tidings.sim import replays
+    from tidings.sim import faults, replays, runs, workload
 
     given = context.params
     for parameter in context.command.params:
@@ -335,12 +339,12 @@ def _replay_run(replay: Replay) -> type[runs.Run]:
     return replay_runs.ReplayRun if replay.declared is None else replay_runs.GatheredReplayRun
 
 
-CHOICES: dict[str, type[StrEnum]] = {"seat": Strategy, "on_the_way": OnTheWay}
-"""Options of gathered topics that take one of some words."""
-
-
 def _reporting(gathered: bool, given: dict[str, int | str | None]) -> Reporting | None:
     """How topics are gathered, if they are; all that is wrong is said at once."""
+    from tidings.language.topics import OnTheWay, Strategy
+    from tidings.sim import gathered_workload
+
+    choices: dict[str, type[StrEnum]] = {"seat": Strategy, "on_the_way": OnTheWay}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if not gathered:
         if values:
@@ -349,8 +353,8 @@ def _reporting(gathered: bool, given: dict[str, int | str | None]) -> Reporting 
         return None
     problems = []
     for name, value in list(values.items()):
-        if name in CHOICES and value not in list(CHOICES[name]):
-            problems.append(f"--{name.replace('_', '-')} is {value!r}; give {' or '.join(CHOICES[name])}")
+        if name in choices and value not in list(choices[name]):
+            problems.append(f"--{name.replace('_', '-')} is {value!r}; give {' or '.join(choices[name])}")
         elif name in ("merge_after", "redundant_for"):
             try:
                 values[f"{name}_s"] = durations.parse(values.pop(name)) / 1e6
@@ -382,6 +386,8 @@ def _topology(
     latencies: Path | None,
     bandwidth: float | None,
 ) -> topologies.Topology:
+    from tidings.sim import topologies
+
     if name in topologies.GENERATORS:
         made = topologies.generate(name, 10 if brokers is None else brokers, seed)
     elif "." not in name and "/" not in name:

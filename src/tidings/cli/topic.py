@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidings.cli import connecting
 from tidings.cli.entries import ask, made_at, shown
 from tidings.errors import DeclarationError
-from tidings.language.declarations import parse_topic, read_text, read_topic
 from tidings.language.fields import path_text
-from tidings.language.topics import Topic
+
+if TYPE_CHECKING:
+    from tidings.language.topics import Topic
 
 
 def topic_of(name: str | None) -> Topic | None:
     """The declaration that a command was given; a wrong one ends the command with everything wrong in it."""
+    from tidings.language.declarations import read_topic
+
     if name is None:
         return None
     try:
@@ -107,6 +110,8 @@ def declare(
 
 
 def _read_all(files: list[str]) -> list[tuple[str, Topic]]:
+    from tidings.language.declarations import parse_topic, read_text
+
     found, wrong = [], []
     for file in files:
         try:

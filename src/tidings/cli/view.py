@@ -11,7 +11,6 @@ from tidings.cli import connecting
 from tidings.cli.entries import ask, made_at, shown
 from tidings.errors import DeclarationError
 from tidings.language.regions import Unknown
-from tidings.language.views import View
 
 
 def add(
@@ -44,6 +43,8 @@ def add(
 
         tidings view add severe --from 'traffic/#' --where 'severity >= 3' --every 30s
     """
+    from tidings.language.views import View
+
     mapping = {"name": name, "from": topic_filter, "where": where, "unknown": unknown.value}
     if every is not None:
         mapping["every"] = every

@@ -15,17 +15,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidings.errors import DeclarationError, FilterError, Problem
-from tidings.language import durations, filters
+from tidings.language import durations
 from tidings.language.faults import Fault, Faults, choice, shown
 from tidings.language.fields import Conflict, Field, Path, path_text
-from tidings.language.filters import Filter
 from tidings.language.keys import Item, Whole, parse_item
 from tidings.language.names import Pattern, parse_pattern
 from tidings.language.payloads import INT_MAX, Encoding
 from tidings.language.schemas import NAME_LENGTH_MAX, field_mapping, read_fields
+
+if TYPE_CHECKING:
+    from tidings.language.filters import Filter
 
 FOREVER = math.inf
 """How long what is never thrown away is kept."""
@@ -534,6 +536,8 @@ def _read_gathering(
     if "key" not in given and "key" in readable:
         faults.add((), "key is missing; a gathered topic names what says which event a report is about")
     key: tuple[Item, ...] = ()
+    from tidings.language import filters
+
     asked: dict[str, Filter | None] = {"ends_when": None, "tell_now": None}
     if declared is not None:
         key = tuple(_read_items(given.get("key", []), declared, faults))

@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidings.errors import DeclarationError
 from tidings.language import durations
 from tidings.language.faults import shown
-from tidings.language.views import View
 from tidings.live import addresses
+
+if TYPE_CHECKING:
+    from tidings.language.views import View
 
 OFF = "off"
 """Turns off what can be turned off."""
@@ -118,6 +120,8 @@ def _path(value: object) -> Path:
 
 
 def _views(value: object) -> tuple[View, ...]:
+    from tidings.language.views import View
+
     tables = value
     if isinstance(value, str):
         try:

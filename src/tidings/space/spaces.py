@@ -17,15 +17,17 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.language.cuts import EVERYTHING, Cuts
 from tidings.language.fields import Field, Path, find
-from tidings.language.filters import Filter
 from tidings.language.regions import Box, Unknown
 from tidings.space import wildcards
 from tidings.space.attributes import Attribute, Cell, attribute_of, joined
 from tidings.space.expressions import Set, canonical, greatest
+
+if TYPE_CHECKING:
+    from tidings.language.filters import Filter
 
 CELLS_MAX = 16_384
 """Members that a decomposition has at most, whatever is asked for. Boxes over many attributes would have

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.overlay.peers.bench import Overlay, profile
 from tidings.overlay.peers.events import Received, TimerFired
 from tidings.overlay.peers.messages import (
@@ -113,7 +114,7 @@ def settled() -> Overlay:
     return overlay
 
 
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(said=st.lists(st.tuples(names, names, messages), max_size=25))
 def test_nothing_that_is_said_stops_a_peer(said: list[tuple[str, str, AnyMessage]]) -> None:
     overlay = settled()
@@ -137,7 +138,7 @@ def links(overlay: Overlay) -> dict[str, tuple[list[object], list[object]]]:
     }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(said=st.lists(st.tuples(st.sampled_from("abp"), strangers, messages | plausible), max_size=25))
 def test_nothing_that_strangers_say_ends_a_link(said: list[tuple[str, str, AnyMessage]]) -> None:
     overlay = settled()

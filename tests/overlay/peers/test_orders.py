@@ -13,6 +13,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tidings.overlay.peers.events import (
     Advertised,
     AnyHappened,
@@ -110,7 +111,7 @@ class Schedule:
             visit(name, ())
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 2**32), form=st.sampled_from(sorted(FORMS)))
 def test_no_order_of_messages_makes_a_cycle_or_a_child_too_many(seed: int, form: str) -> None:
     schedule = Schedule(FORMS[form], seed)
@@ -119,7 +120,7 @@ def test_no_order_of_messages_makes_a_cycle_or_a_child_too_many(seed: int, form:
         schedule.check()
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_what_is_kept_is_bounded_whatever_comes(seed: int) -> None:
     schedule = Schedule(DEFAULT, seed)

@@ -22,7 +22,15 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
-    ("topic", "partitions"), [(KERNEL, 1), (KERNEL, 3), (KERNEL, 16), (MACHINE, 3)], ids=str
+    ("topic", "partitions"),
+    [
+        (KERNEL, 3),
+        *(
+            pytest.param(*given, marks=pytest.mark.slow)
+            for given in ((KERNEL, 1), (KERNEL, 16), (MACHINE, 3))
+        ),
+    ],
+    ids=str,
 )
 def test_partitions_do_not_change_what_is_told(spark: SparkSession, topic: Topic, partitions: int) -> None:
     said = reports(topic, 400)

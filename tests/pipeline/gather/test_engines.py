@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.gathering.samples import SECOND, Run, road
 from tests.pipeline.gather.samples import any_runs, kernel_runs, lines_of, of_machine, of_table
 from tidings.errors import InputError
@@ -33,14 +34,14 @@ def agree(run: Run, seed: int, *, text_ids: bool = False) -> None:
     assert counting.summary(told) == counts | {"late": 0}
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(kernel_runs(), st.integers(0, 99), st.booleans())
 def test_the_kernel_says_what_the_machine_says(run: Run, seed: int, text_ids: bool) -> None:
     assert columnar.unsaid(run.topic) is None
     agree(run, seed, text_ids=text_ids)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(any_runs(), st.integers(0, 99), st.booleans())
 def test_any_topic_is_gathered_as_the_machine_does(run: Run, seed: int, text_ids: bool) -> None:
     agree(run, seed, text_ids=text_ids)
@@ -78,13 +79,13 @@ def streamed(run: Run, cuts: list[int], delay_us: int) -> None:
     assert counting.summary(told) == counts | {"late": 0}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(kernel_runs(), st.lists(st.integers(0, 40), max_size=5), st.sampled_from([0, SECOND, 4 * SECOND]))
 def test_a_stream_in_pieces_says_what_the_whole_says(run: Run, cuts: list[int], delay_us: int) -> None:
     streamed(run, cuts, delay_us)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(any_runs(), st.lists(st.integers(0, 40), max_size=5), st.sampled_from([0, SECOND, 4 * SECOND]))
 def test_a_stream_of_any_topic_says_what_the_whole_says(run: Run, cuts: list[int], delay_us: int) -> None:
     streamed(run, cuts, delay_us)
@@ -140,7 +141,7 @@ def with_late_ones(run: Run, seed: int, delay_us: int) -> None:
     }
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(kernel_runs() | any_runs(), st.integers(0, 999), st.sampled_from([0, SECOND, 4 * SECOND]))
 def test_late_reports_are_fed_at_the_time_of_the_horizon(run: Run, seed: int, delay_us: int) -> None:
     with_late_ones(run, seed, delay_us)

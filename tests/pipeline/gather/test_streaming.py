@@ -104,6 +104,7 @@ def test_a_stream_without_late_reports_says_what_the_machine_says(
     assert counting.summary(told) == counts | {"late": 0}
 
 
+@pytest.mark.slow
 def test_late_reports_are_counted_and_none_is_lost(stateful: SparkSession, tmp_path: Path) -> None:
     said = reports(KERNEL, 120)
     stream = Stream(stateful, tmp_path, KERNEL)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("way", list(Way))
 def test_the_table_has_the_answers_of_the_plain_command(

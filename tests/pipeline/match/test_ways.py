@@ -70,6 +70,7 @@ def test_by_cells_every_event_gets_the_answer_of_the_scan(
         assert lists(ways.by_cells(frames[0], frames[1], cells, Form.LISTS)) == wanted
 
 
+@pytest.mark.slow
 def test_the_forms_say_the_same(
     spark: SparkSession, tmp_path: Path, sample: tuple[pa.Table, pa.Table, list[tuple[int, list[int]]]]
 ) -> None:
@@ -113,6 +114,7 @@ def test_any_filters_get_the_same_answers_both_ways_in_both_forms(
     assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
 
 
+@pytest.mark.slow
 def test_a_workload_gets_the_answers_of_the_plain_command(spark: SparkSession, tmp_path: Path) -> None:
     rows = made.drawn(11, subscriptions=600, events=100)
     made.write(tmp_path, subscriptions=rows["subscriptions"], events=rows["events"])

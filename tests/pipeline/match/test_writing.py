@@ -23,6 +23,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_every_form_has_the_rows_that_the_index_gives(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(4)

@@ -83,6 +83,7 @@ def moved(graph: Graph, flows: Flows, homes: dict[str, str]) -> plans.MovesPlan:
     return plans.of_moves(network, flows, seating, "published", {})
 
 
+@pytest.mark.slow
 def test_a_simulated_network_is_planned_as_the_simulator_has_seen_it(
     spark: SparkSession, simulated: Simulated
 ) -> None:

@@ -15,8 +15,7 @@ from tidings.planning.stores.base import Demand, Gain, Problem
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Fewer of them are seen by the test of the command, which all of `make test` runs.
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def drawn(seed: int, brokers: int = 9, topics: int = 7) -> Problem:
@@ -37,7 +36,7 @@ def drawn(seed: int, brokers: int = 9, topics: int = 7) -> Problem:
     return Problem.of(graph, Demand.of(graph, rates), replicas=2, capacity=4)
 
 
-@pytest.mark.parametrize("most", [1, 3, 16])
+@pytest.mark.parametrize("most", [3, *(pytest.param(most, marks=pytest.mark.slow) for most in (1, 16))])
 def test_votes_are_those_of_plain_python_however_many_tasks_there_are(
     spark: SparkSession, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -49,6 +48,7 @@ def test_votes_are_those_of_plain_python_however_many_tasks_there_are(
     assert (found == published.votes(problem)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gain", list(Gain))
 @pytest.mark.parametrize("seed", range(3))
 def test_votes_are_those_of_plain_python_for_every_gain(spark: SparkSession, seed: int, gain: Gain) -> None:

@@ -81,7 +81,9 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen
     return seen(spark, tmp_path_factory.mktemp("plain"), plain_run(rows.append), rows)
 
 
-@pytest.fixture(scope="module", params=["merge", pytest.param("nothing", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=[pytest.param(way, marks=pytest.mark.slow) for way in ("merge", "nothing")]
+)
 def gathered(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Seen:

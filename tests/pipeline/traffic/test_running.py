@@ -74,6 +74,7 @@ def test_records_that_come_in_many_runs_late_and_twice_make_what_one_run_makes(
     assert sorted(kept["n"].to_pylist()) == list(range(600))
 
 
+@pytest.mark.slow
 def test_a_run_makes_the_hours_that_it_touches_and_links_all_others(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_run_makes_the_hours_that_it_touches_and_links_all_others(
     assert set(links.columns) == set(traffic.schemas()["links"].names)
 
 
+@pytest.mark.slow
 def test_a_large_segment_of_one_hour_is_kept_as_it_is(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_large_segment_of_one_hour_is_kept_as_it_is(
     assert tables(tmp_path / "data") == drawn.judged(unique(rows))
 
 
+@pytest.mark.slow
 def test_a_late_report_finds_the_deliveries_of_its_version_hours_after_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -173,11 +176,13 @@ def test_a_copy_of_a_segment_changes_nothing_but_the_ledger(spark: SparkSession,
     assert list(read) == [first.name, copy.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "broken",
     [
         traffic.LINKS,
-        *(pytest.param(name, marks=pytest.mark.slow) for name in (traffic.CONTRIBUTIONS, traffic.REQUESTS)),
+        traffic.CONTRIBUTIONS,
+        traffic.REQUESTS,
     ],
 )
 def test_a_run_that_dies_leaves_what_was_there_and_is_repeated_without_harm(

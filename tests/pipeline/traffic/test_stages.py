@@ -48,6 +48,7 @@ def test_every_table_is_what_plain_python_counts(spark: SparkSession, partitions
         assert sorted(map(tuple, made.collect()), key=repr) == expected[name], name
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_table_of_some_hours_is_that_part_of_the_table_of_all(spark: SparkSession) -> None:
     import importlib

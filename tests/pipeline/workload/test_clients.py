@@ -45,14 +45,16 @@ def in_volume(model: Model) -> Model:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("place", ["vicinity", "box", "hull"])
+@pytest.mark.parametrize(
+    "place", ["vicinity", *(pytest.param(place, marks=pytest.mark.slow) for place in ("box", "hull"))]
+)
 def test_clients_are_those_of_the_twin(spark: SparkSession, place: str) -> None:
     model = in_volume(tiny(sizes={"brokers": 9, "subscriptions": 3_000}, clients={"place": place}))
     assert made(spark, clients.STAGE, model).equals(judged(model))
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("partitions", [1, 3, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("partitions", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 16))])
 def test_partitions_change_nothing(
     spark: SparkSession, partitions: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

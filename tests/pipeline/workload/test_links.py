@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.pipeline.workload.models import tiny
 from tidings.errors import InputError
 from tidings.pipeline.workload import brokers, links
@@ -48,7 +49,7 @@ def test_overlays_are_connected(overlay: str, count: int) -> None:
     assert nx.number_of_selfloops(found) == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.sampled_from(["nearest", "tree", "random", "power-law"]),
     st.integers(1, 60),

@@ -134,7 +134,7 @@ def test_another_seed_gives_other_rows() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("dimensions", [3, *(pytest.param(few, marks=pytest.mark.slow) for few in (1, 2))])
 def test_spark_makes_the_rows_of_the_twin(spark: SparkSession, dimensions: int) -> None:
     model = full(dimensions) if dimensions > 1 else models.tiny(1)
     expected = made(model)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planning.communities.towns import overlay, town
 from tidings.planning.communities import bounds, interest, published
 from tidings.planning.communities.base import Flows, Limits, Network, mean_hops, moved
@@ -29,7 +30,7 @@ def hamlets(draw: st.DrawFn) -> tuple[Network, Flows]:
     return Network.of(graph, clusters, homes, flows.clients), flows
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     hamlets(),
     st.none() | st.integers(0, 11),
@@ -50,7 +51,7 @@ def test_a_plan_with_a_bound_keeps_it_and_is_no_worse_than_staying(
             assert mean_hops(network, flows, plan.seats) <= mean_hops(network, flows, network.homes)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(hamlets(), st.integers(0, 6))
 def test_no_single_move_that_is_left_would_save_anything(hamlet: tuple[Network, Flows], moves: int) -> None:
     network, flows = hamlet

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.examples import examples
 from tests.planning.communities.towns import town
 from tidings.planning.communities import extraction, published
 from tidings.planning.communities.base import Flows, Limits, Network, mean_hops, moved
@@ -67,7 +68,7 @@ def algorithm_1(
     return [placed[i] for i in communities]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(0, 10**6),
     st.integers(5, 60),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.planning.networks import example, problems, random_graph
 from tests.planning.stores.test_published import check
 from tidings.errors import InputError
@@ -17,7 +18,7 @@ from tidings.planning.stores import exact, local, published
 from tidings.planning.stores.base import Demand, Placement, Problem, cost, loads
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(problems())
 def test_the_search_keeps_the_limits_and_never_ends_worse(problem: Problem) -> None:
     start = published.repaired(problem, published.votes(problem))
@@ -39,7 +40,7 @@ def by_trying_all(problem: Problem) -> float:
     return best
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(problems(brokers_max=5, topics_max=3))
 def test_the_judge_finds_what_trying_all_finds(problem: Problem) -> None:
     judged = exact.cheapest(problem)
@@ -59,7 +60,7 @@ def test_in_the_papers_example_the_search_finds_the_cheapest() -> None:
     assert exact.cheapest(problem).cost == pytest.approx(22)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 10**6))
 def test_topics_of_different_sizes_fit_or_are_told_of(seed: int) -> None:
     rng = Random(seed)

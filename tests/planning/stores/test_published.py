@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from tests.examples import examples
 from tests.planning.networks import example, problems, random_graph
 from tidings.planning.stores import baselines, modified, published
 from tidings.planning.stores.base import Demand, Gain, Problem, held, mean_distance
@@ -54,7 +55,7 @@ def slow_greedy(problem: Problem, topic: int, target: int, gain: Gain) -> list[i
     return chosen
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(problems())
 def test_each_choice_is_the_one_that_saves_most(problem: Problem) -> None:
     for topic, target, gain in itertools.product(
@@ -64,7 +65,7 @@ def test_each_choice_is_the_one_that_saves_most(problem: Problem) -> None:
         assert found == slow_greedy(problem, topic, target, gain)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(problems())
 def test_compiled_votes_are_those_of_the_plain_version(problem: Problem) -> None:
     for rates in problem.demand.rates:
@@ -89,7 +90,7 @@ def check(problem: Problem, assignment: tuple[tuple[int, ...], ...], stores: tup
         assert set(replicas) <= set(stores)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(problems())
 def test_limits_hold_and_after_the_repair_no_topic_is_short(problem: Problem) -> None:
     voted = published.votes(problem)
@@ -102,7 +103,7 @@ def test_limits_hold_and_after_the_repair_no_topic_is_short(problem: Problem) ->
     assert all(len(one) == problem.replicas for one in repaired.assignment)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(problems())
 def test_a_random_deal_keeps_the_limits_and_follows_its_seed(problem: Problem) -> None:
     placed = baselines.random(problem, seed=7)
