@@ -67,7 +67,8 @@ FILTERS: dict[str, Callable[[int], str]] = {
     "1,000 terms": lambda k: " OR ".join(f"x = {at + k}" for at in range(0, 2_000, 2)),
     "60 patterns": lambda k: " OR ".join("a LIKE '%" + "a_" * 100 + f"c%{at + k}%'" for at in range(60)),
     "16,000 signs": lambda _: "(" * 16_000,
-    "2,000 quotes that sqlglot reads": lambda k: " OR ".join(f"x = '\\\\{at + k}'" for at in range(500)),
+    "escapes": lambda k: " OR ".join(f"x = '\\\\{at + k}'" for at in range(300)),
+    "what sqlglot reads": lambda k: " OR ".join(f"{at + k} = x" for at in range(80)),
 }
 
 PATTERNS = {
