@@ -204,7 +204,7 @@ class Reading:
         self.bench.row(JOB, "log read", entries, Spent(spent.seconds, cpu_seconds), engine="LogReader")
 
     def _batch(self, entries: int) -> DataFrame:
-        options = {"url": self.url, "endingOffsets": json.dumps({BROKER: entries})}
+        options = {"url": self.url, "endingOffsets": json.dumps({holder(self.url): entries})}
         return self.bench.spark.read.format("tidings").options(**options).load(TOPIC)
 
     def _read(self, what: str, entries: int) -> None:
@@ -265,10 +265,16 @@ def batches(warm: Warm) -> str:
     return f"{len(warm.batches_s)} micro-batches, median {median(warm.batches_s):.2f} s"
 
 
+def holder(url: str) -> str:
+    """Under whose name the one broker numbers its entries."""
+    (held,) = LogReader(url).about(TOPIC).holders
+    return held.holder
+
+
 def read_log(url: str, entries: int) -> Spent:
     """All entries, by one process and without Spark."""
     watch = Watch()
-    batches = LogReader(url).read(TOPIC, EVENTS, BROKER, 0, entries)
+    batches = LogReader(url).read(TOPIC, EVENTS, holder(url), 0, entries)
     rows = places = 0
     for batch in batches:
         rows += batch.num_rows

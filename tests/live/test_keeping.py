@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import errno
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.history.test_former_format import RECORDED
 from tests.live.local import run, until
 from tests.live.process import BrokerProcess
 from tidings.history.entries import EVENTS
@@ -53,6 +55,25 @@ def test_what_is_acknowledged_is_in_the_log_and_numbers_go_on_after_a_restart(tm
             await node.stop()
 
     run(story)
+
+
+def test_logs_of_the_release_before_are_taken_over_and_the_operator_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for path, text in RECORDED.items():
+        file = tmp_path / keeping.FOLDER / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(base64.b64decode(text))
+
+    async def story() -> None:
+        node = Node(NodeOptions("a", folder=tmp_path))
+        await node.start()
+        assert node.logs.holders("t") == [(node.holder, 0, 5)]
+        await node.stop()
+
+    run(story)
+    told = [record for record in caplog.records if record.message == "the log had an older format"]
+    assert [record.about["done"].partition(", ")[2][:7] for record in told] == ["", "", "a copy "]  # type: ignore[attr-defined]
 
 
 def test_quality_of_service_0_is_logged_after_the_fact(tmp_path: Path) -> None:
