@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.history.test_former_format import RECORDED
+from tests.history.test_format_1 import RECORDED
 from tests.live.local import run, until
 from tests.live.process import BrokerProcess
 from tidings.history.entries import EVENTS

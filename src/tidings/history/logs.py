@@ -18,7 +18,7 @@ from tidings.errors import InputError, SetupError
 from tidings.history.entries import EVENTS, KINDS, Entry
 from tidings.history.files import HIDDEN, Files
 from tidings.history.log import HEADER_BYTES, SEGMENT_BYTES, Log
-from tidings.history.segments import INDEX_SUFFIX, Damaged, first_of, index_path, is_former, renamed
+from tidings.history.segments import INDEX_SUFFIX, Damaged, first_of, index_path, is_format_1, upgraded
 from tidings.records.holders import Holder
 
 ROLL_SHARE = 4
@@ -106,7 +106,7 @@ class Logs:
                     f"{self._files.where(path)} is not a file of a log; move it out of the broker's folder"
                 )
             else:
-                path = self._of_today(path)
+                path = self._upgraded(path)
                 if path:
                     segments.setdefault(path.rpartition("+")[0], set()).add(path)
         for paths in map(sorted, segments.values()):
@@ -116,15 +116,15 @@ class Logs:
         for left in sorted(indexes):
             self._files.remove(left)
 
-    def _of_today(self, path: str) -> str:
+    def _upgraded(self, path: str) -> str:
         """Where a segment is once it has the format of this release; empty if it was dropped.
 
         Whatever a crash leaves of this is done again: the old file goes last.
         """
         files = self._files
-        if not is_former(files.read(path, 0, HEADER_BYTES)):
+        if not is_format_1(files.read(path, 0, HEADER_BYTES)):
             return path
-        found = renamed(files.read(path, 0, files.size(path)), self.holder, files.where(path))
+        found = upgraded(files.read(path, 0, files.size(path)), self.holder, files.where(path))
         if found is not None:
             files.put(*found)
             self.notes.append(f"{files.where(path)} is now {files.where(found[0])}")

@@ -32,7 +32,7 @@ from tidings.records.holders import Holder
 from tidings.records.segments import safe_name
 
 FORMAT = 2
-"""Of a segment; no other is read. Format 1 named the broker without its incarnation, see `renamed`."""
+"""Of a segment; no other is read. Format 1 named the broker without its incarnation, see `upgraded`."""
 
 SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -74,7 +74,7 @@ class Header(msgspec.Struct, frozen=True):
     """Where checksums begin."""
 
 
-class _Former(msgspec.Struct, frozen=True):
+class _Header1(msgspec.Struct, frozen=True):
     """The same in format 1."""
 
     name: str
@@ -192,7 +192,7 @@ def first_of(name: str) -> int | None:
     return int(found["first"]) if found is not None else None
 
 
-AnyHeader = TypeVar("AnyHeader", Header, _Former)
+AnyHeader = TypeVar("AnyHeader", Header, _Header1)
 
 
 def header_bytes(header: Header) -> bytes:
@@ -230,21 +230,21 @@ def _body(data: bytes, where: str, kind: type[AnyHeader]) -> tuple[AnyHeader, in
         raise damaged(where, f"its header cannot be read: {error}") from error
 
 
-def is_former(begin: bytes) -> bool:
+def is_format_1(begin: bytes) -> bool:
     """Whether a file begins as a segment of format 1."""
     return begin.startswith(MAGIC + b"\x01\x00") and len(begin) >= _HEAD.size
 
 
-def renamed(data: bytes, own: Holder, where: str) -> tuple[str, bytes] | None:
+def upgraded(data: bytes, own: Holder, where: str) -> tuple[str, bytes] | None:
     """A segment of format 1 as one of this release, and its path; None if it is a copy of another broker's.
 
     Entries that the broker numbered itself belong to the life that it has now. Of which life a copy is,
     nobody knows: there may be two in it.
     """
-    former, start = _body(data, where, _Former)
-    if former.holder != own.broker:
+    old, start = _body(data, where, _Header1)
+    if old.holder != own.broker:
         return None
-    header = Header(former.name, former.what, own, former.first, former.salt)
+    header = Header(old.name, old.what, own, old.first, old.salt)
     # The header grows by less than a frame has, so what `synced` says stays good enough to find damage.
     return path_of(header.name, header.what, own, header.first), header_bytes(header) + data[start:]
 

@@ -378,7 +378,7 @@ class Reading:
         over: Gone | None = None
         """Where the owner lives another life now: what no copy has is lost."""
         if owner == self._node.id and span.holder != self._node.holder:
-            fault = over = _over(span.holder, self._node.holder)
+            fault = over = _life_over(span.holder, self._node.holder)
         elif owner in others:
             try:
                 return self._passed_on(others[owner], asked)
@@ -395,7 +395,7 @@ class Reading:
                     return self._made(asked, span, where, held, tally)
                 except Incomplete as error:
                     # Another broker may have been its deputy for longer.
-                    fault = error if over is None else _cut(over, held)
+                    fault = error if over is None else _partly_copied(over, held)
         for other, url in others.items():
             if other != owner:
                 try:
@@ -494,7 +494,7 @@ STREAM_HEAD = (
 """Without a length, which nobody knows: the stream says itself where it ends."""
 
 
-def _over(asked: Holder, now: Holder) -> Gone:
+def _life_over(asked: Holder, now: Holder) -> Gone:
     """A life of a broker that is over, and its log with it."""
     return Gone(
         f"{asked} is in the network no more: the broker came back without its disk, and is {now} now; read "
@@ -503,7 +503,7 @@ def _over(asked: Holder, now: Holder) -> Gone:
     )
 
 
-def _cut(over: Gone, held: Held) -> Gone:
+def _partly_copied(over: Gone, held: Held) -> Gone:
     """The same, where a copy has some of it."""
     return Gone(f"{over.reason}; a copy has {held.first} up to {held.next}", held.first)
 
