@@ -25,7 +25,7 @@ from tidings.sim.workload import Workload
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @dataclass
@@ -81,9 +81,7 @@ def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seen
     return seen(spark, tmp_path_factory.mktemp("plain"), plain_run(rows.append), rows)
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(way, marks=pytest.mark.slow) for way in ("merge", "nothing")]
-)
+@pytest.fixture(scope="module", params=["merge", "nothing"])
 def gathered(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Seen:
