@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from mqtt_brokers import _free_ports, running
+from mqtt_brokers import running
 from tidings.live.users import add_user
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.packets import (
@@ -351,7 +351,8 @@ def measure(act: Act, folder: Path, seconds: float) -> str:
     add_user(users, "other", b"something")
     allow = "any" if act.rights else "publish"
     rules.write_text(f'[[rule]]\nallow = true\naction = "{allow}"\ntopic = "#"\n')
-    (http_port,) = _free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        http_port = taken.getsockname()[1]
     options = ["--http", f"127.0.0.1:{http_port}"]
     options += ["--set", f"users_file={users}", "--set", f"access_file={rules}"]
     with running("tidings", folder / "broker", options) as broker:
