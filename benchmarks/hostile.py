@@ -27,7 +27,11 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from mqtt_brokers import running
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.mqtt_brokers import running
+
 from tidings.live.users import add_user
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.packets import (
