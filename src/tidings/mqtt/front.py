@@ -401,7 +401,7 @@ class Front:
             if not inner.out and not inner.sync_wanted:
                 break
             effects = broker.collect()
-        if core.hungry:
+        if core.hungry and not self._timers.is_set(Due.FEED, None):
             self._timers.set(Due.FEED, None, core.now)
         dealt = self._publishing.take_dealt()
         if dealt is not None:
