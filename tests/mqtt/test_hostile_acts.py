@@ -104,6 +104,11 @@ def many_topic_filters(talk: Talk) -> None:
     hostile.send(Unsubscribe(2, tuple(f"a/{at}/+" for at in range(1_500))))
 
 
+def topics_of_the_broker(talk: Talk) -> None:
+    hostile = talk.connect("hostile")
+    hostile.send(Subscribe(1, tuple(Asked(f"$SYS/broker/{at}/#") for at in range(4_000))))
+
+
 def topic_filters_without_a_right(talk: Talk) -> None:
     talk.tell(AccessChanged(Access((Rule(True, "publish", "#"),), anonymous=True)))
     hostile = talk.connect("hostile")
@@ -147,6 +152,7 @@ ACTS: tuple[Callable[[Talk], None], ...] = (
     deep_topics,
     small_objects,
     many_topic_filters,
+    topics_of_the_broker,
     topic_filters_without_a_right,
     too_many_topic_filters,
     too_many_user_properties,

@@ -232,10 +232,8 @@ class Front:
             Pubrec: publishing.on_pubrec,
             Pubrel: publishing.on_pubrel,
             Pubcomp: publishing.on_pubcomp,
-            Subscribe: lambda client, packet: setattr(client, "work", subscribing.subscribe(client, packet)),
-            Unsubscribe: lambda client, packet: setattr(
-                client, "work", subscribing.unsubscribe(client, packet)
-            ),
+            Subscribe: self._on_subscribe,
+            Unsubscribe: self._on_unsubscribe,
             Pingreq: lambda client, _: client.put(b"\xd0\x00"),
             Disconnect: self._on_disconnect,
             Auth: self._on_auth,
