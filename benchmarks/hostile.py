@@ -66,7 +66,9 @@ USER, PASSWORD = "good", b"a long password"
 class Peer:
     """A client that blocks: one socket, no thread of its own."""
 
-    def __init__(self, port: int, client: str = "", user: str | None = None, password: bytes = b"") -> None:
+    def __init__(
+        self, port: int, client: str = "", user: str | None = None, password: bytes | None = None
+    ) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._decoder = Decoder(packet_bytes_max=1 << 28, version=V5, client=True)
@@ -206,7 +208,7 @@ def small_objects(scene: Scene) -> None:
     peer = Peer(scene.port, "hostile")
     peer.send(subscribe(1, "t", "a > 1"))
     peer.wait(Suback)
-    payload = json.dumps({"b": [{"c": at} for at in range(80_000)]}).encode()
+    payload = json.dumps({"b": [{"c": at} for at in range(70_000)]}).encode()
     for at in range(10):
         peer.send(Publish("t", payload, 1, packet_id=at + 1))
         peer.wait(Puback)
@@ -259,7 +261,7 @@ def wrong_passwords(scene: Scene) -> None:
     while not scene.over.is_set():
         number += 1
         name = ("other", "root", "admin", "eve", f"n{number}")[number % 5]
-        connect = Connect(V5, "", True, 0, name, b"wrong %d" % number, None, Properties())
+        connect = Connect(V5, "", True, 0, name, b"wrong %d" % number)
         with contextlib.suppress(OSError):
             one = socket.create_connection(("127.0.0.1", scene.port), 5)
             one.sendall(encode(connect, V5))

@@ -65,14 +65,14 @@ def patterns(talk: Talk) -> None:
     where = " OR ".join(f"a LIKE '%{'a_' * 50}c%{at}%'" for at in range(60))
     hostile.send(subscribe(1, "t", where))
     quiet(talk)
-    hostile.send(Publish("t", json.dumps({"a": "a" * 1_000_000}).encode()))
+    hostile.publish("t", json.dumps({"a": "a" * 1_000_000}).encode(), 1)
 
 
 def one_pattern(talk: Talk) -> None:
     hostile = talk.connect("hostile")
     hostile.send(subscribe(1, "t", "a LIKE '%_fire%'"))
     quiet(talk)
-    hostile.send(Publish("t", json.dumps({"a": "a" * 1_000_000}).encode()))
+    hostile.publish("t", json.dumps({"a": "a" * 1_000_000}).encode(), 1)
 
 
 def deep_filter(number: int) -> str:
@@ -94,7 +94,7 @@ def small_objects(talk: Talk) -> None:
     hostile = talk.connect("hostile")
     hostile.send(subscribe(1, "t", "a > 1"))
     quiet(talk)
-    hostile.send(Publish("t", json.dumps({"b": [{"c": at} for at in range(80_000)]}).encode()))
+    hostile.publish("t", json.dumps({"b": [{"c": at} for at in range(70_000)]}).encode(), 1)
 
 
 def many_topic_filters(talk: Talk) -> None:
@@ -102,6 +102,11 @@ def many_topic_filters(talk: Talk) -> None:
     hostile.send(Subscribe(1, tuple(Asked(f"a/{at}/+") for at in range(1_500))))
     quiet(talk)
     hostile.send(Unsubscribe(2, tuple(f"a/{at}/+" for at in range(1_500))))
+
+
+def topics_of_the_broker(talk: Talk) -> None:
+    hostile = talk.connect("hostile")
+    hostile.send(Subscribe(1, tuple(Asked(f"$SYS/broker/{at}/#") for at in range(4_000))))
 
 
 def topic_filters_without_a_right(talk: Talk) -> None:
@@ -147,6 +152,7 @@ ACTS: tuple[Callable[[Talk], None], ...] = (
     deep_topics,
     small_objects,
     many_topic_filters,
+    topics_of_the_broker,
     topic_filters_without_a_right,
     too_many_topic_filters,
     too_many_user_properties,

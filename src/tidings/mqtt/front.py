@@ -255,10 +255,8 @@ class Front:
             Pubrec: publishing.on_pubrec,
             Pubrel: publishing.on_pubrel,
             Pubcomp: publishing.on_pubcomp,
-            Subscribe: lambda client, packet: setattr(client, "work", subscribing.subscribe(client, packet)),
-            Unsubscribe: lambda client, packet: setattr(
-                client, "work", subscribing.unsubscribe(client, packet)
-            ),
+            Subscribe: self._on_subscribe,
+            Unsubscribe: self._on_unsubscribe,
             Pingreq: lambda client, _: client.put(b"\xd0\x00"),
             Disconnect: self._on_disconnect,
             Auth: self._on_auth,
@@ -430,7 +428,7 @@ class Front:
             if not inner.out and not inner.sync_wanted:
                 break
             effects = broker.collect()
-        if core.hungry:
+        if core.hungry and not self._timers.is_set(Due.FEED, None):
             self._timers.set(Due.FEED, None, core.now)
         dealt = self._publishing.take_dealt()
         if dealt is not None:

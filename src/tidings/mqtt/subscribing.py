@@ -413,11 +413,8 @@ class Subscribing:
         if session is None:
             return
         for asked in pending.retained:
-            if session.subscriptions.get(asked.topic_filter) is not asked:
-                continue  # it was dropped, or asked for otherwise
-            if asked.own:
-                self._send_own(session, asked)
-            else:
+            # Unless it was dropped meanwhile, or asked for otherwise.
+            if session.subscriptions.get(asked.topic_filter) is asked:
                 session.retained[asked.topic_filter] = None
         self.feed(session)
 
@@ -443,12 +440,16 @@ class Subscribing:
             name, messages = next(iter(session.retained.items()))
             asked = session.subscriptions.get(name)
             subscription = self._broker.subscription(session.id, name)
-            if asked is None or subscription is None:
+            if asked is None or (subscription is None and not asked.own):
                 del session.retained[name]
                 continue
             core.looked += 1
             if messages is None:
-                messages = session.retained[name] = self._retained.matching(subscription.topic_filter)
+                messages = session.retained[name] = (
+                    self._said_here(name)
+                    if subscription is None
+                    else self._retained.matching(subscription.topic_filter)
+                )
             try:
                 message = next(messages)
             except StopIteration:
@@ -457,12 +458,7 @@ class Subscribing:
             if message is None:
                 continue
             core.looked += costs.retained_looks(message.size)
-            if not self._broker.wants(subscription, message) or expired(message, core.now):
-                continue
-            if self._broker.gathers(message.topic):
-                # From before it was declared: of a gathered topic only told events are delivered.
-                continue
-            if asked.no_local and message.publisher == session.id:
+            if subscription is not None and not self._is_for(session, asked, subscription, message):
                 continue
             identifiers = (asked.identifier,) if asked.identifier else ()
             topic = f"{VIEW}{asked.view}/{message.topic}" if asked.view else message.topic
@@ -470,11 +466,22 @@ class Subscribing:
         if session.retained and session.ready:
             core.hungry[session] = None
 
-    def _send_own(self, session: Session, asked: Asked) -> None:
+    def _is_for(
+        self, session: Session, asked: Asked, subscription: Subscription, message: Publication
+    ) -> bool:
+        """Whether a session gets a retained message that its topic filter matches."""
+        if not self._broker.wants(subscription, message) or expired(message, self._core.now):
+            return False
+        if self._broker.gathers(message.topic):
+            # From before it was declared: of a gathered topic only told events are delivered.
+            return False
+        return not (asked.no_local and message.publisher == session.id)
+
+    def _said_here(self, topic_filter: str) -> Iterator[Publication]:
         """What `$SYS` says now."""
-        for message in self.sys():
-            if names.match(asked.topic_filter, message.topic):
-                session.give(Delivery(0, message, message.topic, 0, True))
+        messages = self.sys()
+        self._core.looked += len(messages)
+        return (message for message in messages if names.match(topic_filter, message.topic))
 
     # Dropping.
 
