@@ -215,7 +215,6 @@ class Subscribing:
         pending = Pending(client, packet.packet_id)
         pending.count = len(packet.asked)
         pending.understood = wanted.given
-        read = 0
         for at, item in enumerate(packet.asked):
             if at and core.steps >= costs.TURN_STEPS:
                 yield
@@ -233,8 +232,8 @@ class Subscribing:
             code, reason = (
                 (wanted.code, wanted.fault) if wanted.fault else self._ask(session, asked, client, wanted)
             )
-            core.steps += costs.TOPIC_FILTER_STEPS + wanted.steps.spent - read
-            read = wanted.steps.spent
+            # A declared topic has the content filters read once more, by its types.
+            core.steps += costs.TOPIC_FILTER_STEPS + wanted.steps.spent
             if code is None:
                 pending.open += 1
                 self._waiting.setdefault((session.id, asked.topic_filter), []).append((pending, at, item.qos))
