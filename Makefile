@@ -61,6 +61,9 @@ bench: prepare ## measure speed, beside peers, in the same run
 	$(BIN)/python benchmarks/link.py
 	$(BIN)/python benchmarks/mqtt.py
 	$(BIN)/python benchmarks/faults.py --trials 12
+	$(BIN)/python benchmarks/flood.py
+	$(BIN)/python benchmarks/hostile.py
+	$(BIN)/python benchmarks/hostile_filters.py
 	$(BIN)/python benchmarks/seats.py --trials 10
 
 dist: prepare ## build the wheel and the source archive into dist/

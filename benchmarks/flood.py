@@ -11,8 +11,9 @@ which is built with `cc`. Subscribers read and acknowledge at once. Publications
 * cross: two brokers, two clients. Each publishes what the other one gets, as fast as it may.
 
 Counted are deliveries, repeats, deliveries out of order, clients that a broker closed, links that were lost,
-and the longest answer of `/health`. All that was acknowledged must arrive and nobody may be closed: the exit
-code is 1 if not. "slowed" is how long the publisher waited for its last acknowledgement.
+and the longest answer of `/health`. All that was acknowledged must arrive, nobody may be closed and no link
+lost, and `/health` must answer within a second: the exit code is 1 if not. In the ring the time of `/health`
+does not count, because eight busy brokers share the cores of one machine.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ BYTES = 200
 WINDOW = 1_000
 TOPIC = "flood/a"
 HEALTH_EVERY_S = 0.2
+HEALTH_MS_MAX = 1000.0
 JOINED_S = 60.0
 
 
@@ -71,7 +73,7 @@ class Outcome:
             self.received == self.expected
             and self.acked == self.published
             and not (self.repeated or self.disordered or self.closed or self.links_lost)
-            and self.health_ms_max < 1000
+            and (self.health_ms_max < HEALTH_MS_MAX or self.run == "ring")
         )
 
 
@@ -247,7 +249,7 @@ def burst(program: Path, scale: float, idle_s: float) -> Outcome:
     count = int(5_000 * scale)
     with network(2, [(0, 1)]) as started:
         gets = Load(program, "sub", started.mqtt[1], TOPIC, 1, 500, count, idle_s, "sub")
-        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, count, BYTES, "pub")
+        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, BYTES, "pub")
         return flood("burst", started, [puts], [gets], count)
 
 
