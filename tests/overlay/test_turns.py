@@ -86,6 +86,32 @@ def test_a_copy_to_a_link_counts_for_one_delivery() -> None:
     assert goes_on(it)
 
 
+def test_what_nobody_wants_is_counted_by_what_it_takes_to_find_that_out() -> None:
+    it = home(sessions=0)
+    it.tell(SessionOpened("s", False))
+    for number in range(80):
+        asked = Subscription("t", f"a{number} = 'x'", qos=1)
+        it.tell(SubscriptionAsked("s", f"{number}", asked))
+    it.tell(TimerFired())
+    it.broker.core.spent = 0
+    effects = it["a"].say(*frame(1024))
+    assert delivered(effects) == []
+    assert goes_on(it)
+    assert 0 < len(it.broker._links.links["a"].inbox) < 1024
+
+
+def test_a_long_text_that_like_looks_through_counts_for_many_deliveries() -> None:
+    it = home(sessions=0)
+    it.tell(SessionOpened("s", False))
+    for number in range(20):
+        asked = Subscription("t", f"a LIKE '%{number}{'x' * 150}%'", qos=1)
+        it.tell(SubscriptionAsked("s", f"{number}", asked))
+    it.tell(TimerFired())
+    it.broker.core.spent = 0
+    it["a"].say(*frame(10, payload=b'{"a": "' + b"y" * 200_000 + b'"}'))
+    assert len(it.broker._links.links["a"].inbox) == 9
+
+
 def test_control_in_a_frame_acts_before_data_that_waits() -> None:
     it = home(sessions=1, turn=2)
     data = [publish(n, n - 1, publication(n, origin="x")) for n in range(1, 6)]

@@ -619,6 +619,7 @@ class Publications:
                 break
             content = held.content or self._topics.fields(publication)
             targets = grown.routes.match(publication.topic, content)
+            self._core.spent += grown.routes.effort(publication.topic, len(publication.payload))
             if publication.told is not None:
                 self.carrying.widen(grown, publication.told, targets, None)
             if any(self.flow.full(peer, tree.root) for peer in targets):
@@ -658,8 +659,11 @@ class Publications:
 
     def on_publish(self, link: Link, message: Publish) -> None:
         channel = self.flow.channel(link, message.root)
+        spent = self._core.spent
         if channel.parked or not self._take(link, channel, message):
             channel.parked.append(message)
+        if self._core.spent == spent:
+            self._core.spent += 1  # what nobody wants is work, too
 
     def _take(self, link: Link, channel: Channel, message: Publish) -> bool:
         """Act on a publication; False if it must wait: for its epoch to be ready, or for room on a link."""
@@ -699,6 +703,7 @@ class Publications:
             return True
         fields = self._topics.fields(publication)
         targets = grown.routes.match(publication.topic, fields)
+        self._core.spent += grown.routes.effort(publication.topic, len(publication.payload))
         targets.pop(link.peer, None)
         if publication.told is not None:
             self.on_passing(publication)
@@ -748,6 +753,7 @@ class Publications:
 
     def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
         """Hand it to the matching sessions; whether one of them is durable."""
+        self._core.spent += self._routing.local.effort(publication.topic, len(publication.payload))
         if publication.told is not None:
             topic, given = publication.told.topic, self.following.counts.given
             durable = self.following.deliver(publication, fields, link, hops, late=publication.told.late)

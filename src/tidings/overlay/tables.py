@@ -69,6 +69,14 @@ class Entry(Generic[T]):
         self.targets: dict[T, None] = {}
 
 
+FILTERS_PER_DELIVERY = 8
+"""Content filters that are asked one by one in the time that one delivery takes."""
+
+SEARCHES_PER_DELIVERY = 400_000
+"""Characters that LIKE looks for, times the bytes that it looks at, in that time. A filter at its limit of
+200 takes 10 ms for a payload of 1 MB: benchmarks/hostile_filters.py."""
+
+
 class Node(Generic[T]):
     """One level of topic filters."""
 
@@ -83,6 +91,7 @@ class Node(Generic[T]):
         "making",
         "next",
         "plain",
+        "searched",
         "topical",
         "waiting",
     )
@@ -100,6 +109,8 @@ class Node(Generic[T]):
         self.filtered: dict[int, Entry[T]] = {}
         self.topical = 0
         """How many of these ask for the topic itself."""
+        self.searched = 0
+        """Characters for which their LIKE patterns look in a text."""
         self.index: Index | None = None
         self.making: Index | None = None
         """An index that does not have all of them yet."""
@@ -150,6 +161,7 @@ class Table(Generic[T]):
             else:
                 node.filtered[entry.number] = entry
                 node.topical += entry.topical
+                node.searched += entry.filter.cost.searched
                 if node.index is not None:
                     node.index.add(entry.number, entry.filter, subscription.unknown)
                 elif node.making is not None:
@@ -198,6 +210,7 @@ class Table(Generic[T]):
         else:
             del node.filtered[entry.number]
             node.topical -= entry.topical
+            node.searched -= entry.filter.cost.searched
             if node.index is not None:
                 node.index.remove(entry.number)
             elif node.making is not None and entry.number in node.making:
@@ -236,6 +249,15 @@ class Table(Generic[T]):
                     ways.append((below, at))
                 elif level == "#" or wanted in (level, "+") or (level == "+" and wanted is not None):
                     ways.append((below, at + 1))
+
+    def effort(self, topic: str, size: int) -> int:
+        """What it takes to match a publication with a payload of this size, in deliveries of about 20 us."""
+        total = 0
+        for node in self.nodes(topic):
+            if node.filtered:
+                total += 1 if node.index is not None else len(node.filtered) // FILTERS_PER_DELIVERY
+                total += node.searched * size // SEARCHES_PER_DELIVERY
+        return total
 
     def match(self, topic: str, fields: Callable[[], Fields | None]) -> dict[T, int]:
         """Who wants it, with the highest quality of service asked for.
