@@ -1,9 +1,9 @@
 """What becomes of acknowledged publications when a network is asked for more than it can do.
 
-    python benchmarks/flood.py [--runs row,ring,burst,cross] [--scale 0.1] [--idle 60] [--json]
+    python benchmarks/flood.py [--runs row,ring,burst,cross] [--scale 0.1] [--bytes 200] [--idle 60] [--json]
 
 Each run starts brokers as a user would, one process each, on loopback, and loads them with `flood_client.c`,
-which is built with `cc`. Subscribers read and acknowledge at once. Publications have QoS 1 and 200 bytes.
+which is built with `cc`. Subscribers read and acknowledge at once. Publications have QoS 1.
 
 * row: three brokers in a row, one publisher with a window of 1,000 at one end, 50 subscribers at the other.
 * ring: eight brokers in a ring, 50 subscribers at each, one publisher.
@@ -40,7 +40,6 @@ if __package__ in (None, ""):
 
 from benchmarks.mqtt_brokers import END_S, await_listener, end, free_ports, usage
 
-BYTES = 200
 WINDOW = 1_000
 TOPIC = "flood/a"
 HEALTH_EVERY_S = 0.2
@@ -217,7 +216,7 @@ def flood(
         int(sum(one["received"] for one in gets)),
         int(sum(one["repeated"] for one in gets)),
         int(sum(one["disordered"] for one in gets)),
-        int(sum(one["closed"] for one in gets)),
+        int(sum(told[load]["closed"] for load in loads)),
         started.links_lost(),
         max(one["acked_s"] for one in puts),
         max(one["seconds"] for one in gets),
@@ -226,34 +225,34 @@ def flood(
     )
 
 
-def row(program: Path, scale: float, idle_s: float) -> Outcome:
+def row(program: Path, scale: float, size: int, idle_s: float) -> Outcome:
     count = int(90_000 * scale)
     with network(3, [(0, 1), (1, 2)]) as started:
         gets = Load(program, "sub", started.mqtt[2], TOPIC, 1, 50, count, idle_s, "sub")
-        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, BYTES, "pub")
+        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, size, "pub")
         return flood("row", started, [puts], [gets], count)
 
 
-def ring(program: Path, scale: float, idle_s: float) -> Outcome:
-    count, size = int(10_000 * scale), 8
-    with network(size, [(broker, (broker + 1) % size) for broker in range(size)]) as started:
+def ring(program: Path, scale: float, size: int, idle_s: float) -> Outcome:
+    count, brokers = int(10_000 * scale), 8
+    with network(brokers, [(broker, (broker + 1) % brokers) for broker in range(brokers)]) as started:
         gets = [
             Load(program, "sub", port, TOPIC, 1, 50, count, idle_s, f"sub{broker}")
             for broker, port in enumerate(started.mqtt)
         ]
-        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, BYTES, "pub")
+        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, size, "pub")
         return flood("ring", started, [puts], gets, count)
 
 
-def burst(program: Path, scale: float, idle_s: float) -> Outcome:
+def burst(program: Path, scale: float, size: int, idle_s: float) -> Outcome:
     count = int(5_000 * scale)
     with network(2, [(0, 1)]) as started:
         gets = Load(program, "sub", started.mqtt[1], TOPIC, 1, 500, count, idle_s, "sub")
-        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, BYTES, "pub")
+        puts = Load(program, "pub", started.mqtt[0], TOPIC, 1, count, WINDOW, size, "pub")
         return flood("burst", started, [puts], [gets], count)
 
 
-def cross(program: Path, scale: float, idle_s: float) -> Outcome:
+def cross(program: Path, scale: float, size: int, idle_s: float) -> Outcome:
     count = int(100_000 * scale)
     with network(2, [(0, 1)]) as started:
         both = [
@@ -266,7 +265,7 @@ def cross(program: Path, scale: float, idle_s: float) -> Outcome:
                 1,
                 count,
                 WINDOW,
-                BYTES,
+                size,
                 idle_s,
                 f"c{me}",
             )
@@ -318,6 +317,7 @@ def main() -> int:
     )
     parser.add_argument("--runs", default=",".join(RUNS), help="which, with commas between")
     parser.add_argument("--scale", type=float, default=1.0, help="a share of the publications")
+    parser.add_argument("--bytes", type=int, default=200, help="of a payload")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds without a delivery that end a run")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
@@ -330,7 +330,7 @@ def main() -> int:
         program = build(Path(folder))
         for name in names:
             console.print(f"{name} …")
-            outcomes.append(RUNS[name](program, given.scale, given.idle))
+            outcomes.append(RUNS[name](program, given.scale, given.bytes, given.idle))
     if given.json:
         print(json.dumps([asdict(one) | {"holds": one.holds} for one in outcomes], indent=2))
     else:
