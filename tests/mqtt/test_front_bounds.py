@@ -309,3 +309,36 @@ def test_a_topic_that_is_too_long_through_a_view_is_dropped_and_counted(qos: int
     client.publish("a" * 65_000, b"y", qos)
     assert client.payloads() == [b"y"]
     assert talk.front.status(talk.now).counters["dropped"] == {"larger than the client takes": 1}
+
+
+def test_the_like_patterns_of_a_session_have_a_bound_together() -> None:
+    """Each filter is within its limit; a client may have thousands, and one message meets them all."""
+    talk = Talk()
+    client = talk.connect("c")
+    pattern = "x" * 190
+    packets = [
+        Subscribe(at + 1, (Asked(f"t/{at}"),), wheres(f"a{at} LIKE '%_{pattern}%'")) for at in range(6)
+    ]
+    answers = [steps_of(talk, packet, client)[0] for packet in packets]
+    assert [answer.reasons for answer in answers] == [(0,)] * 5 + [(Reason.QUOTA_EXCEEDED,)]
+    assert "look for 1000 characters in texts at most, and these would be 1140" in str(answers[-1].properties)
+    client.unsubscribe("t/0")
+    assert steps_of(talk, packets[5], client)[0].reasons == (0,)
+    # The same again takes its own place.
+    assert steps_of(talk, packets[5], client)[0].reasons == (0,)
+    assert steps_of(talk, packets[0], client)[0].reasons == (Reason.QUOTA_EXCEEDED,)
+    # What looks for nothing in a text is not counted.
+    plain = Subscribe(9, (Asked("t/9"),), wheres("a LIKE 'fire%' OR b = 'smoke'"))
+    assert steps_of(talk, plain, client)[0].reasons == (0,)
+
+
+def test_the_bound_on_like_patterns_outlives_a_restart() -> None:
+    talk = Talk()
+    client = talk.connect("c", session_expiry_s=1000)
+    for at in range(5):
+        packet = Subscribe(at + 1, (Asked(f"t/{at}"),), wheres(f"a{at} LIKE '%_{'x' * 190}%'"))
+        assert steps_of(talk, packet, client)[0].reasons == (0,)
+    talk.crash()
+    client = talk.connect("c", clean_start=False, session_expiry_s=1000)
+    more = Subscribe(9, (Asked("t/9"),), wheres(f"a LIKE '%_{'x' * 190}%'"))
+    assert steps_of(talk, more, client)[0].reasons == (Reason.QUOTA_EXCEEDED,)

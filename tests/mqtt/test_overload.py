@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.mqtt.talk import Client, Talk
+from tidings.mqtt import front, sessions
 from tidings.mqtt.events import ClientCongested
 from tidings.mqtt.front import (
     LOOK_AGAIN_S,
     NOT_TAKEN,
     READ_AHEAD_BYTES,
-    READ_AHEAD_BYTES_MAX,
     RELEASED_MAX,
-    SLOW_S,
+    WAIT_S,
 )
 from tidings.mqtt.packets import (
     AnyPacket,
@@ -34,7 +34,8 @@ from tidings.mqtt.packets import (
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.sessions import TOO_SLOW
 from tidings.mqtt.settings import DEFAULT
-from tidings.overlay.events import Pause, Resume, TimerFired
+from tidings.overlay.events import Deliver, Pause, Resume, TimerFired
+from tidings.overlay.messages import Publication
 
 
 def pause(talk: Talk) -> None:
@@ -59,13 +60,13 @@ def publishes(count: int, qos: int = 1, size: int = 1, first: int = 1) -> list[A
     ]
 
 
-def crosswise(talk: Talk, qos: int, count: int) -> tuple[Client, list[Publish]]:
+def crosswise(talk: Talk, qos: int, count: int, name: str = "both") -> tuple[Client, list[Publish]]:
     """A client that has so many publications to acknowledge, and subscribes to nothing else."""
-    client = talk.connect("both")
-    client.subscribe("in", qos=qos)
+    client = talk.connect(name)
+    client.subscribe(f"in/{name}", qos=qos)
     other = talk.connect("other")
     for _ in range(count):
-        other.publish("in", b"x", qos=qos)
+        other.publish(f"in/{name}", b"x", qos=qos)
     return client, client.take(Publish)
 
 
@@ -181,17 +182,6 @@ def test_a_client_that_must_acknowledge_is_read_on_and_loses_quality_0_only() ->
     assert len(client.take(Puback)) == 5
 
 
-def test_even_for_acknowledgements_no_more_is_read_ahead_than_a_bound() -> None:
-    talk = Talk(replace(DEFAULT, receive_maximum=65_535))
-    client, _ = crosswise(talk, qos=1, count=2)
-    pause(talk)
-    size = 100_000
-    for number in range(1, 101):
-        client.send(*publishes(1, 1, size, first=number))
-    assert READ_AHEAD_BYTES_MAX <= talk.front._core.deferred_bytes < READ_AHEAD_BYTES_MAX + 2 * size
-    assert client.unheard
-
-
 def test_a_client_that_publishes_faster_than_it_may_is_still_heard() -> None:
     talk = Talk(replace(DEFAULT, publish_rate=2.0))
     client, got = crosswise(talk, qos=1, count=1)
@@ -201,6 +191,81 @@ def test_a_client_that_publishes_faster_than_it_may_is_still_heard() -> None:
     assert talk.front.sessions["both"].inflight == {}
     talk.advance(5.0)
     assert [it.packet_id for it in client.take(Puback)] == [5, 6]
+
+
+@pytest.mark.parametrize("clients", [2, 30])
+def test_all_clients_together_are_not_read_ahead_beyond_a_bound(
+    clients: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "DEFERRED_BYTES", 1_000_000)
+    talk = Talk()
+    size = 50_000
+    for at in range(clients):
+        crosswise(talk, qos=1, count=1, name=f"c{at}")
+    pause(talk)
+    for client in list(talk.clients.values()):
+        for number in range(1, 41):
+            client.send(*publishes(1, 1, size, first=number))
+    assert 1_000_000 <= talk.front._core.deferred_bytes < 1_000_000 + (clients + 2) * 2 * size
+
+
+def test_deferred_publications_count_against_what_may_be_under_way() -> None:
+    talk = Talk(replace(DEFAULT, receive_maximum=10))
+    client, _ = crosswise(talk, qos=1, count=1)
+    pause(talk)
+    client.send(*publishes(10))
+    assert not client.closed
+    client.send(*publishes(1, first=11))
+    assert client.dismissed() == Reason.RECEIVE_MAXIMUM_EXCEEDED
+
+
+def test_what_came_too_fast_is_taken_one_by_one_at_the_rate() -> None:
+    talk = Talk(replace(DEFAULT, publish_rate=5.0))
+    reader = talk.connect("reader")
+    reader.subscribe("out")
+    client = talk.connect("c")
+    for number in range(1, 41):
+        client.send(*publishes(1, 0, first=number))
+    got = [len(reader.payloads())]
+    for _ in range(8):
+        talk.advance(1.0)
+        got.append(len(reader.payloads()))
+    assert got[0] <= 6
+    assert max(got[1:]) <= 6
+    assert sum(got) == 40
+
+
+def test_a_client_that_was_not_read_any_more_is_read_when_it_gets_something_to_acknowledge() -> None:
+    talk = Talk()
+    client, got = crosswise(talk, qos=1, count=1)
+    client.send(*[Puback(it.packet_id) for it in got])
+    pause(talk)
+    for number in range(1, 61):
+        client.send(*publishes(1, 1, 10_000, first=number))
+    assert is_unheard(client)
+    message = Publication("z", 1, "in", 1, "in/both", b"x", 1)
+    talk._carry_out(talk.front._collect([Deliver(message, (("both", "in/both"),), 1)]))
+    talk.advance(0.0)
+    (given,) = client.take(Publish)
+    client.send(Puback(given.packet_id))
+    talk.advance(0.0)
+    assert talk.front.sessions["both"].inflight == {}
+
+
+@pytest.mark.parametrize("close", ["disconnect", "lose"])
+def test_a_client_that_was_only_too_fast_leaves_after_its_publications(close: str) -> None:
+    talk = Talk(replace(DEFAULT, publish_rate=5.0))
+    reader = talk.connect("reader")
+    reader.subscribe("out")
+    client = talk.connect("c")
+    for number in range(1, 17):
+        client.send(*publishes(1, 0, first=number))
+    if close == "disconnect":
+        client.send(Disconnect())
+    client.lose()
+    talk.advance(10.0)
+    assert len(reader.payloads()) == 16
+    assert talk.front._core.counters.dropped == {}
 
 
 # Slow clients.
@@ -216,68 +281,107 @@ def crowded(talk: Talk, count: int, session_expiry_s: int = 0) -> tuple[Client, 
     return slow, publisher
 
 
-def test_a_client_whose_acknowledgements_were_only_late_is_not_expelled() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    slow, _ = crowded(talk, 15)
-    assert not slow.closed
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> Talk:
+    """A broker whose queues are short: it waits for clients that have five queued, and ten are the bound."""
+    monkeypatch.setattr(sessions, "BEHIND_MESSAGES", 5)
+    return Talk(replace(DEFAULT, queue_messages=10))
+
+
+def links_wait(talk: Talk) -> bool:
+    return talk.front.broker.core.held
+
+
+def test_links_wait_for_a_client_that_has_much_queued_and_go_on_when_it_has_taken_it(few: Talk) -> None:
+    slow, _ = crowded(few, 4)
+    assert not links_wait(few)
+    slow, _ = crowded(few, 8)
+    assert links_wait(few)
+    slow.payloads()
+    assert not links_wait(few)
+
+
+def test_a_client_whose_acknowledgements_were_only_late_is_not_expelled(few: Talk) -> None:
+    slow, _ = crowded(few, 15)
     assert slow.payloads() == [b"%d" % number for number in range(15)]
-    talk.advance(10 * SLOW_S)
+    few.advance(10 * WAIT_S)
     assert not slow.closed
-    assert talk.front._core.counters.dropped == {}
+    assert few.front._core.counters.dropped == {}
 
 
-def test_a_client_that_stays_slow_is_expelled_and_all_that_it_misses_is_counted() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    slow, _ = crowded(talk, 15)
-    talk.advance(SLOW_S)
-    assert not slow.closed, "it is looked at once more, after all that it has sent was read"
-    talk.advance(2 * LOOK_AGAIN_S)
+def test_links_wait_no_longer_than_a_while_for_a_client_that_takes_nothing(few: Talk) -> None:
+    crowded(few, 8)
+    few.advance(WAIT_S)
+    assert links_wait(few), "it is looked at once more, after all that it has sent was read"
+    few.advance(2 * LOOK_AGAIN_S)
+    assert not links_wait(few)
+    few.advance(10 * WAIT_S)
+    assert not links_wait(few)
+
+
+def test_links_are_held_for_half_of_the_time_at_most(few: Talk) -> None:
+    """However many clients take turns in taking nothing."""
+    held = 0
+    for at in range(200):
+        if at % 10 == 0:
+            client = few.connect(f"c{at}", receive_maximum=1)
+            client.subscribe("t", qos=1)
+            publisher = few.connect(f"p{at}")
+            for _ in range(6):
+                publisher.publish("t", b"x", qos=1)
+        few.advance(WAIT_S / 10)
+        held += links_wait(few)
+    assert 0 < held <= 120
+
+
+def test_a_client_that_stays_slow_is_expelled_and_all_that_it_misses_is_counted(few: Talk) -> None:
+    slow, publisher = crowded(few, 10)
+    few.advance(WAIT_S + 2 * LOOK_AGAIN_S)
+    assert not slow.closed
+    publisher.publish("t", b"too much", qos=1)
     assert len(slow.take(Publish)) == 1
     assert slow.dismissed() == Reason.QUOTA_EXCEEDED
-    assert talk.front._core.counters.dropped == {TOO_SLOW: 15}
+    # Ten that were queued or in flight, and the one that did not fit.
+    assert few.front._core.counters.dropped == {TOO_SLOW: 11}
 
 
-def test_a_queue_is_never_longer_than_twice_its_bound() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    slow, _ = crowded(talk, 25)
+def test_a_queue_is_never_longer_than_twice_its_bound(few: Talk) -> None:
+    slow, _ = crowded(few, 25)
     assert len(slow.take(Publish)) == 1
     assert slow.dismissed() == Reason.QUOTA_EXCEEDED
     # 20 were queued or in flight and one did not fit; then its session was gone.
-    assert talk.front._core.counters.dropped == {TOO_SLOW: 21}
+    assert few.front._core.counters.dropped == {TOO_SLOW: 21}
 
 
-def test_a_slow_client_with_a_kept_session_stays_and_what_does_not_fit_is_dropped() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    slow, publisher = crowded(talk, 12, session_expiry_s=100)
-    talk.advance(SLOW_S + 2 * LOOK_AGAIN_S)
-    assert not slow.closed
+def test_a_slow_client_with_a_kept_session_stays_and_what_does_not_fit_is_dropped(few: Talk) -> None:
+    slow, publisher = crowded(few, 12, session_expiry_s=100)
+    few.advance(WAIT_S + 2 * LOOK_AGAIN_S)
     publisher.publish("t", b"too much", qos=1)
-    assert talk.front._core.counters.dropped == {"queue is full": 1}
+    assert few.front._core.counters.dropped == {"queue is full": 1}
     assert slow.payloads() == [b"%d" % number for number in range(12)]
     for number in range(12, 14):
         publisher.publish("t", b"%d" % number, qos=1)
     assert slow.payloads() == [b"12", b"13"], "it is not slow any more"
 
 
-def test_a_kept_session_whose_client_is_away_has_the_bound_as_it_is() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    slow, publisher = crowded(talk, 0, session_expiry_s=100)
+def test_a_kept_session_whose_client_is_away_has_the_bound_as_it_is(few: Talk) -> None:
+    slow, publisher = crowded(few, 0, session_expiry_s=100)
     slow.lose()
     for number in range(12):
         publisher.publish("t", b"%d" % number, qos=1)
-    assert talk.front._core.counters.dropped == {"queue is full": 2}
+    assert few.front._core.counters.dropped == {"queue is full": 2}
+    few.connect("slow", clean_start=False, receive_maximum=1, session_expiry_s=100)
+    assert not links_wait(few), "nobody waits for a client that takes what came while it was away"
 
 
-def test_a_full_connection_makes_a_client_slow_too() -> None:
-    talk = Talk(replace(DEFAULT, queue_messages=10))
-    client = talk.connect("c")
+def test_a_full_connection_is_waited_for_too(few: Talk) -> None:
+    client = few.connect("c")
     client.subscribe("t", qos=1)
-    publisher = talk.connect("p")
-    talk.tell(ClientCongested(client.connection, True))
+    publisher = few.connect("p")
+    few.tell(ClientCongested(client.connection, True))
     for number in range(12):
         publisher.publish("t", b"%d" % number, qos=1)
-    talk.advance(SLOW_S / 2)
-    talk.tell(ClientCongested(client.connection, False))
-    talk.advance(10 * SLOW_S)
-    assert not client.closed
+    assert links_wait(few)
+    few.tell(ClientCongested(client.connection, False))
+    assert not links_wait(few)
     assert client.payloads() == [b"%d" % number for number in range(12)]

@@ -390,7 +390,8 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_mqtt(
             "queue_messages",
             count(1, 65_000),
-            "Publications of QoS 1 and 2 that wait for one client; beyond it, new ones are dropped.",
+            "Publications of QoS 1 and 2 that wait for one client; beyond it, or beyond twice as many for a "
+            "client that is there and not slow, new ones are dropped.",
         ),
         _of_mqtt("queue_bytes", size(), "The same in bytes."),
         _of_mqtt("queues_bytes", size(), "The same in bytes, for all clients together."),
@@ -406,7 +407,8 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_mqtt(
             "publish_rate",
             number(0),
-            "Publications per second that one client may send; who sends more is read slowly. 0 for any.",
+            "Publications per second that one client may send; of who sends more they are taken later. 0 for "
+            "any.",
         ),
         _of_mqtt("publish_bytes_rate", number(0), "The same in bytes per second."),
         _of_mqtt("sys_every", duration(0), "How often `$SYS` is brought up to date; 0 for never."),

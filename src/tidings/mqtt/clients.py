@@ -99,23 +99,6 @@ class State(Enum):
     """Nothing is heard or said any more."""
 
 
-class Pace(Enum):
-    """Whether a client takes what it is sent.
-
-    It is slow only if its window or its connection is still full after all that it has sent was read. That is
-    looked at twice, with a turn of the driver in between, before it is said.
-    """
-
-    KEEPS_UP = auto()
-    SUSPECTED = auto()
-    """Its queue is full."""
-
-    LOOKED_AT = auto()
-    """It was still full a while later."""
-
-    SLOW = auto()
-
-
 class Client:
     """One connection."""
 
@@ -133,6 +116,7 @@ class Client:
         "decoder",
         "deferred",
         "deferred_bytes",
+        "deferred_count",
         "generation",
         "heard_at",
         "id",
@@ -208,7 +192,11 @@ class Client:
         """What it has said while its publications are not taken, from the first one on, with the size of each
         packet. Acknowledgements, PINGREQ and DISCONNECT are not among it."""
         self.deferred_bytes = 0
-        self.slow = Pace.KEEPS_UP
+        self.deferred_count = 0
+        """Publications of QoS 1 and 2 among them: they count against what the client may have under way."""
+        self.slow = False
+        """Whether it could not take in time what was queued for it, although all that it has sent was read.
+        Then nothing waits for it, and the bounds of its queue apply as they are."""
         self.unread = False
         """Whether something it has said waits for its turn."""
         self.work: Iterator[None] | None = None
@@ -227,12 +215,14 @@ class Client:
     def defer(self, packet: AnyPacket, size: int) -> None:
         """Keep a packet until publications are taken again."""
         self.deferred.append((packet, size))
+        self.deferred_count += isinstance(packet, Publish) and packet.qos > 0
         self.deferred_bytes += size
         self.core.deferred_bytes += size
 
     def next_deferred(self) -> AnyPacket:
         """Take the first packet that was kept."""
         packet, size = self.deferred.popleft()
+        self.deferred_count -= isinstance(packet, Publish) and packet.qos > 0
         self.deferred_bytes -= size
         self.core.deferred_bytes -= size
         return packet

@@ -92,8 +92,10 @@ class Core:
         """Sessions that take more retained messages, in the order of their turns."""
         self.queues_bytes = 0
         """Of publications that wait for all sessions."""
-        self.suspects: dict[Client, None] = {}
-        """Clients whose queues have become full in this turn."""
+        self.behind: dict[Client, float] = {}
+        """Clients that are not slow and have much queued for them, and since when."""
+        self.read_on: list[Client] = []
+        """Clients that were not read, or whose publications were deferred, for a reason that may be gone."""
         self.slow: dict[Client, None] = {}
         """Clients that must go, for they do not keep up."""
         self.deferred_bytes = 0

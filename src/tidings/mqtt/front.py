@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings.mqtt import bursts
-from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, Pace, State
+from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, State
 from tidings.mqtt.codec import Malformed
 from tidings.mqtt.core import Core, Refusal
 from tidings.mqtt.costs import TURN_STEPS
@@ -60,7 +60,7 @@ from tidings.mqtt.packets import (
     Version,
 )
 from tidings.mqtt.properties import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from tidings.mqtt.publishing import REQUESTS, Publishing
+from tidings.mqtt.publishing import REQUESTS, Publishing, receive_maximum_exceeded
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained, expired
@@ -101,21 +101,20 @@ CLIENT_ID_CHARACTERS_MAX = 256
 KEEP_ALIVE_GRACE = 1.5
 """Of the keep-alive that a client may be silent for [MQTT-3.1.2-22]."""
 
-SLOW_S = 1.0
-"""How long a client's queue is full before it is looked at again."""
+WAIT_S = 0.5
+"""How long links wait for clients that have much queued. Who still has much then, and again after
+`LOOK_AGAIN_S`, is slow. Links do not wait again for as long, so that they get half of the time at least."""
 
 LOOK_AGAIN_S = 0.05
-"""And again: what it has sent in the meantime is read first."""
+"""What clients have sent in the meantime is read first."""
 
 READ_AHEAD_BYTES = 256 * 1024
-"""What is read of a client while its publications are not taken; then it is not read any more."""
+"""What is read of a client while its publications are not taken; then it is not read any more, unless it has
+something to acknowledge. Then its acknowledgements may be behind its own publications, of which it may have
+as many under way as `receive_maximum` says. Those of QoS 0 are dropped beyond this."""
 
-READ_AHEAD_BYTES_MAX = 4 * 1024 * 1024
-"""The same for a client that has publications to acknowledge: its acknowledgements may be behind its own
-publications. Beyond `READ_AHEAD_BYTES` its publications of QoS 0 are dropped."""
-
-DEFERRED_BYTES = 64 * 1024 * 1024
-"""What is read of all of them together."""
+DEFERRED_BYTES = 256 * 1024 * 1024
+"""What is read of all clients together."""
 
 RELEASED_MAX = 128
 """Deferred packets of all clients that are acted on in one turn."""
@@ -148,8 +147,8 @@ class Due(Enum):
     HEED = auto()
     """The publications of a client that sent faster than it may are taken again."""
 
-    SLOW = auto()
-    """A client's queue has been full for a while: is it slow?"""
+    BEHIND = auto()
+    """Links have waited for clients with much queued: are those slow?"""
 
     UNREAD = auto()
     """The next turn of clients that have asked for what is expensive."""
@@ -212,6 +211,10 @@ class Front:
         """Clients that wait with something expensive, the longest first."""
         self._stopping = False
         self._paused = False
+        self._rested_at = 0.0
+        """Before this links are not held, whoever is behind."""
+        self._looked = False
+        """Whether those who are behind were looked at once."""
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
         requests = self._requests = Requests(core, broker, self._say_own, subscribing.heard)
         publishing = self._publishing = Publishing(
@@ -268,7 +271,7 @@ class Front:
             Due.EXPIRY: self._on_expired,
             Due.FEED: self._on_feed_due,
             Due.HEED: self._on_heed_due,
-            Due.SLOW: self._on_slow_due,
+            Due.BEHIND: self._on_behind_due,
             Due.UNREAD: self._on_unread_due,
             Due.SYS: self._on_sys_due,
         }
@@ -316,6 +319,7 @@ class Front:
                 broker.tell(event)  # type: ignore[arg-type]
         # What was seen in the midst of it need not hold at its end, which is what `repeat` goes by.
         core.stamp += 1
+        self._hold_links()
         return self._collect(broker.collect())
 
     def express(self, connection: int, data: bytes, now: float) -> int:
@@ -419,10 +423,7 @@ class Front:
             if core.slow:
                 core.out = inner.out  # type: ignore[assignment]
                 self._expel_slow()
-            if core.suspects:
-                for client in core.suspects:
-                    self._timers.set(Due.SLOW, client, core.now + SLOW_S)
-                core.suspects.clear()
+            self._hold_links()
             if core.touched and not inner.sync_wanted:
                 inner.ask_sync()
             if not inner.out and not inner.sync_wanted:
@@ -472,18 +473,23 @@ class Front:
         before = core.counters.published, core.counters.published_bytes
         packets = core.counters.packets_in
         held_back = self._holds_back(client)
+        rated = core.settings.publish_rate or core.settings.publish_bytes_rate
         try:
             while client.state is State.OPEN or client.state is State.NEW:
                 if client.work is not None and not self._go_on(client):
                     break
                 if client.deferred and not held_back:
-                    if core.steps >= TURN_STEPS or core.released >= RELEASED_MAX:
+                    if not client.closed and (core.steps >= TURN_STEPS or core.released >= RELEASED_MAX):
                         self._go_on_later(client)
                         break
                     core.released += 1
                     deferred = client.next_deferred()
-                    if not client.closed or isinstance(deferred, Publish):
+                    if not client.closed or isinstance(deferred, Publish | Disconnect):
                         self._act_on(client, deferred)
+                    if rated and client.deferred and not client.closed:
+                        # One at a time, and as many later as its rate allows.
+                        self._go_on_later(client)
+                        break
                     continue
                 if held_back and client.state is State.OPEN:
                     if self._is_far_ahead(client):
@@ -537,7 +543,7 @@ class Front:
         if core.counters.packets_in > packets:
             # Packets count, not bytes: one that never ends does not show that a client is there.
             client.heard_at = core.now
-        if core.settings.publish_rate or core.settings.publish_bytes_rate:
+        if rated:
             self._slow_down(client, before)
 
     def _act_on(self, client: Client, packet: AnyPacket) -> None:
@@ -546,28 +552,36 @@ class Front:
 
     def _holds_back(self, client: Client) -> bool:
         """Whether publications of a client are not taken for now."""
-        return self._paused or self._timers.is_set(Due.HEED, client)
+        if self._paused or client in self._core.behind:
+            return True
+        return self._timers.is_set(Due.HEED, client) and not client.closed
 
     def _may_overtake(self, client: Client, packet: AnyPacket) -> bool:
         """Whether a packet is acted on although publications of its client are not taken.
 
         Acknowledgements always are: the broker may wait for them itself before it takes publications again.
+        A DISCONNECT is if the broker is overloaded; who only goes too fast leaves after its publications.
         """
+        if isinstance(packet, Disconnect):
+            return self._paused or not client.deferred
         return isinstance(packet, OVERTAKING) or not (client.deferred or isinstance(packet, Publish))
 
     def _defer(self, client: Client, packet: AnyPacket, size: int) -> None:
         if isinstance(packet, Publish) and not packet.qos and client.deferred_bytes >= READ_AHEAD_BYTES:
             self._core.drop(NOT_TAKEN)
-        else:
-            client.defer(packet, size)
+            return
+        client.defer(packet, size)
+        assert client.session is not None, "only a client with a session publishes"
+        under_way = client.under_way + len(client.session.received) + client.deferred_count
+        if client.v5 and under_way > self._core.settings.receive_maximum:
+            raise receive_maximum_exceeded(self._core.settings.receive_maximum)
 
     def _is_far_ahead(self, client: Client) -> bool:
         """Whether so much of a client was read that no more is until its publications are taken."""
-        if client.session is not None and client.session.inflight:
-            return client.deferred_bytes >= READ_AHEAD_BYTES_MAX
-        return bool(client.deferred) and (
-            client.deferred_bytes >= READ_AHEAD_BYTES or self._core.deferred_bytes >= DEFERRED_BYTES
-        )
+        must_acknowledge = client.session is not None and client.session.inflight
+        if client.deferred_bytes >= READ_AHEAD_BYTES and not must_acknowledge:
+            return True
+        return self._core.deferred_bytes >= DEFERRED_BYTES and bool(client.deferred)
 
     def _fault(self, client: Client, error: Malformed) -> None:
         """[MQTT-4.13.1-1]: what is not MQTT ends the connection, with the reason if the version has one."""
@@ -859,7 +873,7 @@ class Front:
 
     def _on_lost(self, event: ClientLost) -> None:
         client = self.clients.get(event.connection)
-        if client is not None and client.unread:
+        if client is not None and (client.unread or client.deferred):
             self._close(client)
         if client is not None and client.state is not State.SHUT:
             self._gone(client)
@@ -880,20 +894,37 @@ class Front:
                 client.out.clear()
                 self._expel(client, Reason.QUOTA_EXCEEDED, "too slow for what is sent to it")
 
-    def _on_slow_due(self, client: Client) -> None:
-        """A client's queue was full a while ago. All that it has sent since then is read by now."""
-        session = client.session
-        if client.state is not State.OPEN or session is None:
+    def _hold_links(self) -> None:
+        """Take no data from links while clients that are not slow have much queued.
+
+        Publications of such a client are deferred: its acknowledgements may be behind them.
+        """
+        core, inner = self._core, self.broker.core
+        if core.read_on:
+            for client in core.read_on:
+                self._take_again(client)
+            core.read_on.clear()
+        inner.held = bool(core.behind) and core.now >= self._rested_at
+        if core.behind and not self._timers.is_set(Due.BEHIND, None):
+            at = max(self._rested_at, min(core.behind.values()) + WAIT_S)
+            self._timers.set(Due.BEHIND, None, max(at, core.now + LOOK_AGAIN_S))
+
+    def _on_behind_due(self, _about: object) -> None:
+        """Links have waited long enough. All that clients have sent by then is read by now."""
+        core = self._core
+        late = [client for client, since in core.behind.items() if core.now - since >= WAIT_S]
+        if late and not self._looked:
+            # What came while the broker itself was late is read before somebody is called slow.
+            self._looked = True
+            self._timers.set(Due.BEHIND, None, core.now + LOOK_AGAIN_S)
             return
-        if not session.stuck:
-            client.slow = Pace.KEEPS_UP
-        elif client.unread or client.slow is Pace.SUSPECTED:
-            client.slow = Pace.LOOKED_AT
-            self._timers.set(Due.SLOW, client, self._core.now + LOOK_AGAIN_S)
-        elif session.durable:
-            client.slow = Pace.SLOW
-        else:
-            self._core.slow[client] = None
+        self._looked = False
+        for client in late:
+            client.slow = True
+            del core.behind[client]
+        core.read_on += late
+        if late:
+            self._rested_at = core.now + WAIT_S
 
     def _expel(self, client: Client, reason: Reason | None, text: str) -> None:
         """Close a client's connection, and tell it why if its version can be told."""
@@ -917,7 +948,7 @@ class Front:
             core.drop(NOT_TAKEN, sum(isinstance(packet, Publish) for packet, _ in client.deferred))
             core.deferred_bytes -= client.deferred_bytes
             client.deferred.clear()
-        for due in (Due.CONNECT, Due.SILENCE, Due.HEED, Due.SLOW):
+        for due in (Due.CONNECT, Due.SILENCE, Due.HEED):
             timers.cancel(due, client)
         session = client.session
         if session is None or session.client is not client:
@@ -1207,7 +1238,7 @@ class Front:
         )
 
 
-OVERTAKING = (Puback, Pubrec, Pubrel, Pubcomp, Pingreq, Disconnect)
+OVERTAKING = (Puback, Pubrec, Pubrel, Pubcomp, Pingreq)
 """Packets of a client that are acted on before its own publications, while those are not taken."""
 
 NOT_TAKEN = "publications were not taken"

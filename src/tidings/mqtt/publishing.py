@@ -414,7 +414,7 @@ class Publishing:
         receiver, inflight = session.client, session.inflight
         assert receiver is not None, "a plan is made of clients that are there"
         count = burst.count
-        if session.queue or receiver.congested or len(inflight) + count > session.window:
+        if session.queue or receiver.congested or receiver.quiet or len(inflight) + count > session.window:
             return False
         number = session.given
         packet_ids = [(number + at) % 65_535 + 1 for at in range(count)]
@@ -475,10 +475,7 @@ class Publishing:
                 return
             under_way = client.under_way + len(session.received)
             if client.v5 and under_way >= self._core.settings.receive_maximum:
-                raise Malformed(
-                    Reason.RECEIVE_MAXIMUM_EXCEEDED,
-                    f"More than {self._core.settings.receive_maximum} publications are under way at once.",
-                )
+                raise receive_maximum_exceeded(self._core.settings.receive_maximum)
         counters = self._core.counters
         counters.published += 1
         counters.published_bytes += len(packet.payload)
@@ -809,6 +806,10 @@ class Publishing:
             asked = session.subscriptions[name]
             identifiers = (asked.identifier,) if asked.identifier else ()
             session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
+
+
+def receive_maximum_exceeded(most: int) -> Malformed:
+    return Malformed(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"More than {most} publications are under way at once.")
 
 
 def _filtering(route: Route) -> Iterator[str]:

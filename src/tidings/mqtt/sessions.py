@@ -12,8 +12,9 @@ gets it again as something new. Of QoS 0 nothing is kept for a client that is aw
 
 Queues are bounded (`settings`). What does not fit: QoS 0 is dropped and counted; QoS 1 and 2 for a session
 that is kept are dropped, counted and logged; a client whose session is not kept loses its connection, since
-it would not know what it missed. A client that is there is not blamed for a broker that is late: until it is
-known to be slow (`clients.Pace`) its queue may be twice as long. Why something is given is not known here.
+it would not know what it missed. A client that is there is not blamed for a broker that is late: while it is
+not known to be slow (`Client.slow`), the broker waits for it (`Core.behind`), and its queue may be twice as
+long. Why something is given is not known here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import msgspec
 
 from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.regions import Unknown
-from tidings.mqtt.clients import Client, Pace
+from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
@@ -34,6 +35,10 @@ from tidings.mqtt.told import explained
 from tidings.overlay.messages import Publication
 
 PACKET_IDS = 65_535
+
+BEHIND_MESSAGES = 1024
+BEHIND_BYTES = 2 * 1024 * 1024
+"""Of what is queued for a client, in messages or bytes: beyond it the broker takes no data from links."""
 
 TOO_SLOW = "client is too slow"
 """Why publications of QoS 1 and 2 for a session that ends with its connection are dropped."""
@@ -140,6 +145,9 @@ class Session:
         self.generation = 0
         """How many connections it has had."""
         self.subscriptions: dict[str, Asked] = {}
+        self.searched = 0
+        self.searched_by: dict[str, int] = {}
+        """Characters for which LIKE patterns look in texts, in all and by subscription."""
         self.will: Will | None = None
         self.received: dict[int, bool] = {}
         """Packet identifiers of QoS 2 from the client that it has not released; whether it knows."""
@@ -156,6 +164,12 @@ class Session:
         self.inflight: dict[int, Delivery | None] = {}
         """By packet identifier, in the order of sending; QUICK where nothing need be remembered."""
         self.inflight_bytes = 0
+
+    def count_searched(self, name: str, searched: int) -> None:
+        """Remember what the LIKE patterns of a subscription look for; 0 if it is gone."""
+        self.searched += searched - self.searched_by.pop(name, 0)
+        if searched:
+            self.searched_by[name] = searched
 
     # Giving.
 
@@ -206,19 +220,14 @@ class Session:
     def _overflows(self, size: int) -> bool:
         """Whether something that is beyond the bounds is dropped."""
         client = self.client
-        if client is not None and client.slow is not Pace.SLOW and not self._full(size, times=2):
-            if client.slow is Pace.KEEPS_UP:
-                client.slow = Pace.SUSPECTED
-                self.core.suspects[client] = None
+        if client is not None and not client.slow and not self._full(size, times=2):
             return False
         self.overflow()
         return True
 
-    @property
-    def stuck(self) -> bool:
-        """Whether its queue is full and its client must take something first."""
-        client = self.client
-        return client is not None and (client.congested or self._window_full) and self._full(0)
+    def _much_waits(self, times: int = 1) -> bool:
+        """Whether so much is queued that the broker should wait for the client, or a part of that."""
+        return len(self.queue) * times >= BEHIND_MESSAGES or self.queue_bytes * times >= BEHIND_BYTES
 
     def _purge(self) -> None:
         """Make room by what has outlived its time; looked for once a second."""
@@ -266,6 +275,9 @@ class Session:
         size = delivery.size
         self.queue_bytes += size
         self.core.queues_bytes += size
+        client = self.client
+        if client is not None and not client.slow and delivery.qos and self._much_waits():
+            self.core.behind.setdefault(client, self.core.now)
 
     def _unkeep(self, delivery: Delivery) -> None:
         size = delivery.size
@@ -327,8 +339,10 @@ class Session:
                 self.transmit(client, delivery)
         if not queue:
             self.core.plans += 1
-        if client.slow is Pace.SLOW and not self._full(0):
-            client.slow = Pace.KEEPS_UP
+            client.slow = False
+        if client in self.core.behind and not self._much_waits(times=2):
+            del self.core.behind[client]
+            self.core.read_on.append(client)
         self._ask_for_retained()
 
     def _ask_for_retained(self) -> None:
@@ -345,6 +359,9 @@ class Session:
 
     def _carry(self, packet_id: int, delivery: Delivery) -> None:
         """It is in flight, and counts against what is kept in memory."""
+        if self.client is not None and self.client.quiet and not self.inflight:
+            # Now it has something to acknowledge.
+            self.core.read_on.append(self.client)
         self.inflight[packet_id] = delivery
         self.inflight_bytes += delivery.size
         self.core.queues_bytes += delivery.size
@@ -449,6 +466,8 @@ class Session:
         assert self.client is None, "the connection before was let go"
         self.client = client
         client.session = self
+        # What came while it was away, it takes at its own pace.
+        client.slow = self._much_waits()
         self.generation += 1
         client.generation = self.generation
         for packet_id, delivery in reversed(list(self.inflight.items())):
@@ -464,6 +483,8 @@ class Session:
 
     def detach(self) -> None:
         """The client is away. What is QoS 0 is not kept for it."""
+        if self.client is not None:
+            self.core.behind.pop(self.client, None)
         self.client = None
         for queue in (self.queue, self.unsynced):
             kept = [delivery for delivery in queue if delivery.qos]

@@ -17,7 +17,7 @@ from tidings.language import durations, names, views
 from tidings.language.limits import DEFAULT as LIMITS
 from tidings.language.limits import Steps
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Subscription, asked_where, either_text
+from tidings.language.subscriptions import Subscription, asked_where, either_text, read_where
 from tidings.mqtt import costs, packets
 from tidings.mqtt.access import allowed
 from tidings.mqtt.clients import Client, State
@@ -46,6 +46,10 @@ OURS = ("where", "unknown", "every", *PLANNED)
 EXPLAINED_MAX = 20
 EXPLAINED_CHARACTERS_MAX = 500
 """Reasons in one SUBACK, and of each: a client may ask for thousands, and a text has 65,535 bytes at most."""
+
+SEARCHED_MAX = 1_000
+"""Characters for which the LIKE patterns of one session look in texts, five times what one filter may have:
+50 ms for a payload of 1 MB, whatever a client subscribes to."""
 
 WHERES_MAX = 64
 """`where` in one SUBSCRIBE: as many alternatives as a filter may have in its normal form."""
@@ -95,6 +99,8 @@ class Wanted:
         self.where = ""
         self.steps = Steps(LIMITS.steps)
         """For all content filters together."""
+        self.searched = 0
+        """Characters for which their LIKE patterns look in a text, once they are read."""
         self._texts: list[str] = []
         """Content filters that are yet to be read."""
         self.unknown = Unknown.WAIT
@@ -121,7 +127,6 @@ class Wanted:
                 self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
                 return
         self.given = bool(texts or unknowns or cycles)
-        self.size = sum(map(len, texts))
         if len(set(unknowns)) > 1:
             self.fault = f"'unknown' is given as {unknowns[0]!r} and as {unknowns[1]!r}; give one of them"
         elif unknowns and unknowns[0] not in list(Unknown):
@@ -153,7 +158,7 @@ class Wanted:
         """Read the content filters, once; what is wrong with them is a fault then."""
         if self._texts:
             try:
-                asked_where(self._texts, self.steps)
+                self.searched = asked_where(self._texts, self.steps).cost.searched
             except FilterError as error:
                 self.fault = explained(error)
             self._texts = []
@@ -279,6 +284,12 @@ class Subscribing:
         wanted.read()
         if wanted.fault:
             return wanted.code, wanted.fault
+        others = session.searched - session.searched_by.get(name, 0)
+        if wanted.searched and others + wanted.searched > SEARCHED_MAX:
+            return Reason.QUOTA_EXCEEDED, (
+                f"the LIKE patterns of a session look for {SEARCHED_MAX} characters in texts at most, and "
+                f"these would be {others + wanted.searched}; use = or a prefix such as 'fire%'"
+            )
         subscription = Subscription(inner, asked.where, asked.unknown, asked.qos, asked.every_us)
         if inner.startswith(VIEW):
             view_name = inner.split("/")[1]
@@ -296,6 +307,7 @@ class Subscribing:
             self.own.remove(Subscription(inner), (session.id, name))
         self._before[session.id, name] = before
         session.subscriptions[name] = asked
+        session.count_searched(name, wanted.searched)
         # Before the broker's own part is written, so that they are on disk together.
         session.save_subscription(asked)
         self._core.plans += 1
@@ -381,9 +393,11 @@ class Subscribing:
         before = self._before.pop((session_id, name), None)
         if before is not None:
             session.subscriptions[name] = before
+            session.count_searched(name, _searched(before))
             session.save_subscription(before)
         else:
             session.subscriptions.pop(name, None)
+            session.count_searched(name, 0)
             if session.durable:
                 self._core.erase(row("subscription", session_id, name))
         self._core.plans += 1
@@ -512,6 +526,7 @@ class Subscribing:
         asked = session.subscriptions.pop(name, None)
         if asked is None:
             return Reason.NO_SUBSCRIPTION_EXISTED
+        session.count_searched(name, 0)
         self._core.plans += 1
         self._before.pop((session.id, name), None)
         for pending, at, qos in self._waiting.pop((session.id, name), ()):
@@ -550,6 +565,7 @@ class Subscribing:
     def recover(self, session: Session, asked: Asked) -> None:
         """A subscription from before a restart; the broker has its own part of it."""
         session.subscriptions[asked.topic_filter] = asked
+        session.count_searched(asked.topic_filter, _searched(asked))
         if asked.own:
             self.own.add(Subscription(asked.topic_filter), (session.id, asked.topic_filter))
 
@@ -573,6 +589,14 @@ class Subscribing:
                     continue
                 asleep = self._broker.subscription(session.id, asked.topic_filter) is None
                 self._tell(session, asked, seen, group, inner, new=asleep)
+
+
+def _searched(asked: Asked) -> int:
+    """What the LIKE patterns of a subscription look for; one that is not understood any more has none."""
+    try:
+        return read_where(asked.where).cost.searched if asked.where else 0
+    except FilterError:
+        return 0
 
 
 def _too_deep(topic_filter: str) -> bool:

@@ -47,6 +47,8 @@ class Core:
         self.turn_deliveries = TURN_DELIVERIES
         self.spent = 0
         """Deliveries that were made in this turn."""
+        self.held = False
+        """Whether no data is taken from links for now, because sessions here have much queued."""
         self.late = False
         """Whether the timer that is being handled comes so late that others may have waited for us."""
         self.synced = 0

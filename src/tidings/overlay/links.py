@@ -293,8 +293,8 @@ class Links:
 
     def act(self) -> None:
         """Let data that waits act, one message of each link after the other, until the turn is over."""
-        core, inboxes = self._core, self._inboxes
-        while inboxes and not core.turn_is_over() and not self._disk_is_behind():
+        inboxes = self._inboxes
+        while inboxes and not self._must_wait():
             peer = next(iter(inboxes))
             link = inboxes.pop(peer)
             if not link.inbox:
@@ -314,6 +314,11 @@ class Links:
         core, syncs = self._core, self._syncs
         if core.sync_wanted and (not syncs or syncs[-1] != core.sync_token):
             syncs.append(core.sync_token)
+
+    def _must_wait(self) -> bool:
+        """Whether data has to wait: for the next turn, for the disk, or for sessions here."""
+        core = self._core
+        return core.held or core.turn_is_over() or self._disk_is_behind()
 
     def _disk_is_behind(self) -> bool:
         syncs = self._syncs
@@ -463,14 +468,14 @@ class Links:
             messages = messages[expected - frame.first :]
         if not messages:
             return
-        core, generation = self._core, link.generation
+        generation = link.generation
         for message in messages:
             # Known as received before it is acted on: what it brings about may send a frame.
             link.received += 1
             size = 0
             if type(message) is Publish or isinstance(message, Data):
                 size = data_bytes(message)
-                if link.inbox or core.turn_is_over() or self._disk_is_behind():
+                if link.inbox or self._must_wait():
                     link.inbox.append((link.received, message, size))
                     self._inboxes[link.peer] = link
                     continue
