@@ -334,6 +334,25 @@ def test_links_are_held_for_half_of_the_time_at_most(few: Talk) -> None:
     assert 0 < held <= 120
 
 
+def test_a_client_that_falls_behind_while_links_are_not_held_is_waited_for_as_long_as_others(
+    few: Talk,
+) -> None:
+    crowded(few, 8)
+    few.advance(WAIT_S + 2 * LOOK_AGAIN_S)
+    assert not links_wait(few)
+    late = few.connect("late", receive_maximum=1)
+    late.subscribe("u", qos=1)
+    publisher = few.connect("q")
+    for _ in range(8):
+        publisher.publish("u", b"x", qos=1)
+    few.advance(WAIT_S + LOOK_AGAIN_S)
+    assert links_wait(few)
+    few.advance(WAIT_S / 2)
+    assert links_wait(few), "it is not slow yet"
+    assert len(late.payloads()) == 8
+    assert not links_wait(few)
+
+
 def test_a_client_that_stays_slow_is_expelled_and_all_that_it_misses_is_counted(few: Talk) -> None:
     slow, publisher = crowded(few, 10)
     few.advance(WAIT_S + 2 * LOOK_AGAIN_S)

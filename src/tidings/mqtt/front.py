@@ -906,13 +906,16 @@ class Front:
             core.read_on.clear()
         inner.held = bool(core.behind) and core.now >= self._rested_at
         if core.behind and not self._timers.is_set(Due.BEHIND, None):
-            at = max(self._rested_at, min(core.behind.values()) + WAIT_S)
-            self._timers.set(Due.BEHIND, None, max(at, core.now + LOOK_AGAIN_S))
+            since = max(self._rested_at, min(core.behind.values()))
+            self._timers.set(Due.BEHIND, None, since + WAIT_S if inner.held else self._rested_at)
 
     def _on_behind_due(self, _about: object) -> None:
         """Links have waited long enough. All that clients have sent by then is read by now."""
         core = self._core
-        late = [client for client, since in core.behind.items() if core.now - since >= WAIT_S]
+        held_for_s = core.now - self._rested_at
+        late = [
+            client for client, since in core.behind.items() if min(core.now - since, held_for_s) >= WAIT_S
+        ]
         if late and not self._looked:
             # What came while the broker itself was late is read before somebody is called slow.
             self._looked = True
