@@ -912,9 +912,11 @@ class Front:
     def _on_behind_due(self, _about: object) -> None:
         """Links have waited long enough. All that clients have sent by then is read by now."""
         core = self._core
-        held_for_s = core.now - self._rested_at
+        # The same sum as the timer's: another one might be less by the last bit, and never come true.
         late = [
-            client for client, since in core.behind.items() if min(core.now - since, held_for_s) >= WAIT_S
+            client
+            for client, since in core.behind.items()
+            if core.now >= max(self._rested_at, since) + WAIT_S
         ]
         if late and not self._looked:
             # What came while the broker itself was late is read before somebody is called slow.
