@@ -487,7 +487,9 @@ def test_floats_and_points_in_time_have_the_cells_of_the_events_that_a_filter_ta
         if not cells <= taken and asked.matches(event):
             taken |= cells
     assert found.dz == expressions.canonical(cell[:depth] for _, cell in taken)
-    assert found.exact == (taken == {one for one in every if holds(found.dz, one[1])})
+    same = taken == {one for one in every if holds(found.dz, one[1])}
+    # Several boxes may fill the cells together, though none does so alone: that need not be seen.
+    assert found.exact == same or (same and len(asked.disjuncts) > 1)
 
 
 @cache
