@@ -16,7 +16,7 @@ from tests.mqtt.talk import Talk
 from tests.mqtt.turns import Turns
 from tidings.mqtt.costs import RETAINED_PER_TURN, TOPIC_FILTER_STEPS, TURN_STEPS
 from tidings.mqtt.events import Access, AccessChanged, Rule
-from tidings.mqtt.packets import Asked, Properties, Publish, Subscribe, Unsubscribe
+from tidings.mqtt.packets import Asked, Properties, Publish, Suback, Subscribe, Unsubscribe
 from tidings.mqtt.reasons import Reason
 
 LINES_MAX = 700_000
@@ -58,6 +58,38 @@ def dense_filters_of_four_that_close(talk: Talk) -> None:
         client.send(*(subscribe(at + 1, f"t/{at}", dense(at)) for at in range(20)))
     for client in hostile:
         client.lose()
+
+
+def wide(number: int) -> str:
+    """A content filter that is granted, and takes nearly as many steps as one may."""
+    return f"a IN ({', '.join(str(at + number) for at in range(900))}) AND b{number} > 1"
+
+
+def wide_filters_and_a_message(talk: Talk) -> None:
+    hostile = talk.connect("hostile")
+    for at in range(60):
+        hostile.send(subscribe(at + 1, "t", wide(at)))
+        quiet(talk)
+    assert [answer.reasons for answer in hostile.take(Suback)] == [(0,)] * 60
+    for _ in range(20):
+        hostile.publish("t", b'{"a": 1, "b": 1}', 1)
+
+
+def wide_filters_of_four_that_close(talk: Talk) -> None:
+    hostile = [talk.connect(f"hostile-{at}") for at in range(4)]
+    for client in hostile:
+        client.send(*(subscribe(at + 1, f"t/{at}", wide(at)) for at in range(20)))
+    for client in hostile:
+        client.lose()
+
+
+def patterns_within_their_bound(talk: Talk) -> None:
+    hostile = talk.connect("hostile")
+    for at in range(5):
+        hostile.send(subscribe(at + 1, "t", f"a LIKE '%_{at}{'a' * 190}%'"))
+    quiet(talk)
+    assert [answer.reasons for answer in hostile.take(Suback)] == [(0,)] * 5
+    hostile.publish("t", json.dumps({"a": "a" * 1_000_000}).encode(), 1)
 
 
 def patterns(talk: Talk) -> None:
@@ -147,6 +179,9 @@ ACTS: tuple[Callable[[Talk], None], ...] = (
     many_content_filters,
     dense_filters,
     dense_filters_of_four_that_close,
+    wide_filters_and_a_message,
+    wide_filters_of_four_that_close,
+    patterns_within_their_bound,
     patterns,
     one_pattern,
     deep_topics,
