@@ -5,7 +5,8 @@ out as one write for each connection: that is where the speed comes from. What t
 here.
 
 A client is heard in slices. A slice grows while hearing it takes little time and shrinks when it takes long,
-whatever is in it: a client that floods, or asks for what is dear, waits for the others and not they for it.
+whatever is in it: a client that floods, or asks for what is expensive, waits for the others and not they for
+it.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ PLAIN = "tcp"
 """The kind of connections that carry what is sent as it is."""
 
 DIRECT = (PLAIN, "tls")
-"""Kinds of connections that what comes alone is written to at once. Frames of a WebSocket are dear by the
-piece: what comes for one in the same turn is put together first."""
+"""Kinds of connections that what comes alone is written to at once. Frames of a WebSocket are expensive by
+the piece: what comes for one in the same turn is put together first."""
 
 RECEIVERS_MAX = 16
 """Up to whom what comes alone is written at once: each publisher remembers its own, and with more of them
@@ -488,7 +489,7 @@ class Clients:
             started = thread_time()
             self._owner.tell_all(events)
             events = []
-            # Of the processor: who is heard while others take it is not dearer for that.
+            # CPU time, because a client is not more expensive if other processes run meanwhile.
             self._measure(heard, thread_time() - started)
             now = monotonic()
             for client in heard:

@@ -132,7 +132,7 @@ class Verify(Wanted, frozen=True):
 
 
 class Quiet(Wanted, frozen=True):
-    """Read nothing more from a client until `Heed`: it sends faster than it may."""
+    """Read nothing more from a client until `Heed`: enough of it was read that cannot be acted on yet."""
 
     connection: int
 
