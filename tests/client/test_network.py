@@ -345,6 +345,25 @@ def test_a_subscription_asks_for_a_cycle_and_for_open_events() -> None:
     tell(story)
 
 
+def test_no_content_filter_may_be_said_in_any_way() -> None:
+    async def story(stub: Stub) -> None:
+        async with tidings.connect(stub.address) as network:
+            for at, where in enumerate((None, "", (), [], [""])):
+                async with network.subscribe(f"t/{at}", where=where):
+                    pass
+        asked = [it for it in stub.of(p.Subscribe) if isinstance(it, p.Subscribe)]
+        assert [it.properties.user for it in asked] == [()] * 5
+
+    tell(story)
+
+
+@pytest.mark.parametrize("where", [3, ["a = 1", None], b"a = 1", {"a": 1}])
+def test_what_is_no_content_filter_is_refused(where: Any) -> None:
+    network = tidings.connect("mqtt://127.0.0.1:1")
+    with pytest.raises(InputError, match=r"where is .*it is the text of a content filter, a Filter, several"):
+        network.subscribe("t", where=where)
+
+
 def test_one_topic_filter_is_subscribed_to_once() -> None:
     async def story(stub: Stub) -> None:
         async with tidings.connect(stub.address) as network, network.subscribe("t", where="a = 1"):

@@ -82,7 +82,7 @@ class BlockingNetwork:
         self,
         topic_filter: str,
         *,
-        where: str | Filter | Sequence[str | Filter] = (),
+        where: str | Filter | Sequence[str | Filter] | None = None,
         unknown: Unknown | Literal["wait", "assume"] = Unknown.WAIT,
         every: str | None = None,
         qos: int = 1,

@@ -482,7 +482,7 @@ class Network:
         self,
         topic_filter: str,
         *,
-        where: str | Filter | Sequence[str | Filter] = (),
+        where: str | Filter | Sequence[str | Filter] | None = None,
         unknown: Unknown | Literal["wait", "assume"] = Unknown.WAIT,
         every: str | None = None,
         qos: int = 1,
@@ -518,9 +518,8 @@ class Network:
                 durations.parse(every)
             except ValueError as error:
                 raise InputError(f"every: {error}") from None
-        given = [where] if isinstance(where, str) or not isinstance(where, Sequence) else where
-        wheres = tuple(one if isinstance(one, str) else one.source for one in given)
-        user = [("where", text) for text in wheres if text]
+        wheres = _filter_texts(where)
+        user = [("where", text) for text in wheres]
         if reading is Unknown.ASSUME:
             user.append(("unknown", reading.value))
         if every is not None:
@@ -528,7 +527,7 @@ class Network:
         return Subscription(
             self,
             Asked(topic_filter, qos, no_local, True, _RETAIN_HANDLING[retained if snapshot else "none"]),
-            tuple(text for text in wheres if text),
+            wheres,
             Properties(user=tuple(user)),
             waiting_max,
             keep=bool(self._session_expiry_s) if keep is None else keep,
@@ -726,6 +725,20 @@ class Network:
             answer = self._asked.get(delivery.properties.correlation_data or b"")
             if answer is not None and not answer.done():
                 answer.set_result(delivery)
+
+
+def _filter_texts(where: str | Filter | Sequence[str | Filter] | None) -> tuple[str, ...]:
+    """The texts of content filters. An empty text is no filter."""
+    given = where if isinstance(where, Sequence) and not isinstance(where, str) else (where or "",)
+    texts = []
+    for one in given:
+        text = one if isinstance(one, str) else getattr(one, "source", None)
+        if not isinstance(text, str):
+            raise InputError(
+                f"where is {one!r}; it is the text of a content filter, a Filter, several of these, or None"
+            )
+        texts.append(text)
+    return tuple(filter(None, texts))
 
 
 def _plain_filter(topic_filter: str) -> str:
