@@ -120,6 +120,7 @@ def connected(talk: Talk, version: Version, **options: Any) -> Hostile:
 
 
 KEPT: dict[Version, dict[str, Any]] = {
+    Version.V31: {"clean_start": False},
     V311: {"clean_start": False},
     V5: {"clean_start": False, "session_expiry_s": 10},
 }
@@ -194,7 +195,7 @@ def congested(talk: Talk, version: Version) -> Hostile:
 
 def restrained(talk: Talk, version: Version) -> Hostile:
     """It takes little: few and small packets, and no explanations."""
-    if version is V311:
+    if version is not V5:
         return subscribed(talk, version)
     hostile = connected(
         talk,
@@ -381,7 +382,7 @@ class Attack:
             assert told >= 0x80
             assert told in MEANT or refused or (fault is not None and told == fault.reason)
             return
-        if connect is None or connect.version is V311:
+        if connect is None or connect.version is not V5:
             return
         accepted = hostile.bytes[3:4] == b"\0"
         left = any(isinstance(packet, Disconnect) for packet in hostile.said)

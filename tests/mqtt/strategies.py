@@ -62,7 +62,7 @@ def values(row: properties.Property) -> st.SearchStrategy[Any]:
 
 @st.composite
 def property_sets(draw: st.DrawFn, place: int, version: Version, without: tuple[str, ...] = ()) -> Properties:
-    if version is Version.V311:
+    if version is not Version.V5:
         return NO_PROPERTIES
     rows = [row for row in properties.PROPERTIES if place in row.places and row.field not in without]
     chosen = draw(st.lists(st.sampled_from(rows), max_size=5, unique=True))
@@ -104,6 +104,7 @@ def connects(draw: st.DrawFn, version: Version) -> Connect:
         draw(st.none() | payloads) if may_have_password else None,
         will,
         draw(property_sets(properties.CONNECT, version)),
+        draw(st.booleans()),
     )
 
 

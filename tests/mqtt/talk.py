@@ -280,6 +280,7 @@ class Client:
         username: str | None = None,
         password: bytes | None = None,
         will: Will | None = None,
+        bridge: bool = False,
         **properties: Any,
     ) -> Connack | None:
         """Say CONNECT; the answer, or None if there is none."""
@@ -293,6 +294,7 @@ class Client:
                 password,
                 will,
                 Properties(**properties),
+                bridge,
             )
         )
         answers = self.take(Connack)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.mqtt.codec import Decoder, Malformed
-from tidings.mqtt.packets import Publish, Version
+from tidings.mqtt.codec import Decoder, Malformed, encode
+from tidings.mqtt.packets import Connect, Publish, Version
 from tidings.mqtt.reasons import Reason
 
+V31 = Version.V31
 V311 = Version.V311
 V5 = Version.V5
 
@@ -388,7 +389,7 @@ def test_mqtt_3_1_2_1_another_protocol(name: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("level", "answered"),
-    [(0, V311), (3, V311), (6, V5), (0x7F, V5), (0x83, V311), (0x84, V311), (0xFF, V5)],
+    [(0, V311), (3, V311), (6, V5), (0x7F, V5), (0x83, V311), (0x86, V5), (0xFF, V5)],
 )
 def test_mqtt_3_1_2_2_another_protocol_level(level: int, answered: Version) -> None:
     """[MQTT-3.1.2-2]: told apart from what is malformed, and the version says how it can be answered."""
@@ -397,11 +398,47 @@ def test_mqtt_3_1_2_2_another_protocol_level(level: int, answered: Version) -> N
     assert decoder.version is answered
 
 
-def test_mqtt_3_1_is_not_spoken() -> None:
+@pytest.mark.parametrize(
+    ("name", "level", "version", "bridge"),
+    [
+        (b"MQIsdp", 3, V31, False),
+        (b"MQIsdp", 0x83, V31, True),
+        (b"MQTT", 4, V311, False),
+        (b"MQTT", 0x84, V311, True),
+        (b"MQTT", 5, V5, False),
+        (b"MQTT", 0x85, V5, True),
+    ],
+)
+def test_the_protocols_that_are_spoken(name: bytes, level: int, version: Version, bridge: bool) -> None:
+    body = bytes([0, len(name)]) + name + bytes([level]) + bytes.fromhex("02 00 0a")
+    body += (b"\0" if version is V5 else b"") + b"\x00\x01c"
     decoder = server(None)
-    data = b"\x10\x0f\x00\x06MQIsdp\x03\x02\x00\x0a\x00\x01c"
-    assert refusal(data, decoder) == UNSUPPORTED
-    assert decoder.version is V311
+    decoder.feed(bytes([0x10, len(body)]) + body)
+    packet = decoder.next()
+    assert packet == Connect(version, "c", keep_alive_s=10, bridge=bridge)
+    assert decoder.version is version
+    assert encode(packet, version) == bytes([0x10, len(body)]) + body
+
+
+@pytest.mark.parametrize("level", [0, 2, 4, 5, 0x84])
+def test_the_older_protocol_name_has_one_level(level: int) -> None:
+    body = b"\x00\x06MQIsdp" + bytes([level]) + bytes.fromhex("02 00 0a 00 01 63")
+    assert refusal(bytes([0x10, len(body)]) + body, server(None)) == UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["6a 02 00 01", "8a 06 00 01 00 01 74 00", "aa 05 00 01 00 01 74"],
+    ids=["PUBREL", "SUBSCRIBE", "UNSUBSCRIBE"],
+)
+def test_mqtt_3_1_repeats_packets_that_3_1_1_does_not(text: str) -> None:
+    """The DUP flag of section 2.1 of MQTT 3.1; [MQTT-2.2.2-2] of 3.1.1 closes the connection."""
+    data = bytes.fromhex(text)
+    decoder, again = server(V31), server(V31)
+    decoder.feed(data)
+    again.feed(bytes([data[0] & ~8]) + data[1:])
+    assert decoder.next() == again.next() is not None
+    assert refusal(data, server(V311)) == MALFORMED
 
 
 @rows(

@@ -108,6 +108,7 @@ class Client:
         "aliases_in",
         "aliases_out",
         "aliases_out_max",
+        "bridge",
         "certified",
         "closed",
         "congested",
@@ -163,6 +164,8 @@ class Client:
         self.generation = 0
         """Which connection of its session this is."""
         self.v5 = True
+        self.bridge = False
+        """True for a bridge of another broker that says so in CONNECT."""
         self.out: list[Chunk] = []
         self.congested = False
         self.heard_at = core.now

@@ -70,8 +70,15 @@ from tidings.mqtt.reasons import CONNECT_RETURN_CODES, FAILURE, Reason
 
 __all__ = ["Decoder", "Malformed", "encode", "variable"]
 
+V31: Final = Version.V31
 V311: Final = Version.V311
 V5: Final = Version.V5
+
+PROTOCOLS: Final = {(b"MQIsdp", 3): V31, (b"MQTT", 4): V311, (b"MQTT", 5): V5}
+"""By protocol name and level."""
+
+BRIDGE: Final = 0x80
+"""Beside the level: the client is a bridge."""
 
 FROM_CLIENT: Final = frozenset(
     (
@@ -283,14 +290,14 @@ class Decoder:
         """Whether a packet may begin with this byte, which is found out before the rest of it has come."""
         kind = first >> 4
         flags = first & 0x0F
-        if kind == 0 or (kind == AUTH and self.version is V311):
+        if kind == 0 or (kind == AUTH and self.version in (V31, V311)):
             raise Malformed(Reason.PROTOCOL_ERROR, f"Packets of type {kind} are reserved.")
         if kind == PUBLISH:
             if flags & 6 == 6:  # [MQTT-3.3.1-4]
                 raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH has QoS 3.")
             if flags & 14 == 8:  # [MQTT-3.3.1-2]
                 raise Malformed(Reason.MALFORMED_PACKET, "A PUBLISH of QoS 0 has the DUP flag.")
-        elif flags != (2 if kind in FLAGGED else 0):  # [MQTT-2.1.3-1]
+        elif flags != (2 if kind in FLAGGED else 0) and not self._is_repeated(kind, flags):  # [MQTT-2.1.3-1]
             raise Malformed(Reason.MALFORMED_PACKET, f"The flags of {NAMES[kind]} are not as reserved.")
         if kind not in (FROM_SERVER if self.client else FROM_CLIENT):
             raise Malformed(Reason.PROTOCOL_ERROR, f"{NAMES[kind]} is not for this side to send.")
@@ -299,8 +306,12 @@ class Decoder:
                 Reason.PROTOCOL_ERROR,
                 "CONNECT was sent a second time." if kind == CONNECT else "The first packet is not CONNECT.",
             )
-        if kind == DISCONNECT and self.client and self.version is V311:
+        if kind == DISCONNECT and self.client and self.version in (V31, V311):
             raise Malformed(Reason.PROTOCOL_ERROR, "A server does not send DISCONNECT in MQTT 3.1.1.")
+
+    def _is_repeated(self, kind: int, flags: int) -> bool:
+        """True if the flags are QoS 1 and DUP: MQTT 3.1 repeats these packets as it repeats a PUBLISH."""
+        return self.version is V31 and kind in FLAGGED and flags == 10
 
     def _check_publish(self, properties: Properties) -> None:
         if properties.subscription_identifiers and not self.client:  # [MQTT-3.3.4-6]
@@ -332,16 +343,18 @@ class Decoder:
     def _connect(self, reader: Reader) -> Connect:
         name = reader.binary()
         level = reader.byte()
-        if name != b"MQTT" and (name, level) != (b"MQIsdp", 3):  # [MQTT-3.1.2-1]
+        if name not in (b"MQTT", b"MQIsdp"):  # [MQTT-3.1.2-1]
             raise Malformed(Reason.UNSUPPORTED_PROTOCOL_VERSION, "The protocol name is not MQTT.")
-        # The highest bit marks bridges of some brokers. Whoever speaks an older version is answered in 3.1.1.
-        self.version = V311 if level & 0x7F <= V311 else V5
-        if level != self.version or name != b"MQTT":  # [MQTT-3.1.2-2]
+        number = level & ~BRIDGE
+        version = PROTOCOLS.get((name, number))
+        # A client of an unknown version is answered in the nearest version that we speak.
+        self.version = version or (V311 if number <= V311 else V5)
+        if version is None:  # [MQTT-3.1.2-2]
             raise Malformed(
                 Reason.UNSUPPORTED_PROTOCOL_VERSION,
-                f"Protocol level {level} is not 4 or 5.",
+                f"Protocol {name.decode()} has no level {level}; it is 4 or 5 (or 3 of MQIsdp).",
             )
-        v5 = level == V5
+        v5 = version is V5
         flags = reader.byte()
         if flags & 1:  # [MQTT-3.1.2-3]
             raise Malformed(Reason.MALFORMED_PACKET, "The reserved flag of CONNECT is set.")
@@ -372,7 +385,15 @@ class Decoder:
         password = reader.binary() if flags & 0x40 else None
         reader.finish()
         return Connect(
-            self.version, client_id, flags & 2 != 0, keep_alive_s, username, password, will, properties
+            version,
+            client_id,
+            flags & 2 != 0,
+            keep_alive_s,
+            username,
+            password,
+            will,
+            properties,
+            level & BRIDGE != 0,
         )
 
     def _disconnect(self, reader: Reader, v5: bool) -> Disconnect:
@@ -648,8 +669,8 @@ def _connect_bytes(packet: Connect) -> bytes:
     if packet.username is not None:
         flags |= 0x80
     chunks = [
-        b"\x00\x04MQTT",
-        bytes((packet.version, flags)),
+        prefixed(b"MQIsdp" if packet.version is V31 else b"MQTT"),
+        bytes((packet.version | packet.bridge * BRIDGE, flags)),
         packet.keep_alive_s.to_bytes(2, "big"),
         written(packet.properties, CONNECT) if v5 else b"",
         string(packet.client_id),

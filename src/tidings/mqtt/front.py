@@ -60,7 +60,7 @@ from tidings.mqtt.packets import (
     Version,
 )
 from tidings.mqtt.properties import PUBLISH, SUBSCRIBE, UNSUBSCRIBE
-from tidings.mqtt.publishing import REQUESTS, Publishing, receive_maximum_exceeded
+from tidings.mqtt.publishing import REQUESTS, Publishing, is_bridge_state, receive_maximum_exceeded
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, Reason
 from tidings.mqtt.requests import REPLY, Requests
 from tidings.mqtt.retained import Retained, expired
@@ -735,14 +735,19 @@ class Front:
         """CONNECT is right and the client is who it says: give it its session."""
         core, settings = self._core, self._core.settings
         client.user = user
+        client.bridge = connect.bridge
         will = connect.will
+        if will is not None and is_bridge_state(will.topic):
+            will = None
         if self._stopping:
             self._turn_away(client, Reason.SERVER_SHUTTING_DOWN, "this broker is stopping")
             return
-        if not connect.client_id and connect.version is Version.V311 and not connect.clean_start:
-            # [MQTT-3.1.3-8]
+        if not connect.client_id and (
+            connect.version is Version.V31 or (connect.version is Version.V311 and not connect.clean_start)
+        ):
+            # [MQTT-3.1.3-8]; MQTT 3.1 assigns no client ids.
             self._turn_away(
-                client, Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id, and a session to be kept"
+                client, Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id, and the broker may not assign one"
             )
             return
         if len(connect.client_id) > CLIENT_ID_CHARACTERS_MAX or connect.client_id in self._strangers:
@@ -780,7 +785,8 @@ class Front:
             self._shut_down(client, "CONNACK is larger than the client takes")
             return
         session, present = self._session_for(client, connect.clean_start, expiry_s)
-        client.send(Connack(0, present, offered))
+        # CONNACK of MQTT 3.1 has no flags.
+        client.send(Connack(0, present and connect.version is not Version.V31, offered))
         core.counters.connected += 1
         core.plans += 1
         client.state = State.OPEN

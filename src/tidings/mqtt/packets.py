@@ -1,6 +1,6 @@
-"""The packets of MQTT 5.0 and 3.1.1, as plain values.
+"""The packets of MQTT 5.0, 3.1.1 and 3.1, as plain values.
 
-One class for both versions: what 3.1.1 does not have stays at its default. How packets become bytes is the
+One class for all versions: what 3.1.1 does not have stays at its default. How packets become bytes is the
 business of `codec`; what they mean, of `front`.
 """
 
@@ -15,6 +15,9 @@ UserProperties = tuple[tuple[str, str], ...]
 
 class Version(IntEnum):
     """The protocol level in CONNECT."""
+
+    V31 = 3
+    """Packets are those of 3.1.1; `codec` and `front` have the few differences."""
 
     V311 = 4
     V5 = 5
@@ -80,6 +83,8 @@ class Connect(Packet, frozen=True):
     password: bytes | None = None
     will: Will | None = None
     properties: Properties = NO_PROPERTIES
+    bridge: bool = False
+    """True if the highest bit of the protocol level is set: mosquitto marks its bridges so."""
 
 
 class Connack(Packet, frozen=True):

@@ -74,7 +74,19 @@ _NOBODY = 1 << 18
 _GENERATION_SHIFT = 20
 
 REQUESTS = "$tidings/"
+
+BRIDGE_STATE = "$SYS/broker/connection/"
+"""Below it a mosquitto bridge publishes to both of its ends whether it is connected, and has its will."""
 """Where the broker itself is asked for something."""
+
+
+def is_bridge_state(topic: str) -> bool:
+    """True for the notifications of bridges.
+
+    They are accepted, because a bridge whose will is refused cannot connect. They are dropped, because `$SYS`
+    has what this broker says of itself.
+    """
+    return topic.startswith(BRIDGE_STATE)
 
 
 class Publishing:
@@ -486,6 +498,9 @@ class Publishing:
             client.under_way += qos == 1
         if topic.startswith(REQUESTS):
             self._request(client, msgspec.structs.replace(packet, topic=topic))
+            self._answer(client, token, Reason.SUCCESS, "")
+            return
+        if is_bridge_state(topic):
             self._answer(client, token, Reason.SUCCESS, "")
             return
         if packet.retain and self._ignores_retain(topic):

@@ -223,11 +223,13 @@ class Subscribing:
         for at, item in enumerate(packet.asked):
             if at and core.steps >= costs.TURN_STEPS:
                 yield
+            # As mosquitto does: a bridge of 3.1.1 cannot ask for what keeps its messages from coming back.
+            as_bridge = client.bridge and not client.v5 and not item.topic_filter.startswith(SHARE)
             asked = Asked(
                 item.topic_filter,
                 item.qos,
-                item.no_local,
-                item.retain_as_published,
+                item.no_local or as_bridge,
+                item.retain_as_published or as_bridge,
                 item.retain_handling,
                 identifiers[0] if identifiers else 0,
                 wanted.where,
