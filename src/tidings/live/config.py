@@ -47,6 +47,7 @@ from tidings.live.values import (
     size,
     size_text,
 )
+from tidings.mqtt.settings import ACCEPT, REFUSE
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.settings import Settings
 from tidings.records import segments
@@ -411,6 +412,14 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "any.",
         ),
         _of_mqtt("publish_bytes_rate", number(0), "The same in bytes per second."),
+        Setting(
+            "unknown_properties",
+            choice(ACCEPT, REFUSE),
+            ACCEPT,
+            "User properties of SUBSCRIBE that Tidings does not know: `accept` ignores them, `refuse` "
+            "refuses the subscription. A name one edit away from ours, such as `wher`, is always refused.",
+            mqtt_field="unknown_properties",
+        ),
         _of_mqtt("sys_every", duration(0), "How often `$SYS` is brought up to date; 0 for never."),
     ),
     "Attached programs": (

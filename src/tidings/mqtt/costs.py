@@ -21,6 +21,9 @@ CHECKED_TOGETHER = 256
 CHECKED_STEPS = 128
 """Topic filters whose form is looked at before others may have their turn, and what that takes."""
 
+PROPERTY_STEPS = 2
+"""To see whether a user property that is not ours is a misspelt one."""
+
 RETAINED_PER_TURN = 200
 """Retained messages that one turn looks at, for all sessions: 2 to 4 ms. A large one counts for several."""
 

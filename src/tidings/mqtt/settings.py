@@ -7,6 +7,9 @@ from dataclasses import dataclass
 KIB = 1024
 MIB = 1024 * KIB
 
+ACCEPT, REFUSE = "accept", "refuse"
+"""User properties of SUBSCRIBE that are not ours: ignored, or refused."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -62,6 +65,9 @@ class Settings:
 
     publish_bytes_rate: float = 0.0
     """The same in bytes."""
+
+    unknown_properties: str = ACCEPT
+    """What is done with user properties of SUBSCRIBE that are not ours. Misspelt ones are always refused."""
 
     sys_every_s: float = 10.0
     """How often `$SYS` is brought up to date; 0 for never."""

@@ -28,6 +28,7 @@ from tidings.mqtt.packets import NO_PROPERTIES, Properties, Suback, Unsuback, Un
 from tidings.mqtt.reasons import FAILURE, Reason
 from tidings.mqtt.retained import Retained, expired
 from tidings.mqtt.sessions import Asked, Delivery, Session, row
+from tidings.mqtt.settings import REFUSE
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import SubscriptionAsked, SubscriptionDropped
 from tidings.overlay.messages import Publication
@@ -42,6 +43,24 @@ PLANNED = ("max_delay", "max_extra", "since", "until")
 """Properties whose mechanism is yet to come: refused by name, never ignored."""
 
 OURS = ("where", "unknown", "every", *PLANNED)
+
+ANY = "\0"
+"""Stands for any character; MQTT has no text with it."""
+
+
+def _misspelt(word: str) -> Iterator[str]:
+    """A word, and with one edit: a character left out, replaced, swapped with the next, or added."""
+    yield word
+    for at in range(len(word)):
+        yield word[:at] + word[at + 1 :]
+        yield word[:at] + ANY + word[at + 1 :]
+        yield word[:at] + word[at + 1 : at + 2] + word[at] + word[at + 2 :]
+    for at in range(len(word) + 1):
+        yield word[:at] + ANY + word[at:]
+
+
+MISSPELT = {text: name for name in OURS for text in _misspelt(name)}
+MISSPELT_CHARACTERS_MAX = max(map(len, OURS)) + 1
 
 EXPLAINED_MAX = 20
 EXPLAINED_CHARACTERS_MAX = 500
@@ -95,7 +114,7 @@ class Wanted:
     nothing that a client without rights can spend.
     """
 
-    def __init__(self, user: UserProperties) -> None:
+    def __init__(self, user: UserProperties, *, refuse_unknown: bool) -> None:
         self.where = ""
         self.steps = Steps(LIMITS.steps)
         """For all content filters together."""
@@ -108,21 +127,25 @@ class Wanted:
         self.fault = ""
         self.code = int(Reason.TOPIC_FILTER_INVALID)
         self.given = False
+        self.foreign = 0
+        """User properties that are not ours."""
         texts: list[str] = []
         unknowns: list[str] = []
         cycles: list[str] = []
         for given, value in user:
             name = given.removeprefix("$")
-            if name != name.lower() and name.lower() in OURS:
-                self.fault = f"{given!r} is not a property of ours; did you mean {name.lower()!r}?"
-                return
-            if name == "where":
+            if name not in OURS:
+                self.foreign += 1
+                self.fault = _unknown_name(given, name.lower(), refuse_unknown)
+                if self.fault:
+                    return
+            elif name == "where":
                 texts.append(value)
             elif name == "unknown":
                 unknowns.append(value)
             elif name == "every":
                 cycles.append(value)
-            elif name in PLANNED:
+            else:
                 self.fault = f"{name!r} is planned and does not work yet; leave it out"
                 self.code = Reason.IMPLEMENTATION_SPECIFIC_ERROR
                 return
@@ -175,6 +198,23 @@ class Wanted:
             self.fault = f"every: {_line(str(error))}"
 
 
+def _unknown_name(given: str, name: str, refuse: bool) -> str:
+    """Why a user property is refused that is not one of ours; empty if it is none of our business.
+
+    A misspelt `where` would otherwise subscribe to everything.
+    """
+    if len(name) <= MISSPELT_CHARACTERS_MAX:
+        for text in (name, *(name[:at] + ANY + name[at + 1 :] for at in range(len(name)))):
+            if text in MISSPELT:
+                return f"{_line(given)!r} is no user property of SUBSCRIBE; did you mean {MISSPELT[text]!r}?"
+    if not refuse:
+        return ""
+    return (
+        f"{_line(given)[:EXCERPT]!r} is no user property of SUBSCRIBE, and this broker refuses unknown ones; "
+        f"there are {', '.join(OURS)}"
+    )
+
+
 def explained(error: FilterError) -> str:
     """A filter's mistake in one line: what is wrong, and the text around it."""
     if not error.text:
@@ -215,7 +255,8 @@ class Subscribing:
         assert session is not None, "a client that subscribes has a session"
         yield from self._check([item.topic_filter for item in packet.asked])
         core = self._core
-        wanted = Wanted(packet.properties.user)
+        wanted = Wanted(packet.properties.user, refuse_unknown=core.settings.unknown_properties == REFUSE)
+        core.steps += wanted.foreign * costs.PROPERTY_STEPS
         identifiers = packet.properties.subscription_identifiers
         pending = Pending(client, packet.packet_id)
         pending.count = len(packet.asked)
