@@ -13,11 +13,13 @@ import pytest
 # From the top. Folders that are not there yet have their row waiting.
 ROWS = [
     {"cli"},
+    {"demo"},
     {"console"},
     {"sim", "live", "pipeline"},
-    {"client"},
-    {"wire", "mqtt", "history", "planning"},
-    {"overlay"},
+    {"local", "load"},
+    {"client", "service"},
+    {"wire", "mqtt", "history", "planning", "workload"},
+    {"overlay", "peers"},
     {"matching", "gathering", "records"},
     {"space"},
     {"language"},

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tidings.errors import InputError
-from tidings.overlay.peers.downward import Child
-from tidings.overlay.peers.events import AnyHappened, Deliver, Effect, PeerLost, Report, Send, Subscribed
-from tidings.overlay.peers.messages import Event
-from tidings.overlay.peers.peer import Peer
-from tidings.overlay.peers.settings import PeerSettings
-from tidings.overlay.peers.upward import Parents
+from tidings.peers.downward import Child
+from tidings.peers.events import AnyHappened, Deliver, Effect, PeerLost, Report, Send, Subscribed
+from tidings.peers.messages import Event
+from tidings.peers.peer import Peer
+from tidings.peers.settings import PeerSettings
+from tidings.peers.upward import Parents
 from tidings.sim import peers_runs
 from tidings.sim.peers_runs import Course
 from tidings.sim.peers_workload import TIGHT, Workload

@@ -16,9 +16,9 @@ from statistics import fmean
 from typing import Literal
 
 from tidings.errors import InputError
-from tidings.overlay.peers import settings as peer_settings
-from tidings.overlay.peers.events import Subscribed
-from tidings.overlay.peers.settings import PeerSettings
+from tidings.peers import settings as peer_settings
+from tidings.peers.events import Subscribed
+from tidings.peers.settings import PeerSettings
 from tidings.sim import peers_checkers as checkers
 from tidings.sim.checkers import Breach
 from tidings.sim.peers_ledger import PUBLISHER, Photo, Tally

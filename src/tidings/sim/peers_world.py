@@ -15,8 +15,8 @@ from math import hypot, inf
 from random import Random
 from typing import Protocol
 
-from tidings.overlay.peers.downward import Child
-from tidings.overlay.peers.events import (
+from tidings.peers.downward import Child
+from tidings.peers.events import (
     Admit,
     Advertised,
     AnyHappened,
@@ -31,9 +31,9 @@ from tidings.overlay.peers.events import (
     Subscribed,
     TimerFired,
 )
-from tidings.overlay.peers.messages import Connect, Event
-from tidings.overlay.peers.outlooks import Outlook
-from tidings.overlay.peers.settings import PeerSettings
+from tidings.peers.messages import Connect, Event
+from tidings.peers.outlooks import Outlook
+from tidings.peers.settings import PeerSettings
 from tidings.sim.clock import Agenda
 from tidings.sim.peers_ledger import PUBLISHER, Ledger, Photo, Seen
 from tidings.space.expressions import Set
@@ -47,7 +47,7 @@ Standing = tuple[str, bool]
 
 
 class Machine(Protocol):
-    """What is driven: `overlay.peers.Peer`, or one that breaks a promise on purpose."""
+    """What is driven: `peers.Peer`, or one that breaks a promise on purpose."""
 
     @property
     def dz(self) -> Set: ...
@@ -124,7 +124,7 @@ class World:
         events are judged by the time they take, and not by hops.
         """
         if machine is None:
-            from tidings.overlay.peers.peer import Peer
+            from tidings.peers.peer import Peer
 
             machine = Peer
         self.hosts: dict[str, Host] = {}
