@@ -44,7 +44,7 @@ from tidings.mqtt.clients import Lane
 from tidings.mqtt.events import Transmit
 from tidings.overlay import events as e
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Frame, Message, Publication, Publish
 from tidings.overlay.timers import Timer
 from tidings.wire.framing import LENGTH_BYTES, Decoder, Encoder, Speech

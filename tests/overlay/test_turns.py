@@ -22,7 +22,7 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.links import SYNCS_MAX
+from tidings.overlay.links.links import SYNCS_MAX
 from tidings.overlay.messages import Done, Frame, Message, Publish, Seek
 from tidings.overlay.settings import DEFAULT
 from tidings.records.record import Kind, Record

@@ -45,7 +45,7 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.keeping import Keeping, Numbers
-from tidings.overlay.links import Link, Links, State
+from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import (
     PROTOCOL_VERSION,
     Advertise,

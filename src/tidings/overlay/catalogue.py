@@ -45,7 +45,7 @@ from tidings.overlay.events import (
     Synchronised,
     Write,
 )
-from tidings.overlay.links import Link, Links, State
+from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.messages import Enter, Entry
 from tidings.overlay.timers import Timer

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Done, Epoch, Publish
 
 CREDIT_SHARE = 4

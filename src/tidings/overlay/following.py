@@ -21,7 +21,7 @@ from tidings.overlay.carrying import is_last
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.holding import encode, quoted
-from tidings.overlay.links import Link
+from tidings.overlay.links.links import Link
 from tidings.overlay.messages import Publication, Told
 from tidings.overlay.routing import Named, Routing
 from tidings.overlay.timers import Timer

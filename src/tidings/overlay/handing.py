@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import HandedOver, HandOver, Holder
 from tidings.overlay.places import Places
 from tidings.overlay.seat import Copies, Seat, erase, marks_of, parted

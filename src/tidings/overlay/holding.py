@@ -19,7 +19,7 @@ import msgspec
 from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
 from tidings.overlay.topics import Content, Topics
 from tidings.overlay.trees import Trees

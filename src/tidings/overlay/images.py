@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Holder, Mirror, Mirrored
 from tidings.overlay.seat import Copies
 from tidings.overlay.trees import Grown

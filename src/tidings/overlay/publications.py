@@ -42,7 +42,7 @@ from tidings.overlay.flow import Channel, Flow, Passage
 from tidings.overlay.following import Following
 from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
 from tidings.overlay.keeping import Keeping
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics

@@ -27,7 +27,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
 from tidings.overlay.holding import QOS_ONCE, encode, quoted
 from tidings.overlay.keeping import Keeping
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
 from tidings.overlay.relaying import Relaying, joined
 from tidings.overlay.settings import Settings

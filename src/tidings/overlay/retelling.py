@@ -31,7 +31,7 @@ from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.carrying import Carrying, Known
 from tidings.overlay.core import Core
 from tidings.overlay.following import Following
-from tidings.overlay.links import Link, Links, data_bytes
+from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
 from tidings.overlay.places import PART
 from tidings.overlay.routing import Named, Routing

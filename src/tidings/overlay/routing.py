@@ -36,7 +36,7 @@ from tidings.overlay import summaries
 from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deny, Erase, Grant, Write
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import (
     Advertise,
     Installed,

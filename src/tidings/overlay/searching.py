@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from tidings.language.topics import Scope, Strategy, Topic
 from tidings.overlay.centre import FINDERS, TREE, Finder, ReportFinder, Said
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Announce, Epoch, Holder, Survey
 from tidings.overlay.places import PART, Places
 from tidings.overlay.timers import Timer

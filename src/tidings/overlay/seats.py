@@ -34,7 +34,7 @@ from tidings.overlay.handing import Handing
 from tidings.overlay.holding import encode
 from tidings.overlay.images import NOBODY, Images
 from tidings.overlay.keeping import Keeping
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import (
     Epoch,
     Holder,

@@ -26,7 +26,7 @@ from zlib import crc32
 
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.core import Core
-from tidings.overlay.links import Link, Links
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Distance, Epoch, Grow, Join, Regrow, Seek
 from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table

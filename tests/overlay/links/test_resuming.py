@@ -13,7 +13,7 @@ from tests.examples import examples
 from tests.overlay.bench import BEGIN, publication, publish
 from tidings.overlay.core import TURN_DELIVERIES, Core
 from tidings.overlay.events import HangUp, Send
-from tidings.overlay.links import Link, Links, State
+from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import Frame, Message, Publish, Seek
 from tidings.overlay.settings import Settings
 

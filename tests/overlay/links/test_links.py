@@ -31,7 +31,8 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.links import ACK_MESSAGES, ALREADY_LINKED
+from tidings.overlay.links.links import ACK_MESSAGES, ALREADY_LINKED
+from tidings.overlay.links.proofs import proof
 from tidings.overlay.messages import (
     Bye,
     Catalogue,
@@ -46,7 +47,6 @@ from tidings.overlay.messages import (
     Seek,
     Welcome,
 )
-from tidings.overlay.proofs import proof
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 

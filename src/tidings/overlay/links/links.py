@@ -28,6 +28,7 @@ from enum import Enum, auto
 
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
+from tidings.overlay.links.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.messages import (
     OVERHEAD_BYTES,
     PROTOCOL_VERSION,
@@ -48,7 +49,6 @@ from tidings.overlay.messages import (
     Table,
     Welcome,
 )
-from tidings.overlay.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.records.record import Kind
