@@ -24,7 +24,7 @@ from tests.overlay.bench import (
     ring,
     started,
 )
-from tests.overlay.test_trees import some_graph
+from tests.overlay.trees.test_trees import some_graph
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
@@ -47,7 +47,7 @@ from tidings.overlay.events import (
 from tidings.overlay.messages import Done, Publication, Publish, Regrow, Subscribe
 from tidings.overlay.publications import BOOT_SHIFT
 from tidings.overlay.settings import DEFAULT
-from tidings.overlay.trees import pick
+from tidings.overlay.trees.trees import pick
 from tidings.records.record import Kind, Record
 
 ALL = Subscription("#", qos=2)

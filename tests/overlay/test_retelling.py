@@ -43,7 +43,7 @@ from tidings.overlay.messages import (
     Told,
 )
 from tidings.overlay.settings import DEFAULT, Settings
-from tidings.overlay.trees import Edge, Grown
+from tidings.overlay.trees.trees import Edge, TreeEpoch
 
 TOPIC = parse_topic("""
 name = "t"
@@ -75,7 +75,7 @@ class Seats:
     def places(self, _topic_filter: str) -> list[str]:
         return ["t"]
 
-    def grown(self, _place: str) -> Grown | None:
+    def grown(self, _place: str) -> TreeEpoch | None:
         broker = self._network[self._id]
         root = broker._topics.root_of("t", broker._topics.stream_of("t"))
         tree = broker._trees.serving(root) if root is not None else None
@@ -88,7 +88,7 @@ class Seats:
     def mine(self, _place: str) -> Any:
         return Seat(self._network.open) if self._network.seat == self._id else None
 
-    def toward(self, grown: Grown, broker: str) -> Edge | None:
+    def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         return next((edge for edge in grown.edges.values() if broker in (edge.members or {})), None)
 
     def shown(self, _place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
@@ -334,7 +334,7 @@ class Afar(Seats):
     def __init__(self, it: Middle) -> None:
         self._it = it
 
-    def grown(self, _place: str) -> Grown:
+    def grown(self, _place: str) -> TreeEpoch:
         grown = self._it.broker._trees.trees["a"].current
         assert grown is not None
         return grown

@@ -15,7 +15,6 @@ from typing import Any
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.overlay.absence import Absences
 from tidings.overlay.catalogue import Catalogue
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
@@ -90,7 +89,8 @@ from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import NO_EPOCH, Grown, Tree, Trees
+from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
 
 
@@ -425,7 +425,7 @@ class Broker:
         for event, _ in message.events:
             self._seats.relaying.close(message.place, event)
 
-    def _on_joined(self, tree: Tree, grown: Grown) -> None:
+    def _on_joined(self, tree: Tree, grown: TreeEpoch) -> None:
         self._routing.on_joined(tree, grown)
 
     def _on_dropped(self, tree: Tree) -> None:

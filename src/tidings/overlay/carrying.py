@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tidings.overlay.core import Core
 from tidings.overlay.messages import Epoch, Told
-from tidings.overlay.trees import Grown
+from tidings.overlay.trees.trees import TreeEpoch
 
 PAST_MAX = 10_000
 """Closed events of which is remembered where they went, in one epoch."""
@@ -62,7 +62,7 @@ class Carrying:
     def __len__(self) -> int:
         return sum(map(len, self._trails.values()))
 
-    def widen(self, grown: Grown, told: Told, targets: dict[str, int], source: str | None) -> None:
+    def widen(self, grown: TreeEpoch, told: Told, targets: dict[str, int], source: str | None) -> None:
         """Add the links that have carried an event to those where the version at hand matches."""
         trail = self._find(grown, told.event) or self._revived(grown, told)
         if trail is not None:
@@ -71,7 +71,7 @@ class Carrying:
                 if peer != source and targets.get(peer, -1) < qos:
                     targets[peer] = qos
 
-    def forwarded(self, grown: Grown, told: Told, targets: dict[str, int]) -> None:
+    def forwarded(self, grown: TreeEpoch, told: Told, targets: dict[str, int]) -> None:
         """A version has gone over some links."""
         for peer, qos in targets.items():
             self.remember(grown, told.place or told.topic, told.event, peer, qos, told.version)
@@ -80,7 +80,7 @@ class Carrying:
         else:
             self._settle(grown, told.event)
 
-    def remember(self, grown: Grown, place: str, event: str, peer: str, qos: int, version: int) -> None:
+    def remember(self, grown: TreeEpoch, place: str, event: str, peer: str, qos: int, version: int) -> None:
         """Somebody behind a link has a version of an event."""
         trails = self._trails.setdefault((grown.root, grown.epoch), {})
         trail = trails.pop(event, None)
@@ -96,12 +96,12 @@ class Carrying:
         before = trail.links.get(peer, (0, 0))
         trail.links[peer] = (max(qos, before[0]), max(version, before[1]))
 
-    def peers(self, grown: Grown, event: str, source: str | None) -> list[str]:
+    def peers(self, grown: TreeEpoch, event: str, source: str | None) -> list[str]:
         """The links that have carried an event, except where a message came from."""
         trail = self._find(grown, event)
         return sorted(peer for peer in trail.links if peer != source) if trail is not None else []
 
-    def followed(self, grown: Grown) -> dict[str, dict[str, dict[str, Known]]]:
+    def followed(self, grown: TreeEpoch) -> dict[str, dict[str, dict[str, Known]]]:
         """All that is followed behind links: by place and neighbour, then by event."""
         found: dict[str, dict[str, dict[str, Known]]] = {}
         for event, trail in self._trails.get((grown.root, grown.epoch), {}).items():
@@ -110,7 +110,7 @@ class Carrying:
                 by_peer.setdefault(peer, {})[event] = (version, qos)
         return found
 
-    def close(self, grown: Grown, event: str, version: int, source: str | None) -> None:
+    def close(self, grown: TreeEpoch, event: str, version: int, source: str | None) -> None:
         """An event is closed; it is forgotten once its last version has gone everywhere."""
         trail = self._find(grown, event)
         if trail is not None:
@@ -118,7 +118,7 @@ class Carrying:
             trail.has(source, version)
             self._settle(grown, event)
 
-    def on_ready(self, grown: Grown) -> None:
+    def on_ready(self, grown: TreeEpoch) -> None:
         """What was known of earlier epochs of this tree is of no use any more."""
         for memory in (self._trails, self._past):
             for root, epoch in list(memory):
@@ -131,11 +131,11 @@ class Carrying:
             for key in [key for key in memory if key[0] == root]:
                 del memory[key]
 
-    def _find(self, grown: Grown, event: str) -> Trail | None:
+    def _find(self, grown: TreeEpoch, event: str) -> Trail | None:
         trails = self._trails.get((grown.root, grown.epoch))
         return trails.get(event) if trails is not None else None
 
-    def _settle(self, grown: Grown, event: str) -> None:
+    def _settle(self, grown: TreeEpoch, event: str) -> None:
         """Forget a closed event if every link has had its last version."""
         trail = self._find(grown, event)
         if trail is None or trail.closing is None:
@@ -143,7 +143,7 @@ class Carrying:
         if all(version >= trail.closing for _, version in trail.links.values()):
             self._forget(grown, event)
 
-    def _forget(self, grown: Grown, event: str) -> None:
+    def _forget(self, grown: TreeEpoch, event: str) -> None:
         """An event is closed; but another side of a partition may have gone on with it."""
         trails = self._trails.get((grown.root, grown.epoch))
         trail = trails.pop(event, None) if trails is not None else None
@@ -153,7 +153,7 @@ class Carrying:
             if len(past) > PAST_MAX:
                 del past[next(iter(past))]
 
-    def _revived(self, grown: Grown, told: Told) -> Trail | None:
+    def _revived(self, grown: TreeEpoch, told: Told) -> Trail | None:
         """The links that have carried an event which was closed and goes on."""
         past = self._past.get((grown.root, grown.epoch))
         trail = past.get(told.event) if past else None

@@ -14,7 +14,7 @@ from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import HandedOver, HandOver, Holder
 from tidings.overlay.places import Places
 from tidings.overlay.seat import Copies, Seat, erase, marks_of, parted
-from tidings.overlay.trees import Grown
+from tidings.overlay.trees.trees import TreeEpoch
 
 CLOSED_MAX = 1000
 """Events of which it is said that they were closed; the latest, if there are more."""
@@ -170,7 +170,7 @@ class Handing:
             self._promised[message.place] = (message.term, copies)
             self.answer(grown, message.place, message.term, message.sender, message.number)
 
-    def answer(self, grown: Grown, place: str, term: int, sender: str, number: int) -> None:
+    def answer(self, grown: TreeEpoch, place: str, term: int, sender: str, number: int) -> None:
         """Let a broker know that what it handed over is safe."""
         edge = self._places.toward(grown, sender)
         if edge is not None and edge.alive:

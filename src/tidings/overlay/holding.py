@@ -16,13 +16,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
 from tidings.overlay.topics import Content, Topics
-from tidings.overlay.trees import Trees
+from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.trees import Trees
 from tidings.records.record import Kind
 
 Stream = tuple[str, int, str]

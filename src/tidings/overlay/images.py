@@ -13,7 +13,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Holder, Mirror, Mirrored
 from tidings.overlay.seat import Copies
-from tidings.overlay.trees import Grown
+from tidings.overlay.trees.trees import TreeEpoch
 
 OUTLIVED_MAX = 2
 """Searches after which a deputy forgets what it has of a seat that another broker has by now."""
@@ -59,7 +59,7 @@ class Images:
         images = self._images.pop(place, {}).values()
         return [image.copies for image in sorted(images, key=lambda image: -image.term)]
 
-    def on_ready(self, grown: Grown) -> None:
+    def on_ready(self, grown: TreeEpoch) -> None:
         """What has come in part from a broker that is gone will not come as a whole."""
         self._coming = {key: image for key, image in self._coming.items() if key[1] in grown.members}
 
@@ -109,7 +109,7 @@ class Images:
         self._links.send(link, Mirrored(message.root, message.epoch, place, message.term, message.number))
         return given_back
 
-    def sort_out(self, place: str, holder: Holder, grown: Grown | None) -> list[Copies]:
+    def sort_out(self, place: str, holder: Holder, grown: TreeEpoch | None) -> list[Copies]:
         """Keep the image of a seat whose deputy this broker is; what a dead one has left goes to its heir."""
         images = self._images.get(place, {})
         left: list[Copies] = []

@@ -14,7 +14,7 @@ from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
 from tidings.overlay.messages import Epoch
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Edge, Grown, Trees
+from tidings.overlay.trees.trees import Edge, TreeEpoch, Trees
 
 PART = "\t"
 """Between the name of a declaration and the number of a part; no topic name has it within."""
@@ -58,19 +58,19 @@ class Places:
         topic = self.topic_at(place)
         return self._topics.tree_of(topic) if topic is not None else None
 
-    def grown(self, place: str) -> Grown | None:
+    def grown(self, place: str) -> TreeEpoch | None:
         """The epoch that reports to a place travel."""
         root = self.root_of(place)
         tree = self._trees.serving(root) if root is not None else None
         return tree.current if tree is not None else None
 
-    def current(self, root: str, epoch: Epoch) -> Grown | None:
+    def current(self, root: str, epoch: Epoch) -> TreeEpoch | None:
         """A tree in an epoch, if that is the one in use."""
         tree = self._trees.trees.get(root)
         grown = tree.current if tree is not None else None
         return grown if grown is not None and grown.epoch == epoch else None
 
-    def toward(self, grown: Grown, broker: str) -> Edge | None:
+    def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         """The link of a tree behind which a broker is."""
         for edge in grown.edges.values():
             if edge.members is not None and broker in edge.members:

@@ -34,7 +34,6 @@ from tidings.errors import PayloadError
 from tidings.language import names
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
-from tidings.overlay.absence import Absences, unreached
 from tidings.overlay.carrying import Carrying
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
@@ -46,7 +45,8 @@ from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
 from tidings.overlay.routing import Routing
 from tidings.overlay.topics import Content, Topics
-from tidings.overlay.trees import Grown, Tree, Trees
+from tidings.overlay.trees.absence import Absences, unreached
+from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
@@ -185,7 +185,9 @@ class Publications:
         """Whom to tell of every version that goes out from here."""
         self.on_passing: Callable[[Publication], None] = lambda _publication: None
         """Whom to tell that a version has come from another broker."""
-        self.on_resent: Callable[[Grown, Publication, Iterable[str]], None] = lambda _grown, _it, _peers: None
+        self.on_resent: Callable[[TreeEpoch, Publication, Iterable[str]], None] = lambda _grown, _it, _peers: (
+            None
+        )
         """Whom to tell that a version has gone over links once more."""
         self.holding.on_released = self._released
 
@@ -794,7 +796,7 @@ class Publications:
     def _forward(
         self,
         tree: Tree,
-        grown: Grown,
+        grown: TreeEpoch,
         publication: Publication,
         targets: dict[str, int],
         passage: Passage | None,
@@ -959,7 +961,7 @@ class Publications:
             return False
         return held.sent.get(tree.root) == tree.current.epoch
 
-    def _first_to_send(self, grown: Grown, copy: Held) -> bool:
+    def _first_to_send(self, grown: TreeEpoch, copy: Held) -> bool:
         """Whether no other that stands in for the same origin has sent it in this epoch already."""
         stream, number = stream_of(copy.publication), copy.publication.number
         self._accept_copy(copy.publication)

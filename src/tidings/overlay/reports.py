@@ -32,7 +32,7 @@ from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
 from tidings.overlay.relaying import Relaying, joined
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
-from tidings.overlay.trees import Edge, Grown, Trees
+from tidings.overlay.trees.trees import Edge, TreeEpoch, Trees
 from tidings.records.record import Kind
 
 BOOT_SHIFT = 36
@@ -57,10 +57,10 @@ class Seats(Protocol):
     def seat_for(self, place: str, holder: Holder) -> Taker | None:
         """The seat, if this broker has it, or is to have it and has not begun."""
 
-    def grown(self, place: str) -> Grown | None:
+    def grown(self, place: str) -> TreeEpoch | None:
         """The epoch that reports to a place travel."""
 
-    def toward(self, grown: Grown, broker: str) -> Edge | None:
+    def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         """The link behind which a broker is."""
 
 
@@ -422,7 +422,7 @@ class Reports:
             self._record_forwarded(publication, None, 1, edge, grown)
 
     def _record_forwarded(
-        self, publication: Publication, source: Link | None, hops: int, edge: Edge, grown: Grown
+        self, publication: Publication, source: Link | None, hops: int, edge: Edge, grown: TreeEpoch
     ) -> None:
         if not publication.payload:
             return

@@ -36,7 +36,7 @@ from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publicat
 from tidings.overlay.places import PART
 from tidings.overlay.routing import Named, Routing
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Edge, Grown, Life, Tree, Trees
+from tidings.overlay.trees.trees import Edge, Life, Tree, TreeEpoch, Trees
 
 FOLLOW_PART = 1000
 """Events in one message."""
@@ -70,7 +70,7 @@ class Places(Protocol):
     def places(self, topic_filter: str) -> list[str]:
         """All places of gathered topics that a topic filter meets."""
 
-    def grown(self, place: str) -> Grown | None:
+    def grown(self, place: str) -> TreeEpoch | None:
         """The epoch that a place uses."""
 
     def holder(self, place: str) -> Holder | None:
@@ -79,7 +79,7 @@ class Places(Protocol):
     def mine(self, place: str) -> Gatherer | None:
         """The gatherer of a place, if this broker has the seat."""
 
-    def toward(self, grown: Grown, broker: str) -> Edge | None:
+    def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         """The link of a tree behind which a broker is."""
 
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
@@ -206,7 +206,7 @@ class Retelling:
         for number in [number for number, question in self._questions.items() if question.named in gone]:
             del self._questions[number]
 
-    def _meets_stranger(self, place: str, grown: Grown, seat: str) -> bool:
+    def _meets_stranger(self, place: str, grown: TreeEpoch, seat: str) -> bool:
         """Whether a seat is at a broker from which nothing could be heard before."""
         before = self._members.get(place, {})
         strangers = self._strangers.setdefault(place, {})
@@ -322,7 +322,7 @@ class Retelling:
 
     def _pass_on(
         self,
-        grown: Grown,
+        grown: TreeEpoch,
         peer: str,
         place: str,
         answer: tuple[str, int, int],
@@ -344,7 +344,7 @@ class Retelling:
             message = Snapshot(grown.root, grown.epoch, place, broker, number, part, more, hops, qos)
             self._links.send_data(edge.link, message, data_bytes(message))
 
-    def _remember(self, grown: Grown, peer: str, publications: Iterable[Publication], qos: int) -> None:
+    def _remember(self, grown: TreeEpoch, peer: str, publications: Iterable[Publication], qos: int) -> None:
         """A link carries these events from now on."""
         for publication in publications:
             if publication.told is not None:
@@ -420,7 +420,7 @@ class Retelling:
 
     def _follow(
         self,
-        grown: Grown,
+        grown: TreeEpoch,
         place: str,
         own: Mapping[str, Known],
         behind: Mapping[str, Mapping[str, Known]],
@@ -444,7 +444,7 @@ class Retelling:
                 if peer != edge.peer:
                     self._say(grown, edge, place, behind[peer])
 
-    def _say(self, grown: Grown, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
+    def _say(self, grown: TreeEpoch, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
         """Say over the link towards a seat what is followed, unless it has been said and not answered yet."""
         said = self._said.setdefault((place, grown.root), {})
         fresh: list[tuple[str, int, int]] = []
@@ -481,7 +481,7 @@ class Retelling:
         if edge is not None and edge.peer != link.peer:
             self._say(grown, edge, place, events)
 
-    def _answer(self, grown: Grown, peer: str, place: str, events: Mapping[str, Known]) -> None:
+    def _answer(self, grown: TreeEpoch, peer: str, place: str, events: Mapping[str, Known]) -> None:
         """Send over a link what those behind it have missed, at the seat."""
         newer, closed = self._judge(place, events)
         self._pass_on(grown, peer, place, TO_FOLLOWERS, newer, 1)
@@ -517,7 +517,7 @@ class Retelling:
         ]
         return newer, closed
 
-    def _catch_up(self, grown: Grown, link: Link, message: Snapshot) -> None:
+    def _catch_up(self, grown: TreeEpoch, link: Link, message: Snapshot) -> None:
         """Versions for all who follow their events: some have missed them."""
         onward: dict[str, list[Publication]] = {}
         for publication in message.publications:
@@ -546,7 +546,7 @@ class Retelling:
             del self._told[next(iter(self._told))]
         self._told[told.event] = (publication, self._core.now + self._core.settings.absent_hold_s)
 
-    def on_resent(self, grown: Grown, publication: Publication, peers: Iterable[str]) -> None:
+    def on_resent(self, grown: TreeEpoch, publication: Publication, peers: Iterable[str]) -> None:
         """A version goes out again, perhaps to brokers for which no later one was held: say the latest."""
         told = publication.told
         assert told is not None, "a seat tells versions"
@@ -589,7 +589,7 @@ class Retelling:
             self._spread_close(grown, message.place, message.events, link.peer)
 
     def _spread_close(
-        self, grown: Grown, place: str, events: Iterable[tuple[str, int]], source: str | None
+        self, grown: TreeEpoch, place: str, events: Iterable[tuple[str, int]], source: str | None
     ) -> None:
         """Tell those behind links that have carried events that they are closed."""
         onward: dict[str, list[tuple[str, int]]] = {}
@@ -599,7 +599,9 @@ class Retelling:
             self._carrying.close(grown, event, version, source)
         self._send_close(grown, place, onward)
 
-    def _send_close(self, grown: Grown, place: str, onward: Mapping[str, Sequence[tuple[str, int]]]) -> None:
+    def _send_close(
+        self, grown: TreeEpoch, place: str, onward: Mapping[str, Sequence[tuple[str, int]]]
+    ) -> None:
         for peer, events in onward.items():
             edge = grown.edges.get(peer)
             if edge is None or not edge.alive:
@@ -725,7 +727,7 @@ class Retelling:
             return [(place, grown.root)]
         return [(place, root) for root in self._trees.share if self._grown(root) is not None]
 
-    def _grown(self, root: str) -> Grown | None:
+    def _grown(self, root: str) -> TreeEpoch | None:
         tree = self._trees.serving(root)
         return tree.current if tree is not None else None
 
@@ -738,12 +740,12 @@ class Retelling:
         unused = holder is not None and holder.term == 0 and holder.seat == self._core.id
         return unused or self._seats.mine(place) is not None
 
-    def _toward_seat(self, grown: Grown, place: str) -> Edge | None:
+    def _toward_seat(self, grown: TreeEpoch, place: str) -> Edge | None:
         holder = self._seats.holder(place)
         edge = self._seats.toward(grown, holder.seat) if holder is not None else None
         return edge if edge is not None and edge.alive else None
 
-    def _current(self, link: Link, message: Follow | Close | Ask | Snapshot) -> Grown | None:
+    def _current(self, link: Link, message: Follow | Close | Ask | Snapshot) -> TreeEpoch | None:
         """The epoch of a message, if it is the current one; what is ahead is kept until it is."""
         tree = self._trees.trees.get(message.root)
         if tree is None:

@@ -33,7 +33,6 @@ from tidings.language.subscriptions import (
 )
 from tidings.language.topics import Topic
 from tidings.overlay import summaries
-from tidings.overlay.absence import Absences
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links.links import Link, Links
@@ -51,7 +50,8 @@ from tidings.overlay.summaries import Summary
 from tidings.overlay.tables import Table
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import UNLIKE, Edge, Grown, Tree, Trees, digest, pick
+from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.trees import UNLIKE, Edge, Tree, TreeEpoch, Trees, digest, pick
 from tidings.records.record import Kind, Record
 
 Named = tuple[str, str]
@@ -408,7 +408,7 @@ class Routing:
             self._wait_no_more((Advertisement, session_name, name))
             self._count_advertised(advertisement, -1)
 
-    def announced(self, topic: str, grown: Grown) -> bool:
+    def announced(self, topic: str, grown: TreeEpoch) -> bool:
         """Whether all in an epoch who may want this topic know that it is published here; else it is told."""
         if not self._core.settings.advertisements or topic in grown.announced:
             return True
@@ -451,11 +451,11 @@ class Routing:
 
     # Telling neighbours.
 
-    def on_joined(self, tree: Tree, grown: Grown) -> None:
+    def on_joined(self, tree: Tree, grown: TreeEpoch) -> None:
         """This broker knows its place in a new epoch."""
         self._exchange(tree, grown)
 
-    def _exchange(self, tree: Tree, grown: Grown) -> None:
+    def _exchange(self, tree: Tree, grown: TreeEpoch) -> None:
         """Tell each neighbour what is behind this broker, as soon as all of it is known."""
         if grown.awaited or grown is not tree.growing:
             return
@@ -481,7 +481,7 @@ class Routing:
         ):
             self._ready(tree, grown)
 
-    def _send_roll(self, tree: Tree, grown: Grown, edge: Edge, others: list[Edge]) -> None:
+    def _send_roll(self, tree: Tree, grown: TreeEpoch, edge: Edge, others: list[Edge]) -> None:
         core = self._core
         members = {core.id: (core.boot, core.incarnation)}
         left = dict(self.left)
@@ -508,7 +508,7 @@ class Routing:
         message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told(), away, declared)
         self._links.send(edge.link, message)
 
-    def _send_table(self, tree: Tree, grown: Grown, edge: Edge) -> None:
+    def _send_table(self, tree: Tree, grown: TreeEpoch, edge: Edge) -> None:
         edge.summary = self._summarised(grown, edge)
         edge.table_sent = True
         edge.changes_out += 1  # advertisements may have gone before it
@@ -518,7 +518,7 @@ class Routing:
             more = first + TABLE_PART < len(told)
             self._links.send(edge.link, TableMessage(tree.root, grown.epoch, part, more))
 
-    def _summarised(self, grown: Grown, edge: Edge) -> Summary[Subscription]:
+    def _summarised(self, grown: TreeEpoch, edge: Edge) -> Summary[Subscription]:
         summary = summaries.of_subscriptions(self._core.settings.cover_effort)
         for subscription in self._asked:
             if _lives_on(subscription.topic_filter, grown) and self._wanted(edge, subscription):
@@ -536,7 +536,7 @@ class Routing:
             return True
         return any(overlap(advertisement, subscription) for advertisement in edge.advertisements)
 
-    def _ready(self, tree: Tree, grown: Grown) -> None:
+    def _ready(self, tree: Tree, grown: TreeEpoch) -> None:
         """All that is behind every link is known: publications may travel this epoch."""
         core = self._core
         grown.ready = True
@@ -633,7 +633,7 @@ class Routing:
         self._changed(grown, edge)
         self._confirm(tree, grown)
 
-    def _install(self, grown: Grown, edge: Edge, subscription: Subscription) -> bool:
+    def _install(self, grown: TreeEpoch, edge: Edge, subscription: Subscription) -> bool:
         """Keep what a link asks for; False if it is known."""
         assert edge.subscriptions is not None, "a table comes first"
         if subscription in edge.subscriptions:
@@ -688,7 +688,7 @@ class Routing:
         self._changed(grown, edge)
         self._confirm(tree, grown)
 
-    def _spread(self, tree: Tree, grown: Grown, source: Edge | None, subscription: Subscription) -> None:
+    def _spread(self, tree: Tree, grown: TreeEpoch, source: Edge | None, subscription: Subscription) -> None:
         """Tell the other links of a subscription, as far as it changes what they have been told."""
         for edge in grown.edges.values():
             if edge is not source and edge.summary is not None and edge.alive:
@@ -696,7 +696,7 @@ class Routing:
                     self._tell(tree, grown, edge, *edge.summary.add(subscription))
 
     def _withdraw(
-        self, tree: Tree, grown: Grown, source: Edge | None, subscriptions: list[Subscription]
+        self, tree: Tree, grown: TreeEpoch, source: Edge | None, subscriptions: list[Subscription]
     ) -> None:
         """Tell the other links of subscriptions that are no longer asked for."""
         for edge in grown.edges.values():
@@ -706,7 +706,7 @@ class Routing:
                     self._tell(tree, grown, edge, *edge.summary.remove_all(known))
 
     def _tell(
-        self, tree: Tree, grown: Grown, edge: Edge, added: list[Subscription], removed: list[Subscription]
+        self, tree: Tree, grown: TreeEpoch, edge: Edge, added: list[Subscription], removed: list[Subscription]
     ) -> None:
         for subscription in added:
             self._links.send(edge.link, Subscribe(tree.root, grown.epoch, subscription))
@@ -715,7 +715,7 @@ class Routing:
         edge.changes_out += len(added) + len(removed)
 
     def _spread_advertisement(
-        self, tree: Tree, grown: Grown, source: Edge | None, advertisement: Advertisement, change: int
+        self, tree: Tree, grown: TreeEpoch, source: Edge | None, advertisement: Advertisement, change: int
     ) -> None:
         for edge in grown.edges.values():
             if edge is source or edge.advertised is None or not edge.alive:
@@ -734,7 +734,7 @@ class Routing:
 
     # When everyone knows.
 
-    def _changed(self, grown: Grown, edge: Edge) -> None:
+    def _changed(self, grown: TreeEpoch, edge: Edge) -> None:
         """One more change has come from a link; it is confirmed when what it led to is."""
         edge.changes_in += 1
         edge.unconfirmed.append((edge.changes_in, _all_changes(grown, edge)))
@@ -746,7 +746,7 @@ class Routing:
             edge.installed = max(edge.installed, message.count)
             self._confirm(tree, grown)
 
-    def _confirm(self, tree: Tree, grown: Grown) -> None:
+    def _confirm(self, tree: Tree, grown: TreeEpoch) -> None:
         if not grown.ready:
             return
         for edge in grown.edges.values():
@@ -757,7 +757,7 @@ class Routing:
                 self._links.send(edge.link, Installed(tree.root, grown.epoch, count))
         self._check_queue(tree, grown)
 
-    def _check_queue(self, tree: Tree, grown: Grown) -> None:
+    def _check_queue(self, tree: Tree, grown: TreeEpoch) -> None:
         """See who need wait no longer for a tree."""
         queue = self._queues.get(tree.root)
         if not queue or tree.growing is not None:
@@ -858,7 +858,7 @@ class Routing:
                 roots.add(root)
         return sorted(roots)
 
-    def _find(self, link: Link, root: str, epoch: tuple[int, int]) -> tuple[Tree, Grown, Edge] | None:
+    def _find(self, link: Link, root: str, epoch: tuple[int, int]) -> tuple[Tree, TreeEpoch, Edge] | None:
         """The place of a message in the trees; None if its epoch has passed."""
         tree = self._trees.trees.get(root)
         if tree is None:
@@ -871,7 +871,7 @@ class Routing:
         return None
 
 
-def _lives_on(topic_filter: str, grown: Grown) -> bool:
+def _lives_on(topic_filter: str, grown: TreeEpoch) -> bool:
     """Whether a topic filter may match topics that use a tree in this epoch."""
     root, share = grown.root, grown.share
     first = topic_filter.partition("/")[0]
@@ -880,19 +880,19 @@ def _lives_on(topic_filter: str, grown: Grown) -> bool:
     return any(filters_meet(rooted, topic_filter) for rooted in grown.rooted)
 
 
-def _epochs(tree: Tree) -> Iterator[Grown]:
+def _epochs(tree: Tree) -> Iterator[TreeEpoch]:
     if tree.current is not None:
         yield tree.current
     if tree.growing is not None:
         yield tree.growing
 
 
-def _all_changes(grown: Grown, source: Edge | None = None) -> dict[str, int]:
+def _all_changes(grown: TreeEpoch, source: Edge | None = None) -> dict[str, int]:
     """How many changes each link must have confirmed for all that was told by now to be known."""
     return {peer: max(1, edge.changes_out) for peer, edge in grown.edges.items() if edge is not source}
 
 
-def _known(grown: Grown, needs: dict[str, int]) -> bool:
+def _known(grown: TreeEpoch, needs: dict[str, int]) -> bool:
     return all(
         peer in grown.edges and grown.edges[peer].alive and grown.edges[peer].installed >= count
         for peer, count in needs.items()

@@ -17,9 +17,9 @@ from tidings.overlay.messages import Announce, Epoch, Holder, Survey
 from tidings.overlay.places import PART, Places
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Grown, Trees
+from tidings.overlay.trees.trees import TreeEpoch, Trees
 
-Weigh = Callable[[Topic, Grown], tuple[int, bool]]
+Weigh = Callable[[Topic, TreeEpoch], tuple[int, bool]]
 """What a topic weighs at this broker since it was last asked, and whether anybody here uses it."""
 
 
@@ -49,7 +49,7 @@ class Searching:
         places: Places,
         holders: Mapping[str, Holder],
         weigh: Weigh,
-        look: Callable[[Grown, Search, str], None],
+        look: Callable[[TreeEpoch, Search, str], None],
     ) -> None:
         self._core = core
         self._links = links
@@ -66,12 +66,12 @@ class Searching:
         self._loads: dict[str, dict[str, tuple[int, bool]]] = {}
         self._wanted: dict[str, dict[str, set[str]]] = {}
 
-    def current(self, grown: Grown) -> Search | None:
+    def current(self, grown: TreeEpoch) -> Search | None:
         """The search in an epoch, if there is one."""
         search = self._searches.get(grown.root)
         return search if search is not None and search.epoch == grown.epoch else None
 
-    def on_ready(self, grown: Grown) -> None:
+    def on_ready(self, grown: TreeEpoch) -> None:
         """A new epoch: search anew."""
         self._searches.pop(grown.root, None)
         waiting = self._parked.pop(grown.root, [])
@@ -105,7 +105,7 @@ class Searching:
         """Count the traffic of the last window, and see whether seats are where they should be."""
         self.start(root, again=True)
 
-    def _search(self, grown: Grown) -> Search:
+    def _search(self, grown: TreeEpoch) -> Search:
         search = self._searches.get(grown.root)
         if search is None or search.epoch != grown.epoch:
             root = grown.root
@@ -119,7 +119,7 @@ class Searching:
             search = self._searches[root] = Search(finder, grown.epoch)
         return search
 
-    def _prepare(self, grown: Grown) -> None:
+    def _prepare(self, grown: TreeEpoch) -> None:
         """What this broker has to say in the search that begins."""
         root = grown.root
         seats = [topic.gathering.seats for topic in self._topics.gathered() if topic.gathering is not None]
@@ -158,13 +158,13 @@ class Searching:
         elif search.judged != search.finder.counter:
             self._look(grown, search, TREE)
 
-    def _say(self, grown: Grown, said: list[Said]) -> None:
+    def _say(self, grown: TreeEpoch, said: list[Said]) -> None:
         for peer, body in said:
             edge = grown.edges.get(peer)
             if edge is not None and edge.alive:
                 self._links.send(edge.link, Survey(grown.root, grown.epoch, body))
 
-    def best(self, place: str, grown: Grown) -> str | None:
+    def best(self, place: str, grown: TreeEpoch) -> str | None:
         """The best place that the search has found."""
         topic, search = self._places.topic_at(place), self.current(grown)
         if topic is None or search is None:

@@ -34,7 +34,7 @@ from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Pu
 from tidings.overlay.reports import report_id
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Edge, Grown
+from tidings.overlay.trees.trees import Edge, TreeEpoch
 from tidings.records.record import Kind
 
 Origin = tuple[str, int]
@@ -110,7 +110,7 @@ class Office(Protocol):
     def touched(self, seat: Seat) -> None:
         """Something has happened at a seat, so that its batch is to be closed when the turn ends."""
 
-    def grown(self, place: str) -> Grown | None:
+    def grown(self, place: str) -> TreeEpoch | None:
         """The epoch that the place uses."""
 
     def answer(
@@ -391,7 +391,7 @@ class Seat:
 
     def _send(
         self,
-        grown: Grown | None,
+        grown: TreeEpoch | None,
         entries: tuple[tuple[str, bytes], ...],
         closed: tuple[Ended, ...],
         confirmed: tuple[tuple[str, int], ...],
@@ -535,7 +535,7 @@ class Seat:
 
     # The deputy.
 
-    def look_for_deputy(self, grown: Grown) -> None:
+    def look_for_deputy(self, grown: TreeEpoch) -> None:
         """See that somebody has a copy, in the epoch that has begun."""
         if not self._core.settings.deputies:
             return
@@ -553,7 +553,7 @@ class Seat:
             number = self._number
             self._core.after_sync(lambda: self._on_disk(number))
 
-    def _give_all(self, grown: Grown, edge: Edge) -> None:
+    def _give_all(self, grown: TreeEpoch, edge: Edge) -> None:
         self._deputy, self._generation = edge.link, edge.link.generation
         self._number += 1
         self._whole = self._number

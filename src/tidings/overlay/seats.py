@@ -58,7 +58,7 @@ from tidings.overlay.status import GatheredStatus
 from tidings.overlay.telling import as_told, shown, written
 from tidings.overlay.timers import Timer
 from tidings.overlay.topics import Topics
-from tidings.overlay.trees import Grown, Tree, Trees
+from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
 
 MEET_WITHIN_S = 3.0
@@ -182,7 +182,7 @@ class Seats(Places):
                 seat = self._seats[place]
         return seat
 
-    def _too_early(self, grown: Grown) -> bool:
+    def _too_early(self, grown: TreeEpoch) -> bool:
         """Whether others may have a seat of which this broker has not heard, for it has only just started."""
         if not self.synchronised():
             return True
@@ -304,7 +304,7 @@ class Seats(Places):
         message = Seated(grown.root, grown.epoch, place, self._holders[place], self._counted.get(place, ()))
         self._to_all(grown, message, but)
 
-    def _to_all(self, grown: Grown, message: Message, but: Link | None) -> None:
+    def _to_all(self, grown: TreeEpoch, message: Message, but: Link | None) -> None:
         for _, edge in sorted(grown.edges.items()):
             if edge.alive and edge.link is not but:
                 self._links.send(edge.link, message)
@@ -360,7 +360,7 @@ class Seats(Places):
         """Those with something here that depends on their tree."""
         return list(dict.fromkeys([*self._seats, *self.handing.places, *self.reports.places]))
 
-    def _settle(self, place: str, grown: Grown) -> None:
+    def _settle(self, place: str, grown: TreeEpoch) -> None:
         """Go on with a place in another epoch, or on another tree."""
         self._settled[place] = (grown.root, grown.epoch)
         seat = self._seats.get(place)
@@ -373,7 +373,7 @@ class Seats(Places):
         self.reports.again(place)
         self.handing.hand_on(place)
 
-    def _look(self, grown: Grown, search: Search, about: str) -> None:
+    def _look(self, grown: TreeEpoch, search: Search, about: str) -> None:
         """See what the search has found by now; of one thing only, if the rest has been looked at."""
         finder = search.finder
         if finder.eccentricity is None:
@@ -413,7 +413,7 @@ class Seats(Places):
             self._sort_out(place, self._holders.get(place, NOBODY))
             self.handing.hand_on(place)
 
-    def _judge(self, place: str, topic: Topic, grown: Grown) -> None:
+    def _judge(self, place: str, topic: Topic, grown: TreeEpoch) -> None:
         """Take a seat whose holder is gone, if this broker is the one to do so."""
         holder = self._holders.get(place)
         if holder is None:
@@ -430,7 +430,7 @@ class Seats(Places):
         if chosen == core.id and not self._too_early(grown):
             self._begin(place, topic, Holder(holder.term + 1, core.id, core.boot, ""), "taken over")
 
-    def _weigh(self, topic: Topic, grown: Grown) -> tuple[int, bool]:
+    def _weigh(self, topic: Topic, grown: TreeEpoch) -> tuple[int, bool]:
         """What a topic weighs here since it was last asked, and whether anybody here uses it."""
         entered = sum(self.reports.entered.pop(place, 0) for place in places_of(topic))
         left = self._publications.left.pop(topic.name, 0)

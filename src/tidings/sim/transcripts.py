@@ -59,7 +59,7 @@ from tidings.overlay.messages import (
     Unsubscribe,
 )
 from tidings.overlay.settings import Settings
-from tidings.overlay.trees import NO_EPOCH
+from tidings.overlay.trees.trees import NO_EPOCH
 from tidings.records.record import Kind, Record
 from tidings.sim import topologies
 from tidings.sim.clients import Client

@@ -43,7 +43,7 @@ from tidings.overlay.messages import (
     Table,
 )
 from tidings.overlay.settings import DEFAULT
-from tidings.overlay.trees import ASK_AGAIN_S, LANES, NO_EPOCH, lane_of, pick
+from tidings.overlay.trees.trees import ASK_AGAIN_S, LANES, NO_EPOCH, lane_of, pick
 
 IDS = ["Z", "a", "a1", "a10", "a2", "é", "ﬀ", "\uffee", "😀"]
 """Ids whose order is not that of people, nor that of UTF-16."""

@@ -82,7 +82,7 @@ class Edge:
         return self.link.generation == self.generation
 
 
-class Grown:
+class TreeEpoch:
     """A tree in one epoch, as one broker knows it."""
 
     def __init__(
@@ -138,8 +138,8 @@ class Tree:
         self.said: tuple[Epoch, int] | None = None
         self.sought: dict[str, tuple[Epoch, float]] = {}
         # Epochs.
-        self.current: Grown | None = None
-        self.growing: Grown | None = None
+        self.current: TreeEpoch | None = None
+        self.growing: TreeEpoch | None = None
         self.joined: Epoch = NO_EPOCH
         """The newest epoch that this broker has ever joined: none is joined twice."""
         self.offers: dict[str, tuple[Epoch, tuple[str, ...]]] = {}
@@ -152,7 +152,7 @@ class Tree:
         """The newest epoch that others remember, at the root itself."""
 
     @property
-    def newest(self) -> Grown | None:
+    def newest(self) -> TreeEpoch | None:
         """The epoch that was joined last, ready or not."""
         return self.growing or self.current
 
@@ -164,7 +164,7 @@ class Trees:
         self,
         core: Core,
         links: Links,
-        on_joined: Callable[[Tree, Grown], None],
+        on_joined: Callable[[Tree, TreeEpoch], None],
         on_dropped: Callable[[Tree], None],
         on_share: Callable[[], None],
     ) -> None:
@@ -446,7 +446,7 @@ class Trees:
             tree.asked = (epoch, via.peer, core.now)
             self._links.send(via, Regrow(tree.root, epoch))
 
-    def _sound(self, tree: Tree, grown: Grown) -> bool:
+    def _sound(self, tree: Tree, grown: TreeEpoch) -> bool:
         if grown.parent != tree.via or grown.rooted != self.declared.get(tree.root, ()):
             return False
         if any(not edge.alive for edge in grown.edges.values()):
@@ -528,7 +528,7 @@ class Trees:
     def _join(self, tree: Tree, epoch: Epoch, share: tuple[str, ...], parent: str | None) -> None:
         """Be in a new epoch, and offer it to all other neighbours."""
         rooted = self.declared.get(tree.root, ())
-        grown = Grown(tree.root, epoch, share, parent, rooted, self._core.settings.topic_cache)
+        grown = TreeEpoch(tree.root, epoch, share, parent, rooted, self._core.settings.topic_cache)
         tree.growing = grown
         tree.joined = epoch
         tree.asked = None

@@ -16,7 +16,7 @@ from tidings.overlay.events import Write
 from tidings.overlay.links.links import Links
 from tidings.overlay.tables import Fields, Table
 from tidings.overlay.timers import Timer
-from tidings.overlay.trees import Grown, Tree
+from tidings.overlay.trees.trees import Tree, TreeEpoch
 
 Place = tuple[Table[str], str]
 """What links asked for in the last epoch that had a broker as a member, and the link that it was behind."""
@@ -33,7 +33,7 @@ class Absences:
         self._unreached: dict[str, None] = {}
         self._missing: dict[str, dict[str, list[Place]]] = {}
         """By root; without a place anything may be for them."""
-        self._past: dict[str, Grown] = {}
+        self._past: dict[str, TreeEpoch] = {}
         """By root, the last epoch that was ready."""
         self._dropped: dict[str, None] = {}
         """Roots whose trees are no longer used; their past is needed once more, to know who is missing."""
