@@ -36,7 +36,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import Access, BytesReceived, Rule
 from tidings.mqtt.packets import Asked, Properties, Subscribe
-from tidings.overlay.tables import Table
+from tidings.overlay.routing.table import Table
 
 Row = tuple[str, float, float]
 """What is measured, the seconds that it took, and the most that it may take."""

@@ -23,7 +23,7 @@ from tidings.live.users import Hashed, Users
 from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Suback, Subscribe
 from tidings.mqtt.reasons import Reason
-from tidings.overlay.routing import Routing
+from tidings.overlay.routing.subscriptions import Routing
 
 TCP = (Listening("tcp", "127.0.0.1", 0),)
 

@@ -24,7 +24,7 @@ from tests.mqtt.test_fuzz_codec import CUTS, pieces
 from tidings.mqtt import publishing
 from tidings.mqtt.codec import encode
 from tidings.mqtt.packets import Asked, Properties, Publish, Pubrel, Subscribe, Unsubscribe, Version
-from tidings.overlay.tables import Table
+from tidings.overlay.routing.table import Table
 
 V311 = Version.V311
 V5 = Version.V5

@@ -19,7 +19,8 @@ from tidings.mqtt import dealing as hands
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Distribute, Transmit
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Publish, Subscribe, Version
-from tidings.overlay import publications, tables
+from tidings.overlay import publications
+from tidings.overlay.routing import table
 from tidings.records.record import Kind
 
 PAYLOADS = (
@@ -141,7 +142,7 @@ def run(
         patch.setattr(publications, "MIXED_FROM", deal_from)
         patch.setattr(Watched, "trees", trees)
         # Filters are found by an index from the first on.
-        patch.setattr(tables, "INDEX_FROM", 1)
+        patch.setattr(table, "INDEX_FROM", 1)
         talk = Watched()
         talk.front._publishing.bursts = deal_from != LONG
         receivers = []
@@ -251,7 +252,7 @@ def distributed(talk: Watched, *sent: tuple[int, list[Said]]) -> list[list[int]]
 
 
 def test_what_was_dealt_out_once_is_left_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "INDEX_FROM", 1)
+    monkeypatch.setattr(table, "INDEX_FROM", 1)
     talk = Watched()
     receivers = [talk.connect(f"s{at}") for at in range(3)]
     for receiver, where in zip(receivers, ("n >= 3", "n < 0", "n = 1"), strict=True):
@@ -382,13 +383,13 @@ def test_where_somebody_must_be_looked_at_singly_bursts_are_not_read_in_vain(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read = []
-    match_payloads = tables.Table.match_payloads
+    match_payloads = table.Table.match_payloads
 
     def watched(*given: Any) -> Any:
         read.append(given)
         return match_payloads(*given)
 
-    monkeypatch.setattr(tables.Table, "match_payloads", watched)
+    monkeypatch.setattr(table.Table, "match_payloads", watched)
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 5)]), (True, [("t/1", 0, "n > 1", 0)])]
     what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}'] * 10)] * 3
     assert run(1, who, what, None) == run(1_000_000, who, what, None)

@@ -20,7 +20,7 @@ from tidings.mqtt.events import ClientEvent
 from tidings.mqtt.packets import Pingreq, Pingresp
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Event
-from tidings.overlay.routing import Routing
+from tidings.overlay.routing.subscriptions import Routing
 
 COUNTED = {
     "asked": (Routing, "ask"),

@@ -18,9 +18,9 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, EntryOffered
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Publish, Taken, Told
 from tidings.overlay.relaying import KNOWN_MAX, Relaying, joined
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheredStatus
-from tidings.overlay.topics import Topics
 from tidings.records.record import Kind, Record
 
 MARGIN = 1.0

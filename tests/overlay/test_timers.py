@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.overlay.bench import BEGIN, started
-from tidings.overlay.catalogue import ALONE_AFTER_S
 from tidings.overlay.events import NeighbourAdded, SetTimer, TimerFired
+from tidings.overlay.routing.catalogue import ALONE_AFTER_S
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.timers import Timer, Timers
 

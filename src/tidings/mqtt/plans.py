@@ -18,7 +18,7 @@ from tidings.mqtt.properties import variable
 from tidings.mqtt.sessions import Asked, Session
 from tidings.mqtt.subscribing import VIEW
 from tidings.overlay.publications import Route
-from tidings.overlay.tables import Entry, Node
+from tidings.overlay.routing.table import Entry, Node
 
 
 class Place:

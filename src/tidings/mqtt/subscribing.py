@@ -32,7 +32,7 @@ from tidings.mqtt.settings import REFUSE
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import SubscriptionAsked, SubscriptionDropped
 from tidings.overlay.messages import Publication
-from tidings.overlay.tables import Table
+from tidings.overlay.routing.table import Table
 
 SHARE = "$share/"
 VIEW = f"{views.PREFIX}/"

@@ -15,7 +15,6 @@ from typing import Any
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.overlay.catalogue import Catalogue
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
     AdvertisementAsked,
@@ -83,12 +82,13 @@ from tidings.overlay.messages import (
 from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.publications import Publications
 from tidings.overlay.retelling import Retelling
-from tidings.overlay.routing import Routing
+from tidings.overlay.routing.catalogue import Catalogue
+from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.seats import Seats
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
 from tidings.records.record import Kind

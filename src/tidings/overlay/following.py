@@ -23,9 +23,9 @@ from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links.links import Link
 from tidings.overlay.messages import Publication, Told
-from tidings.overlay.routing import Named, Routing
+from tidings.overlay.routing.subscriptions import Named, Routing
+from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Content, Topics
 from tidings.records.record import Kind
 
 PREFIX = "follow/"

@@ -20,7 +20,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
-from tidings.overlay.topics import Content, Topics
+from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.trees import Trees
 from tidings.records.record import Kind

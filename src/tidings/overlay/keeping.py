@@ -19,7 +19,7 @@ from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Append, PublicationOffered
 from tidings.overlay.messages import Logged, Publication, Told
-from tidings.overlay.topics import Topics
+from tidings.overlay.routing.topics import Topics
 from tidings.records.holders import Holder
 
 EVENTS = "events"

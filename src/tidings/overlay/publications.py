@@ -43,8 +43,8 @@ from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quo
 from tidings.overlay.keeping import Keeping
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
-from tidings.overlay.routing import Routing
-from tidings.overlay.topics import Content, Topics
+from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences, unreached
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind, Run

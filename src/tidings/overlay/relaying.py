@@ -27,7 +27,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.holding import QOS_ONCE
 from tidings.overlay.messages import Holder, Known, Publication
 from tidings.overlay.publications import BOOT_SHIFT
-from tidings.overlay.topics import Topics
+from tidings.overlay.routing.topics import Topics
 
 KNOWN_MAX = 10_000
 """Events of one place that are known here, at most; the one heard of longest ago makes room."""

@@ -34,8 +34,8 @@ from tidings.overlay.following import Following
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
 from tidings.overlay.places import PART
-from tidings.overlay.routing import Named, Routing
-from tidings.overlay.topics import Topics
+from tidings.overlay.routing.subscriptions import Named, Routing
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.trees.trees import Edge, Life, Tree, TreeEpoch, Trees
 
 FOLLOW_PART = 1000

@@ -15,8 +15,8 @@ from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Announce, Epoch, Holder, Survey
 from tidings.overlay.places import PART, Places
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 
 Weigh = Callable[[Topic, TreeEpoch], tuple[int, bool]]

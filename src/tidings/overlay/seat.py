@@ -32,8 +32,8 @@ from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Publication
 from tidings.overlay.reports import report_id
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 from tidings.overlay.trees.trees import Edge, TreeEpoch
 from tidings.records.record import Kind
 

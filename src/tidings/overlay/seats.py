@@ -51,13 +51,13 @@ from tidings.overlay.places import PART, Places, places_of
 from tidings.overlay.publications import Publications
 from tidings.overlay.relaying import Relaying
 from tidings.overlay.reports import Reports
-from tidings.overlay.routing import Routing
+from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.searching import Search, Searching, judged_by
 from tidings.overlay.seat import Copies, Origin, Seat, erase, known_key, recovered
 from tidings.overlay.status import GatheredStatus
 from tidings.overlay.telling import as_told, shown, written
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
 

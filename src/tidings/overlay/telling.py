@@ -14,8 +14,8 @@ from tidings.language.reports import Event
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.messages import Publication, Told
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.seat import Seat
-from tidings.overlay.topics import Topics
 
 CONTENT_TYPES = {Encoding.JSON: "application/json", Encoding.MSGPACK: "application/msgpack"}
 

@@ -14,7 +14,7 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Write
 from tidings.overlay.links.links import Links
-from tidings.overlay.tables import Fields, Table
+from tidings.overlay.routing.table import Fields, Table
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Tree, TreeEpoch
 

@@ -28,8 +28,8 @@ from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Distance, Epoch, Grow, Join, Regrow, Seek
-from tidings.overlay.summaries import Summary
-from tidings.overlay.tables import Table
+from tidings.overlay.routing.covering_set import Summary
+from tidings.overlay.routing.table import Table
 from tidings.overlay.timers import Timer
 
 Life = tuple[int, int]

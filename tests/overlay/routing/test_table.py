@@ -17,7 +17,7 @@ from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
 from tidings.matching import Index
-from tidings.overlay.tables import INDEX_FROM, INDEX_STEPS, Table
+from tidings.overlay.routing.table import INDEX_FROM, INDEX_STEPS, Table
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
 FILTERS = [

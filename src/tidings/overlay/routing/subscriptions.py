@@ -32,7 +32,6 @@ from tidings.language.subscriptions import (
     overlap,
 )
 from tidings.language.topics import Topic
-from tidings.overlay import summaries
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links.links import Link, Links
@@ -45,11 +44,12 @@ from tidings.overlay.messages import (
     Unsubscribe,
 )
 from tidings.overlay.messages import Table as TableMessage
-from tidings.overlay.sharing import Shares
-from tidings.overlay.summaries import Summary
-from tidings.overlay.tables import Table
+from tidings.overlay.routing import covering_set
+from tidings.overlay.routing.covering_set import Summary
+from tidings.overlay.routing.shares import Shares
+from tidings.overlay.routing.table import Table
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.trees import UNLIKE, Edge, Tree, TreeEpoch, Trees, digest, pick
 from tidings.records.record import Kind, Record
@@ -486,7 +486,7 @@ class Routing:
         members = {core.id: (core.boot, core.incarnation)}
         left = dict(self.left)
         absent = self._absences.deadlines()
-        advertised = edge.advertised = summaries.of_advertisements(core.settings.cover_effort)
+        advertised = edge.advertised = covering_set.of_advertisements(core.settings.cover_effort)
         for advertisement in self._advertised:
             if _lives_on(advertisement.topic_filter, grown):
                 advertised.add(advertisement)
@@ -519,7 +519,7 @@ class Routing:
             self._links.send(edge.link, TableMessage(tree.root, grown.epoch, part, more))
 
     def _summarised(self, grown: TreeEpoch, edge: Edge) -> Summary[Subscription]:
-        summary = summaries.of_subscriptions(self._core.settings.cover_effort)
+        summary = covering_set.of_subscriptions(self._core.settings.cover_effort)
         for subscription in self._asked:
             if _lives_on(subscription.topic_filter, grown) and self._wanted(edge, subscription):
                 summary.add(subscription)

@@ -14,7 +14,12 @@ from tests.matching.samples import some_parsed
 from tidings.language import names
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Advertisement, Subscription, covers, read_where
-from tidings.overlay.summaries import MERGED_TEXT_MAX, STEPS_MAX, of_advertisements, of_subscriptions
+from tidings.overlay.routing.covering_set import (
+    MERGED_TEXT_MAX,
+    STEPS_MAX,
+    of_advertisements,
+    of_subscriptions,
+)
 
 TOPICS = ["a", "a/b", "a/c", "b", "b/c", "$s/a"]
 FILTERS = ["#", "+", "a/#", "a/+", "a/b", "+/b", "a", "b", "b/c", "$s/#"]

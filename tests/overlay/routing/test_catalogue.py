@@ -16,15 +16,7 @@ from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.overlay import catalogue
 from tidings.overlay.broker import Broker
-from tidings.overlay.catalogue import (
-    AFTER_MAX,
-    ALONE_AFTER_S,
-    REACH_WITHIN_S,
-    SYNCHRONISE_WITHIN_S,
-    TOMBSTONE_US,
-)
 from tidings.overlay.events import (
     CatalogueChanged,
     Decline,
@@ -48,7 +40,15 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.messages import Catalogue, Enter, Entry
-from tidings.overlay.topics import Patterns
+from tidings.overlay.routing import catalogue
+from tidings.overlay.routing.catalogue import (
+    AFTER_MAX,
+    ALONE_AFTER_S,
+    REACH_WITHIN_S,
+    SYNCHRONISE_WITHIN_S,
+    TOMBSTONE_US,
+)
+from tidings.overlay.routing.topics import Patterns
 
 PLAIN = 'name = "t"\nkind = "plain"'
 TYPED = 'name = "t"\nkind = "plain"\n[fields]\nx = { type = "int" }'

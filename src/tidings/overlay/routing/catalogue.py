@@ -48,8 +48,8 @@ from tidings.overlay.events import (
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.messages import Enter, Entry
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
-from tidings.overlay.topics import Topics
 
 ENTRIES_MAX = 10_000
 """Entries that hold. Beyond, what clients here offer is declined. Two sides of a partition may each have that

@@ -17,7 +17,7 @@ from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
 from tidings.matching import Answers, Index, Payloads
-from tidings.overlay.deep_filters import DeepFilters
+from tidings.overlay.routing.deep_filters import DeepFilters
 
 Fields = Mapping[str, object]
 

@@ -46,7 +46,7 @@ from tidings.overlay.messages import (
     Unadvertise,
     Unsubscribe,
 )
-from tidings.overlay.routing import ABSENT_NAMED_MAX, CATCH_ALL, TABLE_PART
+from tidings.overlay.routing.subscriptions import ABSENT_NAMED_MAX, CATCH_ALL, TABLE_PART
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 
