@@ -19,7 +19,7 @@ from tidings.mqtt import dealing as hands
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Distribute, Transmit
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Publish, Subscribe, Version
-from tidings.overlay import publications
+from tidings.overlay.publishing import publications
 from tidings.overlay.routing import table
 from tidings.records.record import Kind
 

@@ -29,7 +29,7 @@ from tidings.mqtt.packets import (
 
 if TYPE_CHECKING:
     from tidings.mqtt.sessions import Session
-    from tidings.overlay.publications import Lane as Noted
+    from tidings.overlay.publishing.publications import Lane as Noted
 
 RECEIVE_MAXIMUM = 65_535
 """Of a client that does not say [section 3.1.2.11.3]."""

@@ -26,7 +26,7 @@ from tidings.mqtt.plans import Audience, Plan
 from tidings.mqtt.sessions import Session
 from tidings.overlay.broker import Broker
 from tidings.overlay.messages import Publication
-from tidings.overlay.publications import Route
+from tidings.overlay.publishing.publications import Route
 from tidings.records.record import Receivers
 
 BATCH = 256

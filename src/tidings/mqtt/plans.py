@@ -17,7 +17,7 @@ from tidings.mqtt.clients import Client
 from tidings.mqtt.properties import variable
 from tidings.mqtt.sessions import Asked, Session
 from tidings.mqtt.subscribing import VIEW
-from tidings.overlay.publications import Route
+from tidings.overlay.publishing.publications import Route
 from tidings.overlay.routing.table import Entry, Node
 
 

@@ -45,8 +45,8 @@ from tidings.mqtt.told import SNAPSHOT
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
 from tidings.overlay.messages import Publication
-from tidings.overlay.publications import Lane as Noted
-from tidings.overlay.publications import Route
+from tidings.overlay.publishing.publications import Lane as Noted
+from tidings.overlay.publishing.publications import Route
 
 PLACES_MAX = 65_536
 """Topics for which it is remembered who gets what."""

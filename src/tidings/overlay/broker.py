@@ -42,7 +42,6 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.keeping import Keeping, Numbers
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import (
     PROTOCOL_VERSION,
@@ -80,7 +79,8 @@ from tidings.overlay.messages import (
     Unsubscribe,
 )
 from tidings.overlay.messages import Catalogue as CatalogueMessage
-from tidings.overlay.publications import Publications
+from tidings.overlay.publishing.log_writer import LogWriter, Numbers
+from tidings.overlay.publishing.publications import Publications
 from tidings.overlay.retelling import Retelling
 from tidings.overlay.routing.catalogue import Catalogue
 from tidings.overlay.routing.subscriptions import Routing
@@ -131,7 +131,7 @@ class Broker:
         trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
         absences = self._absences = Absences(core, links)
         known = self._topics = Topics(core, trees)
-        keeping = Keeping(core, known, logged or {})
+        keeping = LogWriter(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from tidings.overlay.carrying import is_last
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
-from tidings.overlay.holding import encode, quoted
 from tidings.overlay.links.links import Link
 from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publishing.carrying import is_last
+from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.subscriptions import Named, Routing
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.timers import Timer

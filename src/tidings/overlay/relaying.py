@@ -24,9 +24,9 @@ from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
-from tidings.overlay.holding import QOS_ONCE
 from tidings.overlay.messages import Holder, Known, Publication
-from tidings.overlay.publications import BOOT_SHIFT
+from tidings.overlay.publishing.outbox import QOS_ONCE
+from tidings.overlay.publishing.publications import BOOT_SHIFT
 from tidings.overlay.routing.topics import Topics
 
 KNOWN_MAX = 10_000

@@ -25,10 +25,10 @@ from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
-from tidings.overlay.holding import QOS_ONCE, encode, quoted
-from tidings.overlay.keeping import Keeping
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
+from tidings.overlay.publishing.log_writer import LogWriter
+from tidings.overlay.publishing.outbox import QOS_ONCE, encode, quoted
 from tidings.overlay.relaying import Relaying, joined
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
@@ -134,7 +134,7 @@ class Reports:
     """All reports that entered here, and those on their way through."""
 
     def __init__(
-        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying, keeping: Keeping
+        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying, keeping: LogWriter
     ) -> None:
         self._core = core
         self._links = links

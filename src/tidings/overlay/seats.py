@@ -31,9 +31,7 @@ from tidings.overlay.centre import TREE, Finder
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, PublicationOffered, Write
 from tidings.overlay.handing import Handing
-from tidings.overlay.holding import encode
 from tidings.overlay.images import NOBODY, Images
-from tidings.overlay.keeping import Keeping
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import (
     Epoch,
@@ -48,7 +46,9 @@ from tidings.overlay.messages import (
     Told,
 )
 from tidings.overlay.places import PART, Places, places_of
-from tidings.overlay.publications import Publications
+from tidings.overlay.publishing.log_writer import LogWriter
+from tidings.overlay.publishing.outbox import encode
+from tidings.overlay.publishing.publications import Publications
 from tidings.overlay.relaying import Relaying
 from tidings.overlay.reports import Reports
 from tidings.overlay.routing.subscriptions import Routing
@@ -99,7 +99,7 @@ class Seats(Places):
         topics: Topics,
         routing: Routing,
         publications: Publications,
-        keeping: Keeping,
+        keeping: LogWriter,
     ) -> None:
         self._core = core
         super().__init__(trees, topics)

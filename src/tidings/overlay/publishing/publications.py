@@ -34,15 +34,15 @@ from tidings.errors import PayloadError
 from tidings.language import names
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
-from tidings.overlay.carrying import Carrying
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
-from tidings.overlay.flow import Channel, Flow, Passage
 from tidings.overlay.following import Following
-from tidings.overlay.holding import QOS_ONCE, Held, Holding, Stream, encode, quoted, stream_of
-from tidings.overlay.keeping import Keeping
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
+from tidings.overlay.publishing.carrying import Carrying
+from tidings.overlay.publishing.flow import Channel, Flow, Passage
+from tidings.overlay.publishing.log_writer import LogWriter
+from tidings.overlay.publishing.outbox import QOS_ONCE, Held, Outbox, Stream, encode, quoted, stream_of
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences, unreached
@@ -147,7 +147,7 @@ class Publications:
         topics: Topics,
         routing: Routing,
         absences: Absences,
-        keeping: Keeping,
+        keeping: LogWriter,
     ) -> None:
         self._core = core
         self._links = links
@@ -156,7 +156,7 @@ class Publications:
         self._routing = routing
         self._absences = absences
         self._keeping = keeping
-        self.holding = Holding(core, links, trees, topics, absences)
+        self.holding = Outbox(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
         self.following = Following(core, topics, routing)
         self.carrying = Carrying(core)

@@ -75,7 +75,7 @@ class Held:
         """Its fields, until it has been sent for the first time: they are read once."""
 
 
-class Holding:
+class Outbox:
     """All that is kept at this broker."""
 
     def __init__(self, core: Core, links: Links, trees: Trees, topics: Topics, absences: Absences) -> None:

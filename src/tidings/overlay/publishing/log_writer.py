@@ -29,7 +29,7 @@ Numbers = Mapping[tuple[str, str], int]
 """By name of a topic and what: the number that its next entry has."""
 
 
-class Keeping:
+class LogWriter:
     """What this broker numbers."""
 
     def __init__(self, core: Core, topics: Topics, logged: Numbers) -> None:

@@ -28,7 +28,6 @@ from tests.overlay.trees.test_trees import some_graph
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
-from tidings.overlay import publications
 from tidings.overlay.events import (
     Accept,
     Deliver,
@@ -45,7 +44,8 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.messages import Done, Publication, Publish, Regrow, Subscribe
-from tidings.overlay.publications import BOOT_SHIFT
+from tidings.overlay.publishing import publications
+from tidings.overlay.publishing.publications import BOOT_SHIFT
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.trees import pick
 from tidings.records.record import Kind, Record
