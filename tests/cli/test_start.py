@@ -95,7 +95,7 @@ def test_the_help_of_simulate_names_every_kind_of_fault() -> None:
 
 
 def test_the_help_of_centre_names_every_protocol() -> None:
-    from tidings.overlay.centre import FINDERS
+    from tidings.overlay.gather.centre import FINDERS
 
     found = {parameter.name: parameter for parameter in lazy()["centre"].loaded().params}
     assert found["protocol"].metavar == "|".join(FINDERS)

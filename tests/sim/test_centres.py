@@ -8,7 +8,7 @@ import networkx as nx
 import pytest
 
 from tidings.errors import InputError
-from tidings.overlay.centre import FINDERS, PaperFinder, Said
+from tidings.overlay.gather.centre import FINDERS, PaperFinder, Said
 from tidings.overlay.messages import AnySurveyed, Stable
 from tidings.sim import centres
 from tidings.sim.centres import Search, Tree, bounds, find, leaves, published_bound, read_tree, read_weights

@@ -42,6 +42,7 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
+from tidings.overlay.gather.seat_directory import Seats
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.messages import (
     PROTOCOL_VERSION,
@@ -85,7 +86,6 @@ from tidings.overlay.retelling import Retelling
 from tidings.overlay.routing.catalogue import Catalogue
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
-from tidings.overlay.seats import Seats
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer

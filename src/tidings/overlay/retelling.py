@@ -30,9 +30,9 @@ from tidings.language.reports import Event
 from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.core import Core
 from tidings.overlay.following import Following
+from tidings.overlay.gather.partitions import PART
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
-from tidings.overlay.places import PART
 from tidings.overlay.publishing.carrying import Carrying, Known
 from tidings.overlay.routing.subscriptions import Named, Routing
 from tidings.overlay.routing.topics import Topics

@@ -2,7 +2,7 @@
 
 A message takes one unit of time over a link, give or take some jitter, and keeps its place behind those
 before it unless that is asked not to be. There are no brokers here, only their part in the search
-(`overlay.centre`), so trees of thousands take a second or two. Trees are read from CSV; what is not a tree
+(`overlay.gather.centre`), so trees of thousands take a second or two. Trees are read from CSV; what is not a tree
 is refused with the reason.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from tidings.errors import InputError
 from tidings.language.topics import Strategy
-from tidings.overlay.centre import FINDERS, TREE, Finder, Said
+from tidings.overlay.gather.centre import FINDERS, TREE, Finder, Said
 from tidings.overlay.messages import AnySurveyed
 from tidings.sim.clock import Agenda
 from tidings.sim.topologies import ID_LENGTH_MAX

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.overlay.bench import BEGIN, Bench, path, started
-from tests.overlay.test_relaying import roads
+from tests.overlay.gather.test_edge_filter import roads
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import (

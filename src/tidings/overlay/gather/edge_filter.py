@@ -54,7 +54,7 @@ class Knowledge:
             _join(said, fields)
 
 
-class Place:
+class Upstream:
     """What is known of the events of one place, from the broker that has its seat."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Place:
             del self.known[key]
 
 
-class Relaying:
+class EdgeFilter:
     """What need not be sent, for all places."""
 
     def __init__(self, core: Core, topics: Topics, holder: Callable[[str], Holder | None]) -> None:
         self._core = core
         self._topics = topics
         self._holder = holder
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, Upstream] = {}
         self.dropped = 0
         """Reports that entered here and were not sent, since they would have been redundant."""
         self.merged = 0
@@ -114,7 +114,7 @@ class Relaying:
             return None
         return known.event
 
-    def _read(self, about: Place, topic: Topic) -> None:
+    def _read(self, about: Upstream, topic: Topic) -> None:
         unread, about.unread = about.unread, {}
         for event, publication in unread.items():
             told = publication.told
@@ -174,10 +174,10 @@ class Relaying:
         """Another broker has the seat, which may not know what this one did; or all is declared otherwise."""
         self._places.pop(place, None)
 
-    def _place(self, place: str) -> Place:
+    def _place(self, place: str) -> Upstream:
         about = self._places.get(place)
         if about is None:
-            about = self._places[place] = Place()
+            about = self._places[place] = Upstream()
         return about
 
 

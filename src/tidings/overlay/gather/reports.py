@@ -25,11 +25,11 @@ from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
+from tidings.overlay.gather.edge_filter import EdgeFilter, joined
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import QOS_ONCE, encode, quoted
-from tidings.overlay.relaying import Relaying, joined
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Edge, TreeEpoch, Trees
@@ -108,7 +108,7 @@ class Kept:
         self.taken = False
 
 
-class Outbox:
+class ReportOutbox:
     """Reports to one place: under way, and waiting for their turn."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Reports:
     """All reports that entered here, and those on their way through."""
 
     def __init__(
-        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: Relaying, keeping: LogWriter
+        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: EdgeFilter, keeping: LogWriter
     ) -> None:
         self._core = core
         self._links = links
@@ -146,7 +146,7 @@ class Reports:
         """Numbers that were given."""
         self._tallies = 0
         """Of those, how many to no report but to a count of dropped ones."""
-        self._outboxes: dict[str, Outbox] = {}
+        self._outboxes: dict[str, ReportOutbox] = {}
         self._parked: dict[str, list[tuple[Link, int, Carry]]] = {}
         """By root: those that came before their epoch was ready here."""
         self._unaccepted: dict[tuple[str, int], Kept] = {}
@@ -186,10 +186,10 @@ class Reports:
         """The same, over all places."""
         return sum(map(len, self._outboxes.values()))
 
-    def _outbox(self, place: str) -> Outbox:
+    def _outbox(self, place: str) -> ReportOutbox:
         outbox = self._outboxes.get(place)
         if outbox is None:
-            outbox = self._outboxes[place] = Outbox()
+            outbox = self._outboxes[place] = ReportOutbox()
         return outbox
 
     # From a client here.

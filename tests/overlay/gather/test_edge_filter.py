@@ -16,8 +16,8 @@ from tidings.language.reports import Report
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, EntryOffered
+from tidings.overlay.gather.edge_filter import KNOWN_MAX, EdgeFilter, joined
 from tidings.overlay.messages import Carry, Holder, Known, Publication, Publish, Taken, Told
-from tidings.overlay.relaying import KNOWN_MAX, Relaying, joined
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheredStatus
@@ -296,10 +296,10 @@ def test_a_count_that_is_lost_with_a_link_is_sent_again_and_counted_once() -> No
 # The seat's clock.
 
 
-def relaying(at_us: int = 0) -> tuple[Core, Relaying]:
+def relaying(at_us: int = 0) -> tuple[Core, EdgeFilter]:
     core = Core("a", 1, 1, DEFAULT, random.Random(0))
     core.now = at_us / 1e6
-    return core, Relaying(core, Topics.__new__(Topics), lambda _place: Holder(3, "c", 7, "b"))
+    return core, EdgeFilter(core, Topics.__new__(Topics), lambda _place: Holder(3, "c", 7, "b"))
 
 
 def said(key: str = "bridge", **fields: object) -> Report:

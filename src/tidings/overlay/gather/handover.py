@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidings.overlay.core import Core
+from tidings.overlay.gather.partitions import Partitions
+from tidings.overlay.gather.seat import Copies, Seat, erase, marks_of, parted
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import HandedOver, HandOver, Holder
-from tidings.overlay.places import Places
-from tidings.overlay.seat import Copies, Seat, erase, marks_of, parted
 from tidings.overlay.trees.trees import TreeEpoch
 
 CLOSED_MAX = 1000
 """Events of which it is said that they were closed; the latest, if there are more."""
 
 
-class Gift:
+class Transfer:
     """What is on its way to another broker, until that one says that it is safe."""
 
     def __init__(self, copies: Copies, number: int, term: int, to: str) -> None:
@@ -31,14 +31,14 @@ class Gift:
         self.to = to
 
 
-class Handing:
+class Handover:
     """All that is handed over, to this broker or by it."""
 
     def __init__(
         self,
         core: Core,
         links: Links,
-        places: Places,
+        places: Partitions,
         holders: Mapping[str, Holder],
         seats: Mapping[str, Seat],
         has_left: Callable[[str, Holder], None],
@@ -56,7 +56,7 @@ class Handing:
         """By place: what has come for a seat that this broker is to have, and the term of that."""
         self._leftovers: dict[str, list[Copies]] = {}
         """By place: what was gathered here, or kept for another, and whoever has the seat must have."""
-        self._gifts: dict[str, Gift] = {}
+        self._gifts: dict[str, Transfer] = {}
         self._number = 0
 
     @property
@@ -99,9 +99,9 @@ class Handing:
         gift = self._gift(seat.place, seat.copies(), seat.holder.term + 1, seat.leaving[0])
         self._send(seat.place, gift)
 
-    def _gift(self, place: str, copies: Copies, term: int, to: str) -> Gift:
+    def _gift(self, place: str, copies: Copies, term: int, to: str) -> Transfer:
         self._number += 1
-        gift = self._gifts[place] = Gift(copies, self._number, term, to)
+        gift = self._gifts[place] = Transfer(copies, self._number, term, to)
         return gift
 
     def hand_on(self, place: str) -> None:
@@ -119,7 +119,7 @@ class Handing:
             return  # it is to be begun here
         self._send(place, self._gift(place, leftovers[0], holder.term, holder.seat))
 
-    def _send(self, place: str, gift: Gift) -> None:
+    def _send(self, place: str, gift: Transfer) -> None:
         grown = self._places.grown(place)
         edge = self._places.toward(grown, gift.to) if grown is not None else None
         if grown is None or edge is None or not edge.alive:

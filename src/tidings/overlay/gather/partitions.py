@@ -20,7 +20,7 @@ PART = "\t"
 """Between the name of a declaration and the number of a part; no topic name has it within."""
 
 
-class Places:
+class Partitions:
     """All places, as one broker sees them."""
 
     def __init__(self, trees: Trees, topics: Topics) -> None:

@@ -28,10 +28,10 @@ from tidings.language.reports import Report
 from tidings.language.topics import OnTheWay, Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, Write
+from tidings.overlay.gather.reports import report_id
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Publication
 from tidings.overlay.publishing.outbox import encode, quoted
-from tidings.overlay.reports import report_id
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Edge, TreeEpoch

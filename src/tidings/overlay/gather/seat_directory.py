@@ -27,11 +27,17 @@ import msgspec
 from tidings.gathering.gatherer import Closing, Gatherer, Telling
 from tidings.language.reports import Event, Report
 from tidings.language.topics import BeforeSeat, OnTheWay, Strategy, Topic
-from tidings.overlay.centre import TREE, Finder
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, PublicationOffered, Write
-from tidings.overlay.handing import Handing
-from tidings.overlay.images import NOBODY, Images
+from tidings.overlay.gather.centre import TREE, Finder
+from tidings.overlay.gather.edge_filter import EdgeFilter
+from tidings.overlay.gather.election import Election, Search, judged_by
+from tidings.overlay.gather.handover import Handover
+from tidings.overlay.gather.partitions import PART, Partitions, places_of
+from tidings.overlay.gather.replica import NOBODY, Replicas
+from tidings.overlay.gather.reports import Reports
+from tidings.overlay.gather.seat import Copies, Origin, Seat, erase, known_key, recovered
+from tidings.overlay.gather.told_publication import as_told, shown, written
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import (
     Epoch,
@@ -45,18 +51,12 @@ from tidings.overlay.messages import (
     Taken,
     Told,
 )
-from tidings.overlay.places import PART, Places, places_of
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import encode
 from tidings.overlay.publishing.publications import Publications
-from tidings.overlay.relaying import Relaying
-from tidings.overlay.reports import Reports
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
-from tidings.overlay.searching import Search, Searching, judged_by
-from tidings.overlay.seat import Copies, Origin, Seat, erase, known_key, recovered
 from tidings.overlay.status import GatheredStatus
-from tidings.overlay.telling import as_told, shown, written
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
@@ -88,7 +88,7 @@ class Counts:
         """Seats that were given to another broker."""
 
 
-class Seats(Places):
+class Seats(Partitions):
     """All places, and the seats that this broker has."""
 
     def __init__(
@@ -108,7 +108,7 @@ class Seats(Places):
         self._publications = publications
         self._keeping = keeping
         self._holders: dict[str, Holder] = {}
-        self.relaying = Relaying(core, topics, self._holders.get)
+        self.relaying = EdgeFilter(core, topics, self._holders.get)
         self.reports = Reports(core, links, trees, self, self.relaying, keeping)
         self.counts = Counts()
         self._began = 0.0
@@ -136,9 +136,9 @@ class Seats(Places):
         """Seats of topics that are gathered no more, until what they had to tell is told."""
         self._settled: dict[str, tuple[str, Epoch]] = {}
         """By place: the tree and epoch in which it was last seen to."""
-        self.searching = Searching(core, links, trees, topics, self, self._holders, self._weigh, self._look)
-        self.images = Images(core, links)
-        self.handing = Handing(core, links, self, self._holders, self._seats, self._on_left)
+        self.searching = Election(core, links, trees, topics, self, self._holders, self._weigh, self._look)
+        self.images = Replicas(core, links)
+        self.handing = Handover(core, links, self, self._holders, self._seats, self._on_left)
         publications.confirmed = self._on_confirmed
         publications.gather = self.offer
         publications.reports_bytes = lambda: self.reports.waiting_bytes

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidings.overlay.core import Core
+from tidings.overlay.gather.seat import Copies
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Holder, Mirror, Mirrored
-from tidings.overlay.seat import Copies
 from tidings.overlay.trees.trees import TreeEpoch
 
 OUTLIVED_MAX = 2
@@ -21,7 +21,7 @@ OUTLIVED_MAX = 2
 NOBODY = Holder(0, "", 0, "")
 
 
-class Image:
+class Replica:
     """What a deputy has of a seat."""
 
     def __init__(self, seat: str, boot: int, term: int, generation: int) -> None:
@@ -36,21 +36,21 @@ class Image:
         """How many searches have been made since another was known to have the seat."""
 
 
-class Images:
+class Replicas:
     """All images at this broker."""
 
     def __init__(self, core: Core, links: Links) -> None:
         self._core = core
         self._links = links
-        self._images: dict[str, dict[str, Image]] = {}
+        self._images: dict[str, dict[str, Replica]] = {}
         """By place and broker. Two brokers may have one seat for a while, on two sides of a partition, and
         the same deputy after it."""
-        self._coming: dict[tuple[str, str], Image] = {}
+        self._coming: dict[tuple[str, str], Replica] = {}
         """By place and broker: those of which only a part has come."""
 
     def add(self, place: str, holder: Holder, copies: Copies) -> None:
         """Be the deputy of a broker to which this one has handed all it had."""
-        image = Image(holder.seat, holder.boot, holder.term, 0)
+        image = Replica(holder.seat, holder.boot, holder.term, 0)
         image.copies = copies
         self._images.setdefault(place, {})[image.seat] = image
 
@@ -66,12 +66,12 @@ class Images:
     def on_mirror(self, link: Link, message: Mirror) -> Copies | None:
         """Take what a seat says; what it had before it was started anew, if that is known here."""
         place = message.place
-        image: Image | None
+        image: Replica | None
         if message.whole:
             key = place, link.peer
             image = self._coming.get(key)
             if image is None or image.number != message.number or image.generation != link.generation:
-                image = self._coming[key] = Image(link.peer, link.boot, message.term, link.generation)
+                image = self._coming[key] = Replica(link.peer, link.boot, message.term, link.generation)
                 image.number = message.number
         else:
             image = self._images.get(place, {}).get(link.peer)

@@ -13,9 +13,9 @@ from tidings.language.payloads import Encoding
 from tidings.language.reports import Event
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
+from tidings.overlay.gather.seat import Seat
 from tidings.overlay.messages import Publication, Told
 from tidings.overlay.routing.topics import Topics
-from tidings.overlay.seat import Seat
 
 CONTENT_TYPES = {Encoding.JSON: "application/json", Encoding.MSGPACK: "application/msgpack"}
 

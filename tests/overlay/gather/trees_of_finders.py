@@ -16,7 +16,7 @@ from typing import Any
 import networkx as nx
 from hypothesis import strategies as st
 
-from tidings.overlay.centre import Finder, Said
+from tidings.overlay.gather.centre import Finder, Said
 from tidings.overlay.messages import AnySurveyed
 
 STEPS_MAX = 1_000_000

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidings.language.topics import Scope, Strategy, Topic
-from tidings.overlay.centre import FINDERS, TREE, Finder, ReportFinder, Said
 from tidings.overlay.core import Core
+from tidings.overlay.gather.centre import FINDERS, TREE, Finder, ReportFinder, Said
+from tidings.overlay.gather.partitions import PART, Partitions
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import Announce, Epoch, Holder, Survey
-from tidings.overlay.places import PART, Places
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import TreeEpoch, Trees
@@ -37,7 +37,7 @@ class Search:
         """By place: the counter of the latest search in which a move was thought of."""
 
 
-class Searching:
+class Election:
     """All searches that this broker takes part in."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Searching:
         links: Links,
         trees: Trees,
         topics: Topics,
-        places: Places,
+        places: Partitions,
         holders: Mapping[str, Holder],
         weigh: Weigh,
         look: Callable[[TreeEpoch, Search, str], None],

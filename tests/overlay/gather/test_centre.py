@@ -15,8 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.overlay.trees_of_finders import Forest, broker, centres_of, cost_of, distances, joined, trees
-from tidings.overlay.centre import FINDERS, Finder, PaperFinder, ReportFinder
+from tests.overlay.gather.trees_of_finders import (
+    Forest,
+    broker,
+    centres_of,
+    cost_of,
+    distances,
+    joined,
+    trees,
+)
+from tidings.overlay.gather.centre import FINDERS, Finder, PaperFinder, ReportFinder
 from tidings.overlay.messages import Announce, AnySurveyed, Ecc, Holder, Init, Load, Report, Stable, Update
 
 WANTED = {"": ("centre", "median")}
