@@ -82,7 +82,6 @@ from tidings.overlay.messages import (
 from tidings.overlay.messages import Catalogue as CatalogueMessage
 from tidings.overlay.publishing.log_writer import LogWriter, Numbers
 from tidings.overlay.publishing.publications import Publications
-from tidings.overlay.retelling import Retelling
 from tidings.overlay.routing.catalogue import Catalogue
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
@@ -91,6 +90,7 @@ from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStat
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
+from tidings.overlay.versions.catch_up import CatchUp
 from tidings.records.record import Kind
 
 
@@ -142,7 +142,7 @@ class Broker:
         seats.synchronised = lambda: catalogue.synchronised
         seats.missing = lambda: bool(absences)
         catalogue.on_synchronised = seats.go_on
-        retelling = self._retelling = Retelling(
+        retelling = self._retelling = CatchUp(
             core, links, trees, known, routing, publications.carrying, publications.following, seats
         )
         publications.on_told = retelling.on_told

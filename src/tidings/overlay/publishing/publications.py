@@ -36,7 +36,6 @@ from tidings.language.reports import Report
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
-from tidings.overlay.following import Following
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
 from tidings.overlay.publishing.carrying import Carrying
@@ -47,6 +46,7 @@ from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences, unreached
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
+from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Publications:
         self._keeping = keeping
         self.holding = Outbox(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
-        self.following = Following(core, topics, routing)
+        self.following = SessionVersions(core, topics, routing)
         self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}

@@ -24,9 +24,9 @@ from tidings.overlay.events import (
     TimerFired,
     Write,
 )
-from tidings.overlay.following import Following
 from tidings.overlay.messages import Publication, Told
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind, Record
 
 Seen = tuple[int, str, tuple[str, ...]]
@@ -42,7 +42,7 @@ class Watched(Middle):
         self.at = BEGIN
 
     @property
-    def following(self) -> Following:
+    def following(self) -> SessionVersions:
         return self.broker._publications.following
 
     def subscribe(

@@ -150,7 +150,7 @@ class Followed:
         self.sessions: dict[str, Had] = {}
 
 
-class Following:
+class SessionVersions:
     """What all sessions of this broker have had."""
 
     def __init__(self, core: Core, topics: Topics, routing: Routing) -> None:

@@ -18,7 +18,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, path, ring
-from tests.overlay.test_following import Seen, seen
+from tests.overlay.versions.test_session_versions import Seen, seen
 from tidings.language.declarations import parse_topic
 from tidings.language.reports import Event
 from tidings.language.subscriptions import Subscription
@@ -457,7 +457,7 @@ def test_a_new_seat_sends_its_own_sessions_what_they_have_missed() -> None:
 
 
 def test_long_lists_of_followed_events_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.overlay.retelling.FOLLOW_PART", 2)
+    monkeypatch.setattr("tidings.overlay.versions.catch_up.FOLLOW_PART", 2)
     net = Network("abc", ring("a", "b", "c"), "a")
     net.client("c", "s")
     for number in range(5):

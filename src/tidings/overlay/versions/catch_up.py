@@ -29,7 +29,6 @@ from tidings.language.fields import TOPIC, USER
 from tidings.language.reports import Event
 from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.core import Core
-from tidings.overlay.following import Following
 from tidings.overlay.gather.partitions import PART
 from tidings.overlay.links.links import Link, Links, data_bytes
 from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
@@ -37,6 +36,7 @@ from tidings.overlay.publishing.carrying import Carrying, Known
 from tidings.overlay.routing.subscriptions import Named, Routing
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.trees.trees import Edge, Life, Tree, TreeEpoch, Trees
+from tidings.overlay.versions.session_versions import SessionVersions
 
 FOLLOW_PART = 1000
 """Events in one message."""
@@ -109,7 +109,7 @@ Way = tuple[Epoch, str, bool]
 """To a seat: the epoch of the tree, the broker that has it, whether that is this one and has begun."""
 
 
-class Retelling:
+class CatchUp:
     """What this broker asks, and answers, and passes on."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Retelling:
         topics: Topics,
         routing: Routing,
         carrying: Carrying,
-        following: Following,
+        following: SessionVersions,
         seats: Places,
     ) -> None:
         self._core = core
