@@ -1,6 +1,7 @@
 """Filters with topic filters: an index for each topic filter, and for an event those that match its topic.
 
-It is for many events of few topics, known all at once, such as a workload's; brokers have `overlay.routing.table`.
+It is for many events of few topics, known all at once, such as a workload's; brokers have
+`overlay.routing.table`.
 """
 
 from __future__ import annotations

@@ -131,30 +131,30 @@ class Broker:
         trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
         absences = self._absences = Absences(core, links)
         known = self._topics = Topics(core, trees)
-        keeping = LogWriter(core, known, logged or {})
+        log_writer = LogWriter(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
         publications = self._publications = Publications(
-            core, links, trees, known, routing, absences, keeping
+            core, links, trees, known, routing, absences, log_writer
         )
-        seats = self._seats = Seats(core, links, trees, known, routing, publications, keeping)
+        seats = self._seats = Seats(core, links, trees, known, routing, publications, log_writer)
         self.gathered = seats.status
         seats.synchronised = lambda: catalogue.synchronised
         seats.missing = lambda: bool(absences)
         catalogue.on_synchronised = seats.go_on
-        retelling = self._retelling = CatchUp(
-            core, links, trees, known, routing, publications.carrying, publications.following, seats
+        catch_up = self._catch_up = CatchUp(
+            core, links, trees, known, routing, publications.carrying, publications.session_versions, seats
         )
-        publications.on_told = retelling.on_told
+        publications.on_told = catch_up.on_told
         publications.on_passing = self._on_passing
-        publications.on_resent = retelling.on_resent
-        routing.on_granted = retelling.on_granted
+        publications.on_resent = catch_up.on_resent
+        routing.on_granted = catch_up.on_granted
         routing.on_gone = self._on_subscriptions_gone
-        routing.on_ended = publications.following.on_ended
-        seats.on_closed = retelling.close
-        seats.on_moved = retelling.on_moved
-        seats.on_found = retelling.on_found
-        seats.shortest_every = retelling.shortest_every
+        routing.on_ended = publications.session_versions.on_ended
+        seats.on_closed = catch_up.close
+        seats.on_moved = catch_up.on_moved
+        seats.on_found = catch_up.on_found
+        seats.shortest_every = catch_up.shortest_every
         self.route = publications.route
         self.fresh = publications.fresh
         self.straight = publications.straight
@@ -202,21 +202,21 @@ class Broker:
             Advertise: routing.on_advertise,
             Unadvertise: routing.on_unadvertise,
             Installed: routing.on_installed,
-            Keep: publications.holding.on_keep,
-            Kept: publications.holding.on_kept,
-            Forget: publications.holding.on_forget,
-            Survey: seats.searching.on_survey,
+            Keep: publications.outbox.on_keep,
+            Kept: publications.outbox.on_kept,
+            Forget: publications.outbox.on_forget,
+            Survey: seats.election.on_survey,
             Carry: seats.reports.on_carry,
             Taken: seats.reports.on_taken,
             Seated: seats.on_seated,
             Mirror: seats.on_mirror,
             Mirrored: seats.on_mirrored,
-            HandOver: seats.handing.on_hand_over,
-            HandedOver: seats.handing.on_handed_over,
+            HandOver: seats.handover.on_hand_over,
+            HandedOver: seats.handover.on_handed_over,
             Close: self._on_close,
-            Follow: retelling.on_follow,
-            Ask: retelling.on_ask,
-            Snapshot: retelling.on_snapshot,
+            Follow: catch_up.on_follow,
+            Ask: catch_up.on_ask,
+            Snapshot: catch_up.on_snapshot,
             CatalogueMessage: catalogue.on_catalogue,
             Enter: catalogue.on_enter,
         }
@@ -230,10 +230,10 @@ class Broker:
             Timer.REGROW: trees.on_regrow_due,
             Timer.SETTLE: routing.on_settle_late,
             Timer.ABSENT: publications.on_absent_late,
-            Timer.EVERY: publications.following.on_due,
+            Timer.EVERY: publications.session_versions.on_due,
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.GATHER: seats.on_clock,
-            Timer.SURVEY: seats.searching.on_survey_due,
+            Timer.SURVEY: seats.election.on_survey_due,
             Timer.HOLD: seats.reports.pump,
             Timer.TALLY: seats.reports.on_tally_due,
             Timer.DRAIN: self._on_drain_late,
@@ -333,7 +333,7 @@ class Broker:
             self._publications.flush()
         self._links.act()
         self._seats.flush()
-        self._retelling.flush()
+        self._catch_up.flush()
         self._publications.flush()
         self._links.flush()
         if core.turn_is_over() and (self._links.waiting or self._publications.waiting):
@@ -380,24 +380,24 @@ class Broker:
         durable = known is not None and known.durable
         self._routing.open_session(event.session, event.durable)
         if event.durable and not durable:
-            self._publications.following.on_durable(event.session)
+            self._publications.session_versions.on_durable(event.session)
 
     def _on_subscription_asked(self, event: SubscriptionAsked) -> None:
         named = (event.session, event.name)
         if event.snapshot and not event.group:
-            self._retelling.expect(named)
+            self._catch_up.expect(named)
         if self._routing.ask(event.session, event.name, event.subscription, event.group):
-            self._publications.following.on_asked(named, snapshot=event.snapshot)
+            self._publications.session_versions.on_asked(named, snapshot=event.snapshot)
         else:
-            self._retelling.expect_no_more(named)
+            self._catch_up.expect_no_more(named)
 
     def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:
-        self._publications.following.on_gone(session, names)
-        self._retelling.on_gone(session, names)
+        self._publications.session_versions.on_gone(session, names)
+        self._catch_up.on_gone(session, names)
 
     def _on_passing(self, publication: Publication) -> None:
-        self._seats.relaying.on_told(publication)
-        self._retelling.on_passing(publication)
+        self._seats.edge_filter.on_told(publication)
+        self._catch_up.on_passing(publication)
 
     def _on_message(self, link: Link, message: Message) -> None:
         handler = self._messages.get(type(message))
@@ -421,9 +421,9 @@ class Broker:
         self._trees.on_link_down(link)
 
     def _on_close(self, link: Link, message: Close) -> None:
-        self._retelling.on_close(link, message)
+        self._catch_up.on_close(link, message)
         for event, _ in message.events:
-            self._seats.relaying.close(message.place, event)
+            self._seats.edge_filter.close(message.place, event)
 
     def _on_joined(self, tree: Tree, grown: TreeEpoch) -> None:
         self._routing.on_joined(tree, grown)
@@ -431,19 +431,19 @@ class Broker:
     def _on_dropped(self, tree: Tree) -> None:
         self._publications.on_dropped(tree.root)
         self._seats.rearrange()
-        self._retelling.on_dropped(tree.root)
+        self._catch_up.on_dropped(tree.root)
         self._routing.on_share()
 
     def _on_share(self) -> None:
         self._routing.on_share()
         self._publications.rearrange()
         self._seats.rearrange()
-        self._retelling.on_share()
+        self._catch_up.on_share()
 
     def _on_ready(self, tree: Tree) -> None:
         self._publications.on_ready(tree)
         self._seats.on_ready(tree)
-        self._retelling.on_ready(tree)
+        self._catch_up.on_ready(tree)
 
     def _on_timer(self, _event: TimerFired) -> None:
         core = self.core
@@ -464,9 +464,9 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._publications.write_lanes()
-        self._publications.following.tick()
+        self._publications.session_versions.tick()
         self._seats.tick()
-        self._retelling.tick()
+        self._catch_up.tick()
         self._seats.reports.tick()
         self._trees.tick()
         self.catalogue.tick()
@@ -527,11 +527,11 @@ class Broker:
             self._trees.share,
             len(routing.sessions),
             sum(len(session.subscriptions) for session in routing.sessions.values()),
-            len(publications.holding.held),
+            len(publications.outbox.held),
             publications.backlog_bytes,
             self._absences.names(),
-            publications.holding.absent_bytes,
-            publications.holding.dropped,
+            publications.outbox.absent_bytes,
+            publications.outbox.dropped,
             publications.paused,
             self._topics_remembered(),
             not waiting and not self._stopping,
@@ -548,12 +548,12 @@ class Broker:
 
     def _gathering_status(self) -> GatheringStatus:
         reports, seats = self._seats.reports, self._seats.counts
-        followed = self._publications.following.counts
+        followed = self._publications.session_versions.counts
         return GatheringStatus(
             waiting=reports.all_waiting,
             entered=reports.all_entered,
             far=reports.far,
-            dropped=self._seats.relaying.dropped,
+            dropped=self._seats.edge_filter.dropped,
             taken_over=seats.taken_over,
             handed_over=seats.handed_over,
             withdrawn=followed.withdrawn,

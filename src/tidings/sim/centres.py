@@ -2,8 +2,8 @@
 
 A message takes one unit of time over a link, give or take some jitter, and keeps its place behind those
 before it unless that is asked not to be. There are no brokers here, only their part in the search
-(`overlay.gather.centre`), so trees of thousands take a second or two. Trees are read from CSV; what is not a tree
-is refused with the reason.
+(`overlay.gather.centre`), so trees of thousands take a second or two. Trees are read from CSV; what is not
+a tree is refused with the reason.
 """
 
 from __future__ import annotations

@@ -296,7 +296,7 @@ def test_a_count_that_is_lost_with_a_link_is_sent_again_and_counted_once() -> No
 # The seat's clock.
 
 
-def relaying(at_us: int = 0) -> tuple[Core, EdgeFilter]:
+def edge_filter(at_us: int = 0) -> tuple[Core, EdgeFilter]:
     core = Core("a", 1, 1, DEFAULT, random.Random(0))
     core.now = at_us / 1e6
     return core, EdgeFilter(core, Topics.__new__(Topics), lambda _place: Holder(3, "c", 7, "b"))
@@ -332,7 +332,7 @@ def test_whatever_clocks_show_and_messages_take_nothing_is_dropped_after_the_clo
 
     taken_us = sent_us + up_us
     now_us = taken_us + back_us + later_us
-    core, it = relaying(now_us)
+    core, it = edge_filter(now_us)
     until_us = seats(taken_us) + open_us
     known = Known("c", 7, seats(taken_us), ((1, "a:1:1", until_us),))
     it.on_known("roads", known, [(publication(), said(lanes=2), sent_us, "a:1:1", until_us)])
@@ -344,7 +344,7 @@ def test_whatever_clocks_show_and_messages_take_nothing_is_dropped_after_the_clo
 
 
 def test_what_another_broker_says_that_has_the_seat_no_more_is_not_believed() -> None:
-    _, it = relaying()
+    _, it = edge_filter()
     for stranger in (Known("b", 7, 0, ()), Known("c", 6, 0, ())):
         it.on_known("roads", stranger, [(publication(), said(lanes=2), 0, "a:1:1", 10**9)])
         assert it.redundant("roads", roads(), said(lanes=2), 1) is None
@@ -353,7 +353,7 @@ def test_what_another_broker_says_that_has_the_seat_no_more_is_not_believed() ->
 
 
 def test_a_later_event_takes_the_place_of_an_earlier_one_of_its_key() -> None:
-    _, it = relaying()
+    _, it = edge_filter()
     known = Known("c", 7, 0, ())
     it.on_known("roads", known, [(publication(), said(lanes=2), 0, "a:1:1", 10**9)])
     it.on_known("roads", known, [(publication(2), said(note="fire"), 0, "a:1:2", 10**9)])
@@ -366,7 +366,7 @@ def test_a_later_event_takes_the_place_of_an_earlier_one_of_its_key() -> None:
 
 
 def test_what_is_known_is_bounded() -> None:
-    _, it = relaying()
+    _, it = edge_filter()
     known = Known("c", 7, 0, ())
     for at in range(KNOWN_MAX + 1):
         it.on_known("roads", known, [(publication(at), said(f"k{at}"), 0, f"a:1:{at}", 10**9)])

@@ -30,8 +30,8 @@ def test_a_told_version_goes_to_all_who_match_and_is_confirmed_when_everyone_has
     effects = it.tell(WritesSynced(sync.token))
     assert confirmed == [told()]
     assert not any(isinstance(effect, Accept) for effect in effects)
-    assert not publications.holding.held
-    assert publications.holding.unaccepted_bytes == 0
+    assert not publications.outbox.held
+    assert publications.outbox.unaccepted_bytes == 0
 
 
 def test_a_version_of_quality_0_counts_as_told_when_it_is_sent() -> None:
@@ -59,4 +59,4 @@ def test_what_a_seat_without_its_term_had_told_is_not_sent_again() -> None:
     bench.settle()
     assert [it.publication.payload for it in bench.of(Deliver, "b")] == [b"f"]
     assert bench.keys("a", "held/") == []
-    assert publications.backlog_bytes == publications.holding.unaccepted_bytes == 0
+    assert publications.backlog_bytes == publications.outbox.unaccepted_bytes == 0

@@ -117,7 +117,7 @@ class Network(Bench):
 
     def start(self, id_: str, *, disk: bool = True) -> Any:
         broker = super().start(id_, disk=disk)
-        broker._retelling._seats = Seats(self, id_)
+        broker._catch_up._seats = Seats(self, id_)
         return broker
 
     def told(
@@ -133,17 +133,17 @@ class Network(Bench):
             del self.open[event]
         broker._publications.tell(topic, payload, qos, "", told)
         if told.last:
-            broker._retelling.close("t", event, version)
+            broker._catch_up.close("t", event, version)
         self.collect(run=run)
 
     def close(self, event: str = "e", *, run: bool = True, say: bool = True) -> None:
         """The seat closes an event without a last version; others hear of it now, or when it says so."""
         publication = self.open.pop(event)
         assert publication.told is not None
-        retelling = self[self.seat]._retelling
-        retelling.close("t", event, publication.told.version)
+        catch_up = self[self.seat]._catch_up
+        catch_up.close("t", event, publication.told.version)
         if say:
-            retelling._say_closings()
+            catch_up._say_closings()
         self.collect(run=run)
 
     def collect(self, *, run: bool = True) -> None:
@@ -155,7 +155,7 @@ class Network(Bench):
         """Another broker has the seat."""
         self.seat = seat
         for id_ in self.running():
-            self[id_]._retelling.on_moved("t")
+            self[id_]._catch_up.on_moved("t")
             self._carry_out(id_, self[id_].collect())
         self.run()
 
@@ -173,7 +173,7 @@ class Network(Bench):
         return sum(len(self[id_]._publications.carrying) for id_ in self.running())
 
     def followed(self) -> int:
-        return sum(len(self[id_]._publications.following) for id_ in self.running())
+        return sum(len(self[id_]._publications.session_versions) for id_ in self.running())
 
 
 # Links that carry.
@@ -287,7 +287,7 @@ def test_what_links_remember_is_bounded() -> None:
     net.client("b", "s")
     for number in range(9):
         net.told(1, event=f"e{number}")
-    assert len(net["a"]._publications.carrying) == len(net["b"]._publications.following) == 3
+    assert len(net["a"]._publications.carrying) == len(net["b"]._publications.session_versions) == 3
     assert net["a"]._publications.carrying.forgotten == 6
 
 
@@ -349,7 +349,7 @@ class Afar(Seats):
 @pytest.mark.parametrize("passing", ["nothing", "an answer", "a version", "a closing"])
 def test_a_follow_is_held_back_only_while_what_was_said_before_has_no_answer(passing: str) -> None:
     it = Middle(("x", "y"), topics=[TOPIC])
-    it.broker._retelling._seats = Afar(it)
+    it.broker._catch_up._seats = Afar(it)
     late = Follow("a", EPOCH, "t", (("e", 1, 1),))
     assert it.heard(it["x"].say(late), Follow) == [("a", late)]
     newer = Publication("a", 1, "", 1, "t", b"{}", 1, told=Told("t", "e", 2, 2, False, "a"))
@@ -607,7 +607,7 @@ def test_a_broker_that_had_the_seat_itself_asks_when_it_loses_it_to_one_that_it_
     net.advance(3.0)  # it is in one tree with the seat, and does not know it yet
     assert net.given("c", "s") == []
     del net.known["c"]
-    net["c"]._retelling.on_moved("t")
+    net["c"]._catch_up.on_moved("t")
     net.advance(2.0)
     assert net.states("c", "s") == [(1, "snapshot")]
 
@@ -703,15 +703,15 @@ def test_a_subscription_that_is_dropped_asks_no_more() -> None:
     net.settle()
     assert not net.given("b", "s")
     assert not net.said(Ask)
-    assert not net["b"]._retelling._questions
-    assert not net["b"]._retelling._expected
+    assert not net["b"]._catch_up._questions
+    assert not net["b"]._catch_up._expected
 
 
 def test_a_refused_subscription_expects_nothing() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.tell("b", SessionOpened("s"))
     net.tell("b", SubscriptionAsked("s", "s", Subscription("t", "x >")))
-    assert net["b"]._retelling._expected == {}
+    assert net["b"]._catch_up._expected == {}
 
 
 def test_a_long_snapshot_comes_in_parts() -> None:
@@ -748,20 +748,20 @@ def test_a_filter_may_ask_a_snapshot_for_its_topic() -> None:
 
 def test_the_cycle_of_a_seat_is_the_shortest_asked_for() -> None:
     net = Network("ab", path("a", "b"), "a")
-    retelling = net["a"]._retelling
-    assert retelling.shortest_every("t") is None
+    catch_up = net["a"]._catch_up
+    assert catch_up.shortest_every("t") is None
     net.subscribe("b", "one", "t", every_us=9_000_000)
     net.subscribe("b", "other", "u", every_us=1_000_000)
     net.settle()
-    assert retelling.shortest_every("t") == 9_000_000
+    assert catch_up.shortest_every("t") == 9_000_000
     net.subscribe("a", "two", "#", every_us=5_000_000)
-    assert retelling.shortest_every("t") == 5_000_000
+    assert catch_up.shortest_every("t") == 5_000_000
     net.subscribe("b", "three", "+")
     net.settle()
-    assert retelling.shortest_every("t") is None
+    assert catch_up.shortest_every("t") is None
     net.tell("b", SubscriptionDropped("three", "s"))
     net.settle()
-    assert retelling.shortest_every("t") == 5_000_000
+    assert catch_up.shortest_every("t") == 5_000_000
 
 
 # Whatever happens.

@@ -42,8 +42,8 @@ class Watched(Middle):
         self.at = BEGIN
 
     @property
-    def following(self) -> SessionVersions:
-        return self.broker._publications.following
+    def session_versions(self) -> SessionVersions:
+        return self.broker._publications.session_versions
 
     def subscribe(
         self, session: str, where: str = "", name: str = "s", *, durable: bool = False, **more: Any
@@ -113,7 +113,7 @@ def test_a_filter_that_no_longer_matches_is_told_once_as_withdrawn_without_field
     assert (record.reason, record.event, record.version, record.receivers) == ("withdrawn", "e", 2, ("c",))
     assert seen(it.told(3, b'{"x":2}'), "c") == []
     assert seen(it.told(4, b'{"x":5}'), "c") == [(4, "told", ("s",))]
-    assert it.following.counts.withdrawn == 1
+    assert it.session_versions.counts.withdrawn == 1
 
 
 def test_who_has_had_no_version_is_told_of_no_withdrawal() -> None:
@@ -121,7 +121,7 @@ def test_who_has_had_no_version_is_told_of_no_withdrawal() -> None:
     it.subscribe("c", "x >= 3")
     it.told(1, b'{"x":1}')
     assert seen(it.told(2, b'{"x":2}'), "c") == []
-    assert len(it.following) == 0
+    assert len(it.session_versions) == 0
 
 
 @pytest.mark.parametrize(("unknown", "first"), [(Unknown.WAIT, []), (Unknown.ASSUME, [(1, "told", ("s",))])])
@@ -224,7 +224,7 @@ def test_the_last_version_ends_the_following_and_is_not_delivered_twice(last: di
     it.told(1)
     effects = it.told(2, **last)
     assert seen(effects, "c") == [(2, last.get("state", "told"), ("s",))]
-    assert len(it.following) == 0
+    assert len(it.session_versions) == 0
     assert seen(it["a"].say(publish(3, 0, version_of(2, origin="z", number=1, **last))), "c") == []
 
 
@@ -233,7 +233,7 @@ def test_an_event_that_ends_without_matching_is_withdrawn() -> None:
     it.subscribe("c", "x = 1")
     it.told(1, b'{"x":1}')
     assert seen(it.told(2, b'{"x":2}', state="ended", last=True), "c") == [(2, "withdrawn", ("s",))]
-    assert len(it.following) == 0
+    assert len(it.session_versions) == 0
 
 
 def test_an_event_that_was_merged_into_another_is_told_to_its_followers_and_to_no_others() -> None:
@@ -246,7 +246,7 @@ def test_an_event_that_was_merged_into_another_is_told_to_its_followers_and_to_n
     effects = it.told(3, b'{"x":2}', state="merged-into", into="f", last=True)
     assert seen(effects, "c") == [(3, "merged-into", ("s",))]
     assert seen(effects, "d") == seen(effects, "gone") == []
-    assert len(it.following) == 0
+    assert len(it.session_versions) == 0
 
 
 def test_a_version_that_the_last_has_overtaken_is_not_delivered() -> None:
@@ -264,14 +264,14 @@ def test_an_event_that_is_closed_on_one_side_and_goes_on_on_the_other_is_followe
     it.tell(SubscriptionDropped("c", "s"))
     effects = it["a"].say(publish(2, 0, version_of(2, b'{"x":2}', origin="z")))
     assert (seen(effects, "c"), seen(effects, "d")) == ([], [(2, "withdrawn", ("s",))])
-    assert len(it.following) == 1
+    assert len(it.session_versions) == 1
 
 
 def test_a_closing_that_overtakes_the_merging_takes_it_from_nobody() -> None:
     it = Watched()
     it.subscribe("c")
     it.told(3)
-    it.following.close("e", 3)
+    it.session_versions.close("e", 3)
     assert seen(it.told(3, state="merged-into", last=True), "c") == [(4, "merged-into", ("s",))]
 
 
@@ -291,9 +291,9 @@ def test_a_closed_event_is_remembered_for_a_while() -> None:
     it.subscribe("c")
     it.told(1, last=True)
     it.wait(29.0)
-    assert "e" in it.following._closed
+    assert "e" in it.session_versions._closed
     it.wait(3.0)
-    assert not it.following._closed
+    assert not it.session_versions._closed
 
 
 # every
@@ -358,7 +358,7 @@ def test_what_is_held_is_sent_when_the_event_is_closed() -> None:
     it.subscribe("c", every_us=60_000_000)
     it.told(1)
     it.told(2)
-    it.following.close("e", 2)
+    it.session_versions.close("e", 2)
     assert seen(it.broker.collect(), "c") == [(2, "told", ("s",))]
     assert seen(it.wait(60.0), "c") == []
 
@@ -367,9 +367,9 @@ def test_a_closing_that_overtakes_the_last_version_waits_for_it() -> None:
     it = Watched()
     it.subscribe("c", "x = 1")
     it.told(1, b'{"x":1}')
-    it.following.close("e", 2)
+    it.session_versions.close("e", 2)
     assert seen(it.told(2, b'{"x":2}'), "c") == [(2, "withdrawn", ("s",))]
-    assert len(it.following) == 0
+    assert len(it.session_versions) == 0
 
 
 def test_what_is_held_is_judged_again_when_its_time_has_come() -> None:
@@ -427,7 +427,7 @@ def test_what_ends_is_forgotten() -> None:
     it.tell(SessionClosed("d"))
     it.tell(SessionClosed("c"))
     it.tell(SessionEnded("f"))
-    assert (len(it.following), it.following._by_session) == (0, {})
+    assert (len(it.session_versions), it.session_versions._by_session) == (0, {})
     assert seen(it.wait(60.0), "c") == []
 
 
@@ -442,8 +442,8 @@ def test_the_events_followed_are_bounded_and_the_longest_unchanged_goes_first() 
     effects = it.told(1, b'{"x":1}', event="g")
     # What waited for its session is not lost with the memory of the event.
     assert seen(effects, "c") == [(1, "told", ("s",)), (2, "told", ("s",))]
-    assert list(it.following._events) == ["f", "g"]
-    assert it.following.counts.forgotten == 1
+    assert list(it.session_versions._events) == ["f", "g"]
+    assert it.session_versions.counts.forgotten == 1
     assert [log.text for log in kinds(effects, Log) if isinstance(log, Log)] == [
         "events are followed no further"
     ]
@@ -543,7 +543,7 @@ def test_what_is_held_is_made_durable_when_the_event_is_closed() -> None:
     it.subscribe("c", every_us=60_000_000, durable=True)
     it.told(1)
     it.told(2)
-    it.following.close("e", 2)
+    it.session_versions.close("e", 2)
     effects = it.broker.collect()
     assert seen(effects, "c") == [(2, "told", ("s",))]
     assert len(kinds(effects, Sync)) == 1

@@ -42,7 +42,7 @@ class Replicas:
     def __init__(self, core: Core, links: Links) -> None:
         self._core = core
         self._links = links
-        self._images: dict[str, dict[str, Replica]] = {}
+        self._replicas: dict[str, dict[str, Replica]] = {}
         """By place and broker. Two brokers may have one seat for a while, on two sides of a partition, and
         the same deputy after it."""
         self._coming: dict[tuple[str, str], Replica] = {}
@@ -52,12 +52,12 @@ class Replicas:
         """Be the deputy of a broker to which this one has handed all it had."""
         image = Replica(holder.seat, holder.boot, holder.term, 0)
         image.copies = copies
-        self._images.setdefault(place, {})[image.seat] = image
+        self._replicas.setdefault(place, {})[image.seat] = image
 
     def take(self, place: str) -> list[Copies]:
         """All that is known of a place, the latest first, for it is the surest; it is not kept here."""
-        images = self._images.pop(place, {}).values()
-        return [image.copies for image in sorted(images, key=lambda image: -image.term)]
+        replicas = self._replicas.pop(place, {}).values()
+        return [image.copies for image in sorted(replicas, key=lambda image: -image.term)]
 
     def on_ready(self, grown: TreeEpoch) -> None:
         """What has come in part from a broker that is gone will not come as a whole."""
@@ -74,7 +74,7 @@ class Replicas:
                 image = self._coming[key] = Replica(link.peer, link.boot, message.term, link.generation)
                 image.number = message.number
         else:
-            image = self._images.get(place, {}).get(link.peer)
+            image = self._replicas.get(place, {}).get(link.peer)
             if (
                 image is None
                 or image.generation != link.generation
@@ -100,20 +100,20 @@ class Replicas:
         image.term = message.term
         if message.whole:
             del self._coming[place, link.peer]
-            images = self._images.setdefault(place, {})
-            before = images.get(link.peer)
+            replicas = self._replicas.setdefault(place, {})
+            before = replicas.get(link.peer)
             if before is not None and before.boot != image.boot:
                 # It was started anew, perhaps without its disk: it is given back what it had.
                 given_back = before.copies
-            images[link.peer] = image
+            replicas[link.peer] = image
         self._links.send(link, Mirrored(message.root, message.epoch, place, message.term, message.number))
         return given_back
 
     def sort_out(self, place: str, holder: Holder, grown: TreeEpoch | None) -> list[Copies]:
         """Keep the image of a seat whose deputy this broker is; what a dead one has left goes to its heir."""
-        images = self._images.get(place, {})
+        replicas = self._replicas.get(place, {})
         left: list[Copies] = []
-        for image in list(images.values()):
+        for image in list(replicas.values()):
             if (image.seat, image.boot) == (holder.seat, holder.boot):
                 if holder.deputy == self._core.id or holder.term <= image.term:
                     continue
@@ -121,15 +121,15 @@ class Replicas:
                 left.append(image.copies)
             elif image.outlived < OUTLIVED_MAX:
                 continue  # it hands over what it has, if it lives so long
-            del images[image.seat]
-        if not images:
-            self._images.pop(place, None)
+            del replicas[image.seat]
+        if not replicas:
+            self._replicas.pop(place, None)
         return left
 
     def outlive(self, holders: Mapping[str, Holder]) -> list[str]:
         """Another search has been made; the places of which there is an image."""
-        for place, images in self._images.items():
+        for place, replicas in self._replicas.items():
             holder = holders.get(place, NOBODY)
-            for image in images.values():
+            for image in replicas.values():
                 image.outlived += (image.seat, image.boot) != (holder.seat, holder.boot)
-        return list(self._images)
+        return list(self._replicas)

@@ -134,14 +134,20 @@ class Reports:
     """All reports that entered here, and those on their way through."""
 
     def __init__(
-        self, core: Core, links: Links, trees: Trees, seats: Seats, relaying: EdgeFilter, keeping: LogWriter
+        self,
+        core: Core,
+        links: Links,
+        trees: Trees,
+        seats: Seats,
+        edge_filter: EdgeFilter,
+        log_writer: LogWriter,
     ) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._seats = seats
-        self._relaying = relaying
-        self._keeping = keeping
+        self._edge_filter = edge_filter
+        self._log_writer = log_writer
         self._count = 0
         """Numbers that were given."""
         self._tallies = 0
@@ -201,11 +207,11 @@ class Reports:
         report: Report,
         *,
         dropping: bool = False,
-        holding: bool = False,
+        merging: bool = False,
     ) -> None:
         """A report of a client, which can be read and has a key.
 
-        `dropping`: others like it may be dropped. `holding`: it waits a little, for others to merge with.
+        `dropping`: others like it may be dropped. `merging`: it waits a little, for others to merge with.
         """
         core = self._core
         publication = self._numbered(offered, place)
@@ -217,12 +223,12 @@ class Reports:
             core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
             return
         self._record_published(publication)
-        self._keeping.report(publication, report_id(publication))
+        self._log_writer.report(publication, report_id(publication))
         self.entered[place] = self.entered.get(place, 0) + 1
         self.waiting_bytes += kept.size
         outbox = self._outbox(place)
         outbox.queue.append(kept)
-        if holding:
+        if merging:
             kept.due = core.now + settings.relay_hold_s
             outbox.held[report.topic, report.key] = kept
         if offered.qos:
@@ -236,7 +242,7 @@ class Reports:
         core = self._core
         publication = self._numbered(offered, place)
         self._record_published(publication)
-        logged = self._keeping.report(publication, report_id(publication))
+        logged = self._log_writer.report(publication, report_id(publication))
         core.record(
             Kind.SUPPRESSED,
             publication.topic,
@@ -247,7 +253,7 @@ class Reports:
             event=event,
             report=report_id(publication),
         )
-        self._relaying.dropped += 1
+        self._edge_filter.dropped += 1
         self._count_dropped(place)
         if offered.qos:
             accept = Accept(offered.session, offered.token)
@@ -269,7 +275,7 @@ class Reports:
             return False
         one = self._numbered(offered, place)
         self._record_published(one)
-        logged = self._keeping.report(one, report_id(one))
+        logged = self._log_writer.report(one, report_id(one))
         core.record(
             Kind.SUPPRESSED,
             one.topic,
@@ -286,7 +292,7 @@ class Reports:
         self.waiting_bytes += kept.publication.size - kept.size
         kept.size = kept.publication.size
         kept.dropped += 1
-        self._relaying.merged += 1
+        self._edge_filter.merged += 1
         if kept.publication.qos:
             core.out.append(Write(_key(kept.publication), encode(kept.publication)))
         if offered.qos:
@@ -499,11 +505,11 @@ class Reports:
             )
             if kept.publication.number in absorbed and kept.says is not None and kept.sent_us
         ]
-        self._relaying.on_known(place, known, reports)
+        self._edge_filter.on_known(place, known, reports)
 
     def on_declared(self, place: str) -> None:
         """What reports under way say was read as it was declared before."""
-        self._relaying.forget(place)
+        self._edge_filter.forget(place)
         outbox = self._outboxes.get(place)
         if outbox is not None:
             outbox.held.clear()
@@ -566,7 +572,7 @@ class Reports:
 
     def on_holder(self, place: str) -> None:
         """Another broker has the seat, or one is known at last."""
-        self._relaying.forget(place)
+        self._edge_filter.forget(place)
         outbox = self._outboxes.get(place)
         if outbox is not None:
             holder = self._seats.holder(place)

@@ -1,7 +1,7 @@
 """Seats: which broker gathers what, how all come to know it, and what happens when that one dies or another
 would do better.
 
-In each epoch of a tree the brokers search for the best seats (`searching`), and in the same messages tell
+In each epoch of a tree the brokers search for the best seats (`election`), and in the same messages tell
 each other who has which seat, as far as they know (`Holder`, the latest counts). So when the search is over
 all members know the same, and each can say by itself who is to have the seat of a place:
 
@@ -14,8 +14,8 @@ A place without a holder is at the best place as soon as a report comes. A holde
 later hands over what it has and gathers no more; that is how two sides of a partition become one. A seat
 moves to a better place only where the gain lasts.
 
-How reports travel is in `reports`, what a seat does in `seat`, what its deputy has in `images`, how one gives
-way to another in `handing`.
+How reports travel is in `reports`, what a seat does in `seat`, what its deputy has in `replica`, how one
+gives way to another in `handover`.
 """
 
 from __future__ import annotations
@@ -99,17 +99,17 @@ class Seats(Partitions):
         topics: Topics,
         routing: Routing,
         publications: Publications,
-        keeping: LogWriter,
+        log_writer: LogWriter,
     ) -> None:
         self._core = core
         super().__init__(trees, topics)
         self._links = links
         self._routing = routing
         self._publications = publications
-        self._keeping = keeping
+        self._log_writer = log_writer
         self._holders: dict[str, Holder] = {}
-        self.relaying = EdgeFilter(core, topics, self._holders.get)
-        self.reports = Reports(core, links, trees, self, self.relaying, keeping)
+        self.edge_filter = EdgeFilter(core, topics, self._holders.get)
+        self.reports = Reports(core, links, trees, self, self.edge_filter, log_writer)
         self.counts = Counts()
         self._began = 0.0
         self.missing: Callable[[], bool] = lambda: False
@@ -136,9 +136,9 @@ class Seats(Partitions):
         """Seats of topics that are gathered no more, until what they had to tell is told."""
         self._settled: dict[str, tuple[str, Epoch]] = {}
         """By place: the tree and epoch in which it was last seen to."""
-        self.searching = Election(core, links, trees, topics, self, self._holders, self._weigh, self._look)
-        self.images = Replicas(core, links)
-        self.handing = Handover(core, links, self, self._holders, self._seats, self._on_left)
+        self.election = Election(core, links, trees, topics, self, self._holders, self._weigh, self._look)
+        self.replicas = Replicas(core, links)
+        self.handover = Handover(core, links, self, self._holders, self._seats, self._on_left)
         publications.confirmed = self._on_confirmed
         publications.gather = self.offer
         publications.reports_bytes = lambda: self.reports.waiting_bytes
@@ -150,7 +150,7 @@ class Seats(Partitions):
         holders, copies = recovered(saved)
         self._holders |= holders
         for place, found in copies.items():
-            self.handing.keep(place, found)
+            self.handover.keep(place, found)
         self.reports.recover(saved)
 
     # Who has a seat.
@@ -161,7 +161,7 @@ class Seats(Partitions):
         if known is not None:
             return known
         grown = self.grown(place)
-        best = self.searching.best(place, grown) if grown is not None else None
+        best = self.election.best(place, grown) if grown is not None else None
         if grown is None or best is None or best not in grown.members:
             return None
         return Holder(0, best, grown.members[best][0], "")
@@ -197,7 +197,7 @@ class Seats(Partitions):
 
     def go_on(self) -> None:
         """It is not too early any more."""
-        self.searching.look_again()
+        self.election.look_again()
 
     def _learn(self, place: str, holder: Holder) -> bool:
         """Somebody has a seat; whether that is news."""
@@ -214,13 +214,13 @@ class Seats(Partitions):
             else:
                 self._give_up(place, seat, holder)
         self._sort_out(place, holder)
-        promised = self.handing.promised(place, holder)
+        promised = self.handover.promised(place, holder)
         topic = self.topic_at(place)
         if promised is not None and seat is None and topic is not None:
             self._begin(place, topic, holder, "handed over", promised)
         if known is None or (known.seat, known.boot) != (holder.seat, holder.boot):
             self.reports.on_holder(place)
-            self.handing.hand_on(place)
+            self.handover.hand_on(place)
             self.on_moved(place)
         return True
 
@@ -231,8 +231,8 @@ class Seats(Partitions):
 
     def _sort_out(self, place: str, holder: Holder) -> None:
         """See what this broker has of a seat for others, now that its holder is known."""
-        for copies in self.images.sort_out(place, holder, self.grown(place)):
-            self.handing.keep(place, copies)
+        for copies in self.replicas.sort_out(place, holder, self.grown(place)):
+            self.handover.keep(place, copies)
 
     def _on_left(self, place: str, holder: Holder) -> None:
         """A seat that was here is another broker's."""
@@ -246,10 +246,10 @@ class Seats(Partitions):
         self._core.timers.cancel(Timer.GATHER, place)
         if seat.leaving is not None and seat.leaving[0] == holder.seat:
             # It has everything; this broker is its deputy until it has found another.
-            self.images.add(place, holder, copies)
+            self.replicas.add(place, holder, copies)
             erase(self._core, place, copies)
         else:
-            self.handing.keep(place, copies)
+            self.handover.keep(place, copies)
             self._publications.drop_told(copies.entries)
         self.counts.handed_over += 1
         self._record(place, holder, "handed over")
@@ -281,8 +281,8 @@ class Seats(Partitions):
         seat = Seat(core, self._links, self._topics, self, place, topic, holder)
         self._seats[place] = seat
         self._know(place, holder)
-        self.handing.forget(place)
-        known = [*self.images.take(place), *self.handing.take(place)]
+        self.handover.forget(place)
+        known = [*self.replicas.take(place), *self.handover.take(place)]
         seat.begin([copies, *known] if copies is not None else known)
         seat.write_all()
         if reason == "taken over":
@@ -293,7 +293,7 @@ class Seats(Partitions):
         if grown is not None:
             seat.look_for_deputy(grown)
         self.reports.on_holder(place)
-        self.handing.hand_on(place)
+        self.handover.hand_on(place)
         self.on_moved(place)
 
     def _flood(self, place: str, but: Link | None = None) -> None:
@@ -334,11 +334,11 @@ class Seats(Partitions):
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
         root = tree.root
-        self.handing.on_ready(root)
-        self.images.on_ready(grown)
+        self.handover.on_ready(root)
+        self.replicas.on_ready(grown)
         for seat in self._retiring.values():
             seat.let_go()  # its deputy may be gone, and there will be no other
-        self.searching.on_ready(grown)
+        self.election.on_ready(grown)
         self.reports.on_ready(root)
         for place in self._known_places():
             if self.root_of(place) == root:
@@ -347,18 +347,18 @@ class Seats(Partitions):
 
     def rearrange(self) -> None:
         """Topics may use other trees than before: see to the places that do."""
-        self.searching.start(self._core.id)
+        self.election.start(self._core.id)
         for place in self._known_places():
             grown = self.grown(place)
             if grown is not None and self._settled.get(place) != (grown.root, grown.epoch):
                 self._settle(place, grown)
-                search = self.searching.current(grown)
+                search = self.election.current(grown)
                 if search is not None:
                     self._look(grown, search, TREE)
 
     def _known_places(self) -> list[str]:
         """Those with something here that depends on their tree."""
-        return list(dict.fromkeys([*self._seats, *self.handing.places, *self.reports.places]))
+        return list(dict.fromkeys([*self._seats, *self.handover.places, *self.reports.places]))
 
     def _settle(self, place: str, grown: TreeEpoch) -> None:
         """Go on with a place in another epoch, or on another tree."""
@@ -366,12 +366,12 @@ class Seats(Partitions):
         seat = self._seats.get(place)
         if seat is not None:
             seat.leaving = None
-            self.handing.forget(place)
+            self.handover.forget(place)
             seat.look_for_deputy(grown)
             if self._core.settings.seat_protocol == "paper":
                 self._flood(place)  # the published messages do not say who has a seat
         self.reports.again(place)
-        self.handing.hand_on(place)
+        self.handover.hand_on(place)
 
     def _look(self, grown: TreeEpoch, search: Search, about: str) -> None:
         """See what the search has found by now; of one thing only, if the rest has been looked at."""
@@ -409,9 +409,9 @@ class Seats(Partitions):
         """Take in who has which seat, by all who were heard in a search."""
         for place, holder in sorted(finder.holders.items()):
             self._learn(place, holder)
-        for place in self.images.outlive(self._holders):
+        for place in self.replicas.outlive(self._holders):
             self._sort_out(place, self._holders.get(place, NOBODY))
-            self.handing.hand_on(place)
+            self.handover.hand_on(place)
 
     def _judge(self, place: str, topic: Topic, grown: TreeEpoch) -> None:
         """Take a seat whose holder is gone, if this broker is the one to do so."""
@@ -426,7 +426,7 @@ class Seats(Partitions):
         elif holder.seat in members:
             chosen = holder.seat
         else:
-            chosen = self.searching.best(place, grown)
+            chosen = self.election.best(place, grown)
         if chosen == core.id and not self._too_early(grown):
             self._begin(place, topic, Holder(holder.term + 1, core.id, core.boot, ""), "taken over")
 
@@ -473,10 +473,10 @@ class Seats(Partitions):
 
     def on_mirror(self, link: Link, message: Mirror) -> None:
         for logged in message.log:
-            self._keeping.copy(link.peer, message.incarnation, logged)
-        given_back = self.images.on_mirror(link, message)
+            self._log_writer.copy(link.peer, message.incarnation, logged)
+        given_back = self.replicas.on_mirror(link, message)
         if given_back is not None:
-            self.handing.keep(message.place, given_back)
+            self.handover.keep(message.place, given_back)
 
     def on_mirrored(self, link: Link, message: Mirrored) -> None:
         seat = self._seats.get(message.place)
@@ -544,7 +544,7 @@ class Seats(Partitions):
             event=event.opened_by,
             version=event.version,
         )
-        logged = self._keeping.told(seat.topic, telling.name, payload, content_type, told)
+        logged = self._log_writer.told(seat.topic, telling.name, payload, content_type, told)
         if logged is not None:
             seat.copy_log(logged, lasting=telling.qos > 0)
         self._publications.tell(telling.name, payload, telling.qos, content_type, told)
@@ -563,7 +563,7 @@ class Seats(Partitions):
         """Let a broker know that what it handed over is safe."""
         grown = self.grown(seat.place)
         if grown is not None and sender != self._core.id:
-            self.handing.answer(grown, seat.place, seat.holder.term, sender, number)
+            self.handover.answer(grown, seat.place, seat.holder.term, sender, number)
 
     def deputised(self, seat: Seat, deputy: str) -> None:
         """Let all know that another broker has a copy of everything."""
@@ -591,15 +591,15 @@ class Seats(Partitions):
             return False
         dropping = topic.gathering.on_the_way is not OnTheWay.NOTHING
         if dropping:
-            event = self.relaying.redundant(place, topic, report, offered.qos)
+            event = self.edge_filter.redundant(place, topic, report, offered.qos)
             if event is not None:
                 self.reports.drop(offered, place, event)
                 return True
         holder = self.holder(place)
-        holding = topic.gathering.on_the_way is OnTheWay.MERGE
-        holding = holding and (holder is None or holder.seat != self._core.id)
-        if not holding or not self.reports.merge(offered, place, report):
-            self.reports.offer(offered, place, report, dropping=dropping, holding=holding)
+        merging = topic.gathering.on_the_way is OnTheWay.MERGE
+        merging = merging and (holder is None or holder.seat != self._core.id)
+        if not merging or not self.reports.merge(offered, place, report):
+            self.reports.offer(offered, place, report, dropping=dropping, merging=merging)
         return True
 
     # Declarations.
@@ -631,8 +631,8 @@ class Seats(Partitions):
                 self._counted.pop(place, None)
                 self._counted_at.pop(place, None)
                 self._settled.pop(place, None)
-                self.images.take(place)
-                self.handing.take(place)
+                self.replicas.take(place)
+                self.handover.take(place)
                 self.reports.give_up(place, "the topic is gathered no more")
             return
         # At the end of the turn: all must hear of the declaration before they hear of the search.
@@ -651,7 +651,7 @@ class Seats(Partitions):
                 self._tell_counts(place)
             if seat.leaving is not None and self._core.now - seat.leaving_at > LEAVE_WITHIN_S:
                 seat.leaving = None
-                self.handing.forget(place)
+                self.handover.forget(place)
 
     def on_clock(self, place: str) -> None:
         seat = self._seats.get(place)
@@ -662,7 +662,7 @@ class Seats(Partitions):
         """Close the batches of this turn."""
         if self._declared:
             self._declared = False
-            self.searching.start(self._core.id, again=True)
+            self.election.start(self._core.id, again=True)
         touched, self._touched = self._touched, {}
         for place, seat in touched.items():
             if self._seats.get(place) is not seat:
@@ -673,7 +673,7 @@ class Seats(Partitions):
                 seat.gatherer.cycle(every_us)
             seat.flush()
             if seat.leaving is not None and seat.settled:
-                self.handing.leave(seat)
+                self.handover.leave(seat)
         if self._retiring:
             self._retiring = {place: seat for place, seat in self._retiring.items() if not seat.settled}
 

@@ -3,7 +3,7 @@
 An event that grows may come to satisfy a filter no longer. Whoever has had a version of it must hear that,
 and what follows. So a link that has carried a version carries all later ones, until the event is closed,
 although nothing behind it may match. This is known per epoch of a tree, since a link means something else in
-the next; how it becomes known there is the business of `retelling`. Sessions are not known here.
+the next; how it becomes known there is the business of `catch_up`. Sessions are not known here.
 """
 
 from __future__ import annotations

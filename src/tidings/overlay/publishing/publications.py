@@ -147,7 +147,7 @@ class Publications:
         topics: Topics,
         routing: Routing,
         absences: Absences,
-        keeping: LogWriter,
+        log_writer: LogWriter,
     ) -> None:
         self._core = core
         self._links = links
@@ -155,10 +155,10 @@ class Publications:
         self._topics = topics
         self._routing = routing
         self._absences = absences
-        self._keeping = keeping
-        self.holding = Outbox(core, links, trees, topics, absences)
+        self._log_writer = log_writer
+        self.outbox = Outbox(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
-        self.following = SessionVersions(core, topics, routing)
+        self.session_versions = SessionVersions(core, topics, routing)
         self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
@@ -185,19 +185,17 @@ class Publications:
         """Whom to tell of every version that goes out from here."""
         self.on_passing: Callable[[Publication], None] = lambda _publication: None
         """Whom to tell that a version has come from another broker."""
-        self.on_resent: Callable[[TreeEpoch, Publication, Iterable[str]], None] = lambda _grown, _it, _peers: (
-            None
-        )
+        self.on_resent: Callable[[TreeEpoch, Publication, Iterable[str]], None] = lambda *_: None
         """Whom to tell that a version has gone over links once more."""
-        self.holding.on_released = self._released
+        self.outbox.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
-        for held in self.holding.recover(saved):
+        for held in self.outbox.recover(saved):
             self._enqueue(held)
         if "members" in saved:
             self._absences.recover(saved["members"])
-        self.following.recover(saved)
+        self.session_versions.recover(saved)
         for key in saved:
             if key.startswith("mark/"):
                 mark = msgspec.msgpack.decode(saved[key], type=tuple[str, int, str, int])
@@ -257,12 +255,12 @@ class Publications:
             publisher=offered.session,
         )
         if topic is not None:
-            self._keeping.publication(topic, offered)
-        held = self.holding.wrap(publication)
+            self._log_writer.publication(topic, offered)
+        held = self.outbox.wrap(publication)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)
         if offered.qos:
-            self.holding.hold(held, offered.session, offered.token)
+            self.outbox.hold(held, offered.session, offered.token)
         elif durable:
             core.ask_sync()
         self._enqueue(held)
@@ -295,11 +293,11 @@ class Publications:
             told=told,
         )
         self.on_told(publication)
-        held = self.holding.wrap(publication)
+        held = self.outbox.wrap(publication)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)
         if qos:
-            self.holding.hold(held)
+            self.outbox.hold(held)
         elif durable:
             core.ask_sync()
         self._enqueue(held)
@@ -315,9 +313,9 @@ class Publications:
             if gone:
                 self.backlog_bytes -= sum(held.size for held in gone)
                 self._backlogs[root] = deque(held for held in backlog if not _is_of(held.publication, events))
-        for held in list(self.holding.held.values()):
+        for held in list(self.outbox.held.values()):
             if _is_of(held.publication, events):
-                self.holding.drop(held)
+                self.outbox.drop(held)
 
     def _released(self, publication: Publication) -> None:
         if publication.told is not None:
@@ -655,7 +653,7 @@ class Publications:
         if tree is None or tree.current is None or tree.current.epoch != passage.epoch or passage.stale:
             return
         if held.epoch == (passage.root, passage.epoch):  # else it has moved to another tree meanwhile
-            self.holding.everyone_has(held)
+            self.outbox.everyone_has(held)
 
     # From a neighbour.
 
@@ -757,9 +755,11 @@ class Publications:
         """Hand it to the matching sessions; whether one of them is durable."""
         self._core.spent += self._routing.local.effort(publication.topic, len(publication.payload))
         if publication.told is not None:
-            topic, given = publication.told.topic, self.following.counts.given
-            durable = self.following.deliver(publication, fields, link, hops, late=publication.told.late)
-            self.left[topic] = self.left.get(topic, 0) + (self.following.counts.given > given)
+            topic, given = publication.told.topic, self.session_versions.counts.given
+            durable = self.session_versions.deliver(
+                publication, fields, link, hops, late=publication.told.late
+            )
+            self.left[topic] = self.left.get(topic, 0) + (self.session_versions.counts.given > given)
             return durable
         routing = self._routing
         found = routing.local.match(publication.topic, fields)
@@ -870,7 +870,7 @@ class Publications:
             if core.turn_is_over():
                 self._drain[root] = None
         self.flow.flush()
-        waiting = self.backlog_bytes + self.holding.unaccepted_bytes + self.reports_bytes()
+        waiting = self.backlog_bytes + self.outbox.unaccepted_bytes + self.reports_bytes()
         limit = self._core.settings.backlog_bytes
         if not self.paused and waiting > limit:
             self.paused = True
@@ -892,40 +892,40 @@ class Publications:
             left |= dict.fromkeys(edge.left)
         back, gone, reached = self._absences.on_ready(tree, left)
         for member in back:
-            self.holding.back(tree.root, member)
+            self.outbox.back(tree.root, member)
         for name, peer in reached:
-            self.holding.reached(name, peer)
+            self.outbox.reached(name, peer)
         for member in gone:
-            self.holding.given_up(member)
+            self.outbox.given_up(member)
         self.rearrange()
-        self.holding.on_ready()
+        self.outbox.on_ready()
 
     def on_link_up(self, link: Link) -> None:
-        self.holding.on_link_up(link)
+        self.outbox.on_link_up(link)
         for tree in self._trees.trees.values():
             # The tree may reach the neighbour by another way, and then no new epoch will tell.
             if tree.current is not None:
                 for name, peer in self._absences.found(tree.current.members):
-                    self.holding.reached(name, peer)
+                    self.outbox.reached(name, peer)
 
     def on_neighbour_removed(self, address: str) -> None:
         self._absences.forget(unreached(address))
-        self.holding.given_up(unreached(address))
+        self.outbox.given_up(unreached(address))
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
         self._absences.on_dropped(root)
-        self.holding.on_dropped(root)
+        self.outbox.on_dropped(root)
         self.rearrange()
 
     def on_absent_late(self, member: str) -> None:
         self._core.log("warning", "nothing more is held for a broker out of reach", broker=member.strip())
         self._absences.forget(member)
-        self.holding.given_up(member)
+        self.outbox.given_up(member)
 
     def on_link_down(self, link: Link) -> None:
         self._drain |= dict.fromkeys(self.flow.on_link_down(link))
-        self.holding.on_link_down(link)
+        self.outbox.on_link_down(link)
 
     def rearrange(self) -> None:
         """Put all that waits, or must be sent again, into the queue of the tree it now uses, in order."""
@@ -933,15 +933,15 @@ class Publications:
         self._backlogs = {}
         self.backlog_bytes = 0
         waiting.pop(0, None)  # copies find their place anew
-        for held in self.holding.everything():
+        for held in self.outbox.everything():
             if held.absent and self._moved(held):
                 # Later ones of its stream go on the new tree, so it must go there before them.
-                self.holding.expect_again(held)
+                self.outbox.expect_again(held)
             if held.absent is not None or held.order in waiting or self._under_way(held):
                 continue
             if held.order:
                 waiting[held.order] = held
-            elif self.holding.stands_in(held):
+            elif self.outbox.stands_in(held):
                 self._enqueue(held)
         for order in sorted(waiting):
             self._enqueue(waiting[order])

@@ -313,11 +313,11 @@ class Catalogue:
         everything = iter([*told, *before, *self._removed.values()])
         part = _part(everything)
         while True:
-            following = _part(everything)
-            self._links.send(link, CatalogueMessage(tuple(part), bool(following)))
-            if not following:
+            session_versions = _part(everything)
+            self._links.send(link, CatalogueMessage(tuple(part), bool(session_versions)))
+            if not session_versions:
                 return
-            part = following
+            part = session_versions
 
     def on_catalogue(self, link: Link, message: CatalogueMessage) -> None:
         for entry in message.entries:

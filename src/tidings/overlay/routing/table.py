@@ -367,16 +367,16 @@ class Table(Generic[T]):
         for level in levels:
             if not nodes:
                 break
-            following: list[Node[T]] = []
+            session_versions: list[Node[T]] = []
             for node in nodes:
                 below = node.below
                 if wild and "#" in below:
                     found.append(below["#"])
                 if level in below and level not in ("+", "#"):
-                    following.append(below[level])
+                    session_versions.append(below[level])
                 if wild and "+" in below:
-                    following.append(below["+"])
-            nodes = following
+                    session_versions.append(below["+"])
+            nodes = session_versions
             wild = True
         for node in nodes:
             found.append(node)

@@ -13,8 +13,8 @@ When an event is *closed* without a last version, all who follow it are told (`C
 version, so it names the last one. A seat that does not know an event may yet come to know it, from a part of
 the network that was cut off; only after a while it is taken for closed.
 
-What sessions have had is known to `following`, what links have carried to `carrying`; how seats are found and
-what they gather is not known here.
+What sessions have had is known to `session_versions`, what links have carried to `carrying`; how seats
+are found and what they gather is not known here.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class CatchUp:
         topics: Topics,
         routing: Routing,
         carrying: Carrying,
-        following: SessionVersions,
+        session_versions: SessionVersions,
         seats: Places,
     ) -> None:
         self._core = core
@@ -129,7 +129,7 @@ class CatchUp:
         self._topics = topics
         self._routing = routing
         self._carrying = carrying
-        self._following = following
+        self._session_versions = session_versions
         self._seats = seats
         self._expected: dict[Named, None] = {}
         """Subscriptions that are to begin with the open events, once they are granted."""
@@ -247,8 +247,8 @@ class CatchUp:
                 continue  # a neighbour gone wrong
             fields = self._topics.fields(publication)
             if question.named is not None:
-                self._following.snapshot(publication, fields, question.named, hops)
-            elif self._following.deliver(publication, fields, None, hops, late=True):
+                self._session_versions.snapshot(publication, fields, question.named, hops)
+            elif self._session_versions.deliver(publication, fields, None, hops, late=True):
                 self._core.ask_sync()
 
     # Snapshots: on the way, and at the seat.
@@ -414,7 +414,7 @@ class CatchUp:
     def _followed(self, places: Mapping[str, None]) -> dict[Branch, dict[str, Known]]:
         """What sessions here follow."""
         found: dict[Branch, dict[str, Known]] = {}
-        for event, place, topic, version, qos in self._following.followed(places):
+        for event, place, topic, version, qos in self._session_versions.followed(places):
             found.setdefault((place, self._root_of(topic) or ""), {})[event] = (version, qos)
         return found
 
@@ -433,7 +433,7 @@ class CatchUp:
             for publication in newer:
                 self._retell_here(publication, None, 0)
             for event, version in closed:
-                self._following.close(event, version)
+                self._session_versions.close(event, version)
             for peer in sorted(behind):
                 self._answer(grown, peer, place, behind[peer])
             return
@@ -532,7 +532,7 @@ class CatchUp:
             self._pass_on(grown, peer, message.place, TO_FOLLOWERS, publications, message.hops + 1)
 
     def _retell_here(self, publication: Publication, link: Link | None, hops: int) -> None:
-        if self._following.deliver(publication, self._topics.fields(publication), link, hops):
+        if self._session_versions.deliver(publication, self._topics.fields(publication), link, hops):
             self._core.ask_sync()
 
     # What a seat here has told and closed.
@@ -567,7 +567,7 @@ class CatchUp:
         if len(self._over) >= self._core.settings.following_max:
             del self._over[next(iter(self._over))]
         self._over[event] = (version, self._core.now + self._core.settings.absent_hold_s)
-        self._following.close(event, version)
+        self._session_versions.close(event, version)
         self._closings.setdefault(place, {})[event] = version
 
     def _say_closings(self) -> None:
@@ -585,7 +585,7 @@ class CatchUp:
             said = self._said.get((message.place, message.root), {})
             for event, version in message.events:
                 said.pop(event, None)
-                self._following.close(event, version)
+                self._session_versions.close(event, version)
             self._spread_close(grown, message.place, message.events, link.peer)
 
     def _spread_close(

@@ -346,16 +346,16 @@ class SessionVersions:
         routing = self._routing
         groups = routing.shares.groups
         if followed is not None:
-            following: dict[str, Named] = {}
+            session_versions: dict[str, Named] = {}
             for named in found:
                 had = followed.sessions.get(named[0])
                 if named in groups and had is not None and named[1] in had.names:
                     if routing.sessions[named[0]].open:
-                        following.setdefault(groups[named], named)
+                        session_versions.setdefault(groups[named], named)
             found = {
                 named: qos
                 for named, qos in found.items()
-                if named not in groups or following.get(groups[named], named) == named
+                if named not in groups or session_versions.get(groups[named], named) == named
             }
         return routing.shares.choose(found, lambda session: routing.sessions[session].open)
 
