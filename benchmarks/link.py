@@ -44,8 +44,10 @@ from tidings.mqtt.clients import Lane
 from tidings.mqtt.events import Transmit
 from tidings.overlay import events as e
 from tidings.overlay.core import Core
-from tidings.overlay.links.links import Link, Links, data_bytes
-from tidings.overlay.messages import Frame, Message, Publication, Publish
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.links.links import Link, Links
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.timers import Timer
 from tidings.wire.framing import LENGTH_BYTES, Decoder, Encoder, Speech
 
@@ -190,7 +192,7 @@ class LinkOnly:
         self.meter = meter
         self.sends = sends
         self.sent = 0
-        self.pool = [(message, data_bytes(message)) for message in POOL if isinstance(message, Publish)]
+        self.pool = [(message, message.size) for message in POOL if isinstance(message, Publish)]
         self.link: Link | None = None
 
     @property

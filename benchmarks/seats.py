@@ -49,7 +49,7 @@ from benchmarks.faults import PAUSE_S, Process, Proxy, free_port
 from tidings.errors import TidingsError
 from tidings.language.subscriptions import Subscription
 from tidings.live.attachment import attach
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 FAULTS = ("kill", "other", "restart", "partition", "cut")
 LOST_AFTER_S = 60.0

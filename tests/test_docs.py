@@ -151,7 +151,7 @@ def test_the_code_map_and_the_tree_agree(root: Path) -> None:
 def test_the_formats_are_those_that_the_code_reads(root: Path) -> None:
     from tidings.history import segments
     from tidings.live import store
-    from tidings.overlay import messages
+    from tidings.overlay.links import messages
     from tidings.planning import plans
     from tidings.records import schema
 

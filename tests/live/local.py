@@ -18,7 +18,7 @@ from tidings.live.store import Store
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import Lane
 from tidings.overlay import events as e
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 WITHIN_S = 60.0
 """No test waits longer for anything: far more than a busy machine needs."""

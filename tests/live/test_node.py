@@ -18,7 +18,8 @@ from tidings.live.attachment import attach
 from tidings.live.node import CLOCK_S, Node, NodeOptions
 from tidings.live.store import DiskStore
 from tidings.overlay import events as e
-from tidings.overlay.messages import Bye, Frame, Refuse
+from tidings.overlay.frames import Frame
+from tidings.overlay.links.messages import Bye, Refuse
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record, Run
 from tidings.wire import attachment as a

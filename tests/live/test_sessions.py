@@ -14,7 +14,7 @@ from tidings.errors import InputError, PeerError, SetupError
 from tidings.language.subscriptions import Subscription
 from tidings.live.attachment import Attachment, attach
 from tidings.overlay import events as e
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 
 

@@ -35,7 +35,7 @@ from tidings.mqtt.reasons import Reason
 from tidings.mqtt.sessions import TOO_SLOW
 from tidings.mqtt.settings import DEFAULT
 from tidings.overlay.events import Deliver, Pause, Resume, TimerFired
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 
 def pause(talk: Talk) -> None:

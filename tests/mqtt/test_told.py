@@ -13,7 +13,7 @@ from tidings.mqtt.packets import Publish, Will
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import Settings
 from tidings.overlay.events import Deliver, EntryOffered, SubscriptionAsked, TimerFired
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publication import Publication, Told
 
 TOLD = Told("traffic/athens", "a:1:7", 2, 3, complete=False, seat="b")
 FIELDS = b'{"place":"Omonia","severity":4}'

@@ -41,24 +41,14 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import (
-    PROTOCOL_VERSION,
-    Distance,
-    Epoch,
-    Frame,
-    Greet,
-    Grow,
-    Installed,
-    Join,
-    Message,
-    Publication,
-    Publish,
-    Roll,
-    Table,
-    Welcome,
-)
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Welcome
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.messages import Installed, Table
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import Status, TreeStatus
+from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Roll
 
 BEGIN = 100.0
 """When tests begin; nothing is special about it."""

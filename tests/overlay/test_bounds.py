@@ -22,8 +22,11 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.messages import Distance, Grow, Join, Keep, Publication, Publish, Roll, Subscribe, Table
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Keep, Publish
+from tidings.overlay.routing.messages import Subscribe, Table
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees.messages import Distance, Grow, Join, Roll
 
 
 def test_a_subscription_and_an_advertisement_of_one_name_are_both_answered() -> None:

@@ -29,9 +29,13 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.messages import Bye, Done, Frame, Grow, Join, Publish, Roll, Table
+from tidings.overlay.frames import Frame
+from tidings.overlay.links.messages import Bye
+from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.routing.messages import Table
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.timers import Timer
+from tidings.overlay.trees.messages import Grow, Join, Roll
 from tidings.records.record import Record
 
 ALL = Subscription("#", qos=1)

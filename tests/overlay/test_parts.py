@@ -9,7 +9,7 @@ from tests.overlay.bench import Bench, path
 from tidings.language.declarations import topic_text
 from tidings.language.topics import Topic
 from tidings.overlay.events import EntryOffered, SessionOpened
-from tidings.overlay.messages import Carry
+from tidings.overlay.gather.messages import Carry
 from tidings.overlay.settings import Settings
 
 SEATS = 5

@@ -28,36 +28,23 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.messages import (
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
+from tidings.overlay.routing.messages import (
     Advertise,
-    Bye,
     Catalogue,
-    Distance,
-    Done,
     Enter,
     Entry,
-    Forget,
-    Frame,
-    Greet,
-    Grow,
     Installed,
-    Join,
-    Keep,
-    Kept,
-    Message,
-    Publication,
-    Publish,
-    Refuse,
-    Regrow,
-    Roll,
-    Seek,
     Subscribe,
     Table,
     Unadvertise,
     Unsubscribe,
-    Welcome,
 )
 from tidings.overlay.settings import Settings
+from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
 
 ROOTS = ["a", "m", "x", "zz", "A", "", "\t"]
 EPOCHS = [EPOCH, EPOCH, (1, 2), (1, 3), (2, 1), (0, 0), (-1, 5), (2**64 - 1, 1)]

@@ -30,7 +30,9 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Frame, Publication, Publish
+from tidings.overlay.frames import Frame
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.record import Kind, Record

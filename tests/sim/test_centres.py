@@ -9,7 +9,7 @@ import pytest
 
 from tidings.errors import InputError
 from tidings.overlay.gather.centre import FINDERS, PaperFinder, Said
-from tidings.overlay.messages import AnySurveyed, Stable
+from tidings.overlay.gather.messages import AnySurveyed, Stable
 from tidings.sim import centres
 from tidings.sim.centres import Search, Tree, bounds, find, leaves, published_bound, read_tree, read_weights
 

@@ -10,7 +10,8 @@ import pytest
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect, Event, Send
-from tidings.overlay.messages import Frame, Message, Publish
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.status import Status
 from tidings.records.record import Kind, Record
 from tidings.sim import checkers, topologies

@@ -21,7 +21,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect
 from tidings.overlay.events import Event as BrokerEvent
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publication import Publication, Told
 from tidings.records.record import Kind, Record
 from tidings.sim import topologies
 from tidings.sim.gathered_notes import Notes

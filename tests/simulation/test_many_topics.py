@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.messages import Done, Publish
+from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.settings import Settings
 from tidings.sim import topologies
 from tidings.sim.world import World

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import doctest
+import importlib
+import pkgutil
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidings import overlay
 from tidings.language.subscriptions import Advertisement, Subscription
-from tidings.overlay import messages as m
-from tidings.overlay.messages import Frame, Message
+from tidings.overlay.frames import Data, Frame, Message
+from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Refuse, Welcome
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Done, Keep, Publish
+from tidings.overlay.routing.messages import Subscribe, Table
+from tidings.overlay.trees.messages import Distance, Roll, Seek
 from tidings.wire import attachment as a
 from tidings.wire import framing
 from tidings.wire.framing import (
@@ -22,24 +29,25 @@ from tidings.wire.framing import (
     Encoder,
     Speech,
 )
+from tidings.wire.messages import AnyMessage
 
 NUMBERS = st.integers(0, 2**62)
 EPOCHS = st.tuples(NUMBERS, NUMBERS)
 NAMES = st.text(max_size=8)
 SUBSCRIPTIONS = st.builds(Subscription, NAMES, NAMES, qos=st.integers(0, 2), every_us=NUMBERS)
-PUBLICATIONS = st.builds(m.Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.binary(max_size=64))
+PUBLICATIONS = st.builds(Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.binary(max_size=64))
 
 NUMBERED = st.one_of(
-    st.builds(m.Distance, NAMES, EPOCHS, st.integers(-1, 300)),
-    st.builds(m.Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(()), st.just((Advertisement("a/#"),))),
-    st.builds(m.Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
-    st.builds(m.Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
-    st.builds(m.Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),
-    st.builds(m.Done, NAMES, st.just((1, 3)), st.just(())),
-    st.builds(m.Keep, PUBLICATIONS),
+    st.builds(Distance, NAMES, EPOCHS, st.integers(-1, 300)),
+    st.builds(Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(()), st.just((Advertisement("a/#"),))),
+    st.builds(Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
+    st.builds(Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
+    st.builds(Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),
+    st.builds(Done, NAMES, st.just((1, 3)), st.just(())),
+    st.builds(Keep, PUBLICATIONS),
 )
 
-GREETING = Frame(0, 0, (m.Greet((1, 2), "a", "tidings", 1, (), b"nonce", (), 0, 5),))
+GREETING = Frame(0, 0, (Greet((1, 2), "a", "tidings", 1, (), b"nonce", (), 0, 5),))
 PROPERTIES = st.lists(st.tuples(NAMES, NAMES), max_size=2).map(tuple)
 WORDS = st.one_of(
     st.builds(a.Ask, NAMES, SUBSCRIPTIONS),
@@ -49,7 +57,7 @@ WORDS = st.one_of(
 )
 
 
-WELCOME = Frame(0, 0, (m.Welcome(m.PROTOCOL_VERSION, b""),))
+WELCOME = Frame(0, 0, (Welcome(PROTOCOL_VERSION, b""),))
 
 
 def encoded(*frames: Frame) -> bytes:
@@ -103,20 +111,20 @@ def test_frames_that_follow_each_other_are_written_as_one(messages: list[Message
 
 
 def test_frames_do_not_grow_without_bound() -> None:
-    said = [Frame(n, 0, (m.Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
+    said = [Frame(n, 0, (Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
     heard = Decoder(Speech.LINK).feed(encoded(*said))
     assert [len(frame.messages) for frame in heard] == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX, 1]
 
 
 def test_a_gap_in_the_numbers_is_not_written_over() -> None:
-    message = (m.Seek("r", (1, 1)),)
+    message = (Seek("r", (1, 1)),)
     said = [Frame(1, 0, message), Frame(3, 0, message), Frame(4, 5, ()), Frame(4, 6, message)]
     heard = Decoder(Speech.LINK).feed(encoded(*said))
     assert heard == [Frame(1, 0, message), Frame(3, 6, message * 2)]
 
 
 def test_what_was_taken_is_not_written_again() -> None:
-    two = (m.Seek("r", (1, 1)), m.Seek("s", (1, 1)))
+    two = (Seek("r", (1, 1)), Seek("s", (1, 1)))
     encoder = Encoder()
     for frame in (Frame(1, 0, two), WELCOME, Frame(3, 0, two)):
         encoder.add(frame)
@@ -127,7 +135,7 @@ def test_what_was_taken_is_not_written_again() -> None:
 
 
 def test_what_is_too_large_for_one_frame_is_written_as_several() -> None:
-    large = tuple(m.Refuse(letter * 400) for letter in "abc")
+    large = tuple(Refuse(letter * 400) for letter in "abc")
     encoder = Encoder(frame_bytes_max=1_000)
     for frame in (Frame(1, 0, large), Frame(0, 0, large)):
         encoder.add(frame)
@@ -217,7 +225,7 @@ def test_a_fault_says_what_was_wrong(wrong: bytes, said: str) -> None:
 
 
 def test_a_text_that_is_none_is_a_fault() -> None:
-    wrong = encoded(Frame(0, 0, (m.Refuse("reason"),))).replace(b"reason", b"\xff" * 6)
+    wrong = encoded(Frame(0, 0, (Refuse("reason"),))).replace(b"reason", b"\xff" * 6)
     decoder = Decoder()
     assert decoder.feed(wrong) == []
     assert decoder.fault is not None
@@ -231,7 +239,7 @@ def test_very_deep_values_are_a_fault() -> None:
 
 
 def test_a_large_frame_is_taken_only_from_a_peer_that_has_agreed() -> None:
-    table = Frame(1, 0, (m.Table("r", (1, 1), (Subscription("x" * GREETING_BYTES_MAX),)),))
+    table = Frame(1, 0, (Table("r", (1, 1), (Subscription("x" * GREETING_BYTES_MAX),)),))
     before, behind = Decoder(), Decoder()
     assert before.feed(encoded(GREETING, table)) == [GREETING]
     assert before.fault is not None
@@ -254,17 +262,25 @@ def test_brokers_and_programs_keep_to_their_own_words(first: Frame, second: Fram
 def test_fields_added_by_a_later_release_are_passed_over() -> None:
     body = msgspec.msgpack.encode([7, 3, [[3, "full", "new field", 12]], "another"])
     heard = Decoder().feed(len(body).to_bytes(LENGTH_BYTES, "big") + body)
-    assert heard == [Frame(7, 3, (m.Refuse("full"),))]
+    assert heard == [Frame(7, 3, (Refuse("full"),))]
 
 
 def test_every_message_and_word_has_a_tag_of_its_own() -> None:
-    kinds = [*m.AnyMessage.__args__, *a.AnyWord.__args__]
+    kinds = [*AnyMessage.__args__, *a.AnyWord.__args__]
     tags = [kind.__struct_config__.tag for kind in kinds]
     assert len(tags) == len(set(tags))
-    assert {kind for kind in vars(m).values() if isinstance(kind, type) and issubclass(kind, Message)} == {
-        Message,
-        *m.AnyMessage.__args__,
-    }
+
+
+def test_every_message_that_a_part_of_a_broker_declares_is_known() -> None:
+    found = set()
+    for module in pkgutil.walk_packages(overlay.__path__, "tidings.overlay."):
+        if module.name.endswith(".messages"):
+            found |= {
+                kind
+                for kind in vars(importlib.import_module(module.name)).values()
+                if isinstance(kind, type) and issubclass(kind, Message)
+            }
+    assert found - {Message, Data} == set(AnyMessage.__args__)
 
 
 def test_the_proof_of_a_program_is_for_one_nonce_and_session() -> None:

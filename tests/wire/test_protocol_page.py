@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidings.overlay.messages import AnyMessage
 from tidings.wire.attachment import AnyWord
 from tidings.wire.framing import FRAME_BYTES_MAX, GREETING_BYTES_MAX
+from tidings.wire.messages import AnyMessage
 
 ROW = re.compile(r"^\| (\d+) \| `(\w+)` \| (.*?) \|", re.MULTILINE)
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 from tidings.errors import InputError, PeerError, SetupError
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.live import addresses
-from tidings.overlay.messages import Frame
+from tidings.overlay.frames import Frame
 from tidings.wire import attachment as a
 from tidings.wire.framing import FRAME_BYTES_MAX, Decoder, Encoder, Speech
 

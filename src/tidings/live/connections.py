@@ -10,7 +10,7 @@ import asyncio
 from typing import Protocol, cast
 
 from tidings.live.counters import Counters
-from tidings.overlay.messages import Frame
+from tidings.overlay.frames import Frame
 from tidings.wire.attachment import Word
 from tidings.wire.framing import Decoder, Encoder, Speech
 

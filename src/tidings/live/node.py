@@ -46,8 +46,9 @@ from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
-from tidings.overlay.messages import Catalogue, Enter, Frame, Subscribe, Unsubscribe
+from tidings.overlay.frames import Frame
 from tidings.overlay.routing.catalogue import pages_text
+from tidings.overlay.routing.messages import Catalogue, Enter, Subscribe, Unsubscribe
 from tidings.overlay.settings import MIB, Settings
 from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record, Run

@@ -24,7 +24,7 @@ import msgspec
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
 from tidings.live.store import Kept, Store
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.wire.attachment import Delivered, Leave
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -25,7 +25,7 @@ from tidings.mqtt.events import Distribute
 from tidings.mqtt.plans import Audience, Plan
 from tidings.mqtt.sessions import Session
 from tidings.overlay.broker import Broker
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.publications import Route
 from tidings.records.record import Receivers
 

@@ -92,7 +92,7 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.timers import Timers
 
 CLIENT_ID_CHARACTERS_MAX = 256

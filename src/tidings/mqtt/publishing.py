@@ -44,7 +44,7 @@ from tidings.mqtt.subscribing import OWN, SHARE, VIEW, Subscribing
 from tidings.mqtt.told import SNAPSHOT
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Accept, Deliver, PublicationOffered, Reject
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.publications import Lane as Noted
 from tidings.overlay.publishing.publications import Route
 

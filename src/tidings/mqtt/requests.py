@@ -23,7 +23,8 @@ from tidings.mqtt.events import Access
 from tidings.mqtt.packets import Publish
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Decline, Enlist, EntryOffered
-from tidings.overlay.messages import Entry, Publication
+from tidings.overlay.publication import Publication
+from tidings.overlay.routing.messages import Entry
 from tidings.overlay.status import GatheredStatus
 
 REPLY = "$tidings/reply/"

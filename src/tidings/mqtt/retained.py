@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 LEVELS_PER_LOOK = 16
 """Levels without a message that are passed in the time in which one message is looked at."""

@@ -32,7 +32,7 @@ from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
 from tidings.mqtt.told import explained
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 PACKET_IDS = 65_535
 

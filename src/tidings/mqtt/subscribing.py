@@ -31,7 +31,7 @@ from tidings.mqtt.sessions import Asked, Delivery, Session, row
 from tidings.mqtt.settings import REFUSE
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import SubscriptionAsked, SubscriptionDropped
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.routing.table import Table
 
 SHARE = "$share/"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import tidings
 from tidings.mqtt.clients import State
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 if TYPE_CHECKING:
     from tidings.mqtt.front import Front

@@ -7,7 +7,7 @@ place. What an event is and when it is told is not known here.
 from __future__ import annotations
 
 from tidings.mqtt.packets import UserProperties
-from tidings.overlay.messages import Told
+from tidings.overlay.publication import Told
 
 SNAPSHOT = "snapshot"
 """The state of an event that was open before the subscription."""

@@ -42,55 +42,45 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.gather.seat_directory import Seats
-from tidings.overlay.links.links import Link, Links, State
-from tidings.overlay.messages import (
-    PROTOCOL_VERSION,
-    Advertise,
-    Ask,
+from tidings.overlay.frames import Message
+from tidings.overlay.gather.messages import (
     Carry,
-    Close,
-    Distance,
-    Done,
-    Enter,
-    Follow,
-    Forget,
-    Grow,
     HandedOver,
     HandOver,
-    Installed,
-    Join,
-    Keep,
-    Kept,
-    Message,
     Mirror,
     Mirrored,
-    Publication,
-    Publish,
-    Regrow,
-    Roll,
     Seated,
-    Seek,
-    Snapshot,
-    Subscribe,
     Survey,
-    Table,
     Taken,
+)
+from tidings.overlay.gather.seat_directory import Seats
+from tidings.overlay.links.links import Link, Links, State
+from tidings.overlay.links.messages import PROTOCOL_VERSION
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.log_writer import LogWriter, Numbers
+from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
+from tidings.overlay.publishing.publications import Publications
+from tidings.overlay.routing.catalogue import Catalogue
+from tidings.overlay.routing.messages import (
+    Advertise,
+    Enter,
+    Installed,
+    Subscribe,
+    Table,
     Unadvertise,
     Unsubscribe,
 )
-from tidings.overlay.messages import Catalogue as CatalogueMessage
-from tidings.overlay.publishing.log_writer import LogWriter, Numbers
-from tidings.overlay.publishing.publications import Publications
-from tidings.overlay.routing.catalogue import Catalogue
+from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
 from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
 from tidings.overlay.versions.catch_up import CatchUp
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
 from tidings.records.record import Kind
 
 

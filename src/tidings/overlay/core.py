@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from tidings.overlay.events import Effect, Log
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer, Timers
 from tidings.records.holders import Holder

@@ -11,7 +11,8 @@ from __future__ import annotations
 import msgspec
 
 from tidings.language.subscriptions import Advertisement, Subscription
-from tidings.overlay.messages import Frame, Publication
+from tidings.overlay.frames import Frame
+from tidings.overlay.publication import Publication
 from tidings.records.holders import Holder
 from tidings.records.record import Record, Run
 

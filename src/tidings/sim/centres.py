@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from tidings.errors import InputError
 from tidings.language.topics import Strategy
 from tidings.overlay.gather.centre import FINDERS, TREE, Finder, Said
-from tidings.overlay.messages import AnySurveyed
+from tidings.overlay.gather.messages import AnySurveyed
 from tidings.sim.clock import Agenda
 from tidings.sim.topologies import ID_LENGTH_MAX
 

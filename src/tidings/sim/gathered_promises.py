@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from tidings.overlay.messages import Told
+from tidings.overlay.publication import Told
 from tidings.sim.checkers import BREACHES_MAX, Breach, fields_of, wants
 from tidings.sim.gathered_notes import Notes
 from tidings.sim.gathered_workload import Gathered

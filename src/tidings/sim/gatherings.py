@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 from tidings.errors import InputError
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.sim.clients import Client
 from tidings.sim.topologies import Topology

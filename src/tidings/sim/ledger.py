@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 
 ABSENT = "absent: "
 """How the reason of a grant begins that names brokers out of reach."""

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidings.overlay.messages import Publish
+from tidings.overlay.publishing.messages import Publish
 from tidings.records.record import Kind, Record
 from tidings.sim.diary import Diary
 from tidings.sim.gathered_notes import ON_THE_WAY, Notes

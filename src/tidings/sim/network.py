@@ -13,7 +13,8 @@ import random
 from math import inf
 from typing import TYPE_CHECKING
 
-from tidings.overlay.messages import Frame, Message, Publish
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.publishing.messages import Publish
 
 if TYPE_CHECKING:
     from tidings.sim.hosts import Host

@@ -43,21 +43,11 @@ from tidings.overlay.events import (
     Send,
     Stop,
 )
-from tidings.overlay.messages import (
-    Advertise,
-    Bye,
-    Carry,
-    Enter,
-    HandOver,
-    Message,
-    Publish,
-    Refuse,
-    Seated,
-    Subscribe,
-    Table,
-    Unadvertise,
-    Unsubscribe,
-)
+from tidings.overlay.frames import Message
+from tidings.overlay.gather.messages import Carry, HandOver, Seated
+from tidings.overlay.links.messages import Bye, Refuse
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.messages import Advertise, Enter, Subscribe, Table, Unadvertise, Unsubscribe
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.trees import NO_EPOCH
 from tidings.records.record import Kind, Record

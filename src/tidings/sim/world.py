@@ -52,7 +52,9 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Frame, Publication, Survey
+from tidings.overlay.frames import Frame
+from tidings.overlay.gather.messages import Survey
+from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.record import Record, Run

@@ -8,8 +8,9 @@ both sides speak only the words below, in frames whose `first` and `ack` are 0. 
 from __future__ import annotations
 
 from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.overlay.frames import Message
 from tidings.overlay.links.proofs import proof as proved
-from tidings.overlay.messages import Message, Publication
+from tidings.overlay.publication import Publication
 
 
 class Word(Message, frozen=True):

@@ -14,8 +14,10 @@ from enum import Enum
 import msgspec
 
 from tidings.errors import PeerError
-from tidings.overlay.messages import AnyMessage, Frame, Message, Welcome
+from tidings.overlay.frames import Frame, Message
+from tidings.overlay.links.messages import Welcome
 from tidings.wire.attachment import AnyWord, Attach
+from tidings.wire.messages import AnyMessage
 
 LENGTH_BYTES = 4
 """Of the length in front of each frame."""

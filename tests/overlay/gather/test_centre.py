@@ -25,7 +25,17 @@ from tests.overlay.gather.trees_of_finders import (
     trees,
 )
 from tidings.overlay.gather.centre import FINDERS, Finder, PaperFinder, ReportFinder
-from tidings.overlay.messages import Announce, AnySurveyed, Ecc, Holder, Init, Load, Report, Stable, Update
+from tidings.overlay.gather.messages import (
+    Announce,
+    AnySurveyed,
+    Ecc,
+    Holder,
+    Init,
+    Load,
+    Report,
+    Stable,
+    Update,
+)
 
 WANTED = {"": ("centre", "median")}
 

@@ -16,7 +16,7 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Done, Forget, Keep, Kept
+from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept
 from tidings.overlay.settings import DEFAULT
 
 TWO = replace(DEFAULT, acks="neighbour")

@@ -17,7 +17,9 @@ from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, EntryOffered
 from tidings.overlay.gather.edge_filter import KNOWN_MAX, EdgeFilter, joined
-from tidings.overlay.messages import Carry, Holder, Known, Publication, Publish, Taken, Told
+from tidings.overlay.gather.messages import Carry, Holder, Known, Taken
+from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheredStatus

@@ -13,9 +13,12 @@ from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
-from tidings.overlay.messages import Ask, Carry, HandOver, Mirror, Publish, Seated, Survey, Told
+from tidings.overlay.gather.messages import Carry, HandOver, Mirror, Seated, Survey
+from tidings.overlay.publication import Told
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.status import GatheredStatus
+from tidings.overlay.versions.messages import Ask
 from tidings.records.record import Kind, Record
 
 FIELDS = """

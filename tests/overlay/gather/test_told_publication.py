@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.overlay.bench import Bench, Middle, path
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Accept, Deliver, Sync, WritesSynced
-from tidings.overlay.messages import Done, Publish, Told
+from tidings.overlay.publication import Told
+from tidings.overlay.publishing.messages import Done, Publish
 
 ALL = Subscription("#", qos=2)
 

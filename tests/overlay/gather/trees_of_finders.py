@@ -17,7 +17,7 @@ import networkx as nx
 from hypothesis import strategies as st
 
 from tidings.overlay.gather.centre import Finder, Said
-from tidings.overlay.messages import AnySurveyed
+from tidings.overlay.gather.messages import AnySurveyed
 
 STEPS_MAX = 1_000_000
 """A search that has not ended by then never does."""

@@ -31,23 +31,14 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
+from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import ACK_MESSAGES, ALREADY_LINKED
+from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import proof
-from tidings.overlay.messages import (
-    Bye,
-    Catalogue,
-    Distance,
-    Frame,
-    Greet,
-    Grow,
-    Join,
-    Message,
-    Publish,
-    Refuse,
-    Seek,
-    Welcome,
-)
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.messages import Catalogue
 from tidings.overlay.settings import DEFAULT, Settings
+from tidings.overlay.trees.messages import Distance, Grow, Join, Seek
 from tidings.records.record import Kind, Record
 
 NOISE = Seek("nobody", (1, 1))

@@ -13,9 +13,11 @@ from tests.examples import examples
 from tests.overlay.bench import BEGIN, publication, publish
 from tidings.overlay.core import TURN_DELIVERIES, Core
 from tidings.overlay.events import HangUp, Send
+from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import Link, Links, State
-from tidings.overlay.messages import Frame, Message, Publish, Seek
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
+from tidings.overlay.trees.messages import Seek
 
 TIGHT = Settings(link_unacked_bytes=400)
 """So little that data is often held back."""

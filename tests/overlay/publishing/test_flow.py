@@ -10,7 +10,7 @@ import pytest
 from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path, publication, publish, ring
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Effect, Pause, PublicationOffered, Resume, Sync, WritesSynced
-from tidings.overlay.messages import Done, Publish
+from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.records.record import Kind, Record
 

@@ -22,7 +22,8 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Logged, Mirror
+from tidings.overlay.gather.messages import Mirror
+from tidings.overlay.publishing.messages import Logged
 from tidings.overlay.settings import Settings
 from tidings.records.holders import Holder
 

@@ -43,10 +43,13 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Done, Publication, Publish, Regrow, Subscribe
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing import publications
+from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.publications import BOOT_SHIFT
+from tidings.overlay.routing.messages import Subscribe
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees.messages import Regrow
 from tidings.overlay.trees.trees import pick
 from tidings.records.record import Kind, Record
 

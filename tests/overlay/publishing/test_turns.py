@@ -22,9 +22,11 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
+from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import SYNCS_MAX
-from tidings.overlay.messages import Done, Frame, Message, Publish, Seek
+from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees.messages import Seek
 from tidings.records.record import Kind, Record
 
 ALL = Subscription("#", qos=1)

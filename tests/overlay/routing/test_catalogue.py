@@ -39,7 +39,6 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import Catalogue, Enter, Entry
 from tidings.overlay.routing import catalogue
 from tidings.overlay.routing.catalogue import (
     AFTER_MAX,
@@ -48,6 +47,7 @@ from tidings.overlay.routing.catalogue import (
     SYNCHRONISE_WITHIN_S,
     TOMBSTONE_US,
 )
+from tidings.overlay.routing.messages import Catalogue, Enter, Entry
 from tidings.overlay.routing.topics import Patterns
 
 PLAIN = 'name = "t"\nkind = "plain"'

@@ -19,7 +19,8 @@ from tidings.overlay.events import (
     Synchronised,
     TimerFired,
 )
-from tidings.overlay.messages import Enter, Entry, Publish
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.messages import Enter, Entry
 from tidings.overlay.settings import Settings
 
 TYPED = 'name = "t"\nkind = "plain"\n[fields]\nx = { type = "int" }'

@@ -8,7 +8,7 @@ from tests.overlay.bench import Middle, kinds
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Deliver, Deny, PublicationOffered, SessionOpened, SubscriptionAsked
-from tidings.overlay.messages import Publish
+from tidings.overlay.publishing.messages import Publish
 
 DECLARED = parse_topic('name = "road/+name"\nkind = "plain"\n[fields]\nseverity = { type = "int" }\n')
 

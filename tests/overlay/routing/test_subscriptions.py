@@ -33,21 +33,11 @@ from tidings.overlay.events import (
     Write,
     WritesSynced,
 )
-from tidings.overlay.messages import (
-    Advertise,
-    Distance,
-    Grow,
-    Installed,
-    Join,
-    Publish,
-    Roll,
-    Subscribe,
-    Table,
-    Unadvertise,
-    Unsubscribe,
-)
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.messages import Advertise, Installed, Subscribe, Table, Unadvertise, Unsubscribe
 from tidings.overlay.routing.subscriptions import ABSENT_NAMED_MAX, CATCH_ALL, TABLE_PART
 from tidings.overlay.settings import DEFAULT, Settings
+from tidings.overlay.trees.messages import Distance, Grow, Join, Roll
 from tidings.records.record import Kind, Record
 
 WIDE = Subscription("roads/#", "severity > 3", qos=1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.overlay.bench import Bench, path
 from tidings.language.declarations import parse_topic
 from tidings.overlay.events import Log, NeighbourAdded, NeighbourRemoved, StopAsked
-from tidings.overlay.messages import Publish
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 

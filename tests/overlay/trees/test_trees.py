@@ -29,20 +29,10 @@ from tests.overlay.bench import (
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Deliver, SessionOpened, SubscriptionAsked, TimerFired
-from tidings.overlay.messages import (
-    Distance,
-    Done,
-    Epoch,
-    Grow,
-    Join,
-    Publish,
-    Regrow,
-    Roll,
-    Seek,
-    Subscribe,
-    Table,
-)
+from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.routing.messages import Subscribe, Table
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Regrow, Roll, Seek
 from tidings.overlay.trees.trees import ASK_AGAIN_S, LANES, NO_EPOCH, lane_of, pick
 
 IDS = ["Z", "a", "a1", "a10", "a2", "é", "ﬀ", "\uffee", "😀"]

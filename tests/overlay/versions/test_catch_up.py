@@ -31,19 +31,13 @@ from tidings.overlay.events import (
     TimerFired,
     WritesSynced,
 )
-from tidings.overlay.messages import (
-    Ask,
-    Close,
-    Follow,
-    Holder,
-    Message,
-    Publication,
-    Publish,
-    Snapshot,
-    Told,
-)
+from tidings.overlay.frames import Message
+from tidings.overlay.gather.messages import Holder
+from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees.trees import Edge, TreeEpoch
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
 
 TOPIC = parse_topic("""
 name = "t"

@@ -24,7 +24,7 @@ from tidings.overlay.events import (
     TimerFired,
     Write,
 )
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publication import Publication, Told
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind, Record

@@ -30,7 +30,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from tidings.language.topics import Strategy
-from tidings.overlay.messages import (
+from tidings.overlay.gather.messages import (
     Announce,
     AnySurveyed,
     Ecc,

@@ -24,7 +24,8 @@ from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
-from tidings.overlay.messages import Holder, Known, Publication
+from tidings.overlay.gather.messages import Holder, Known
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.outbox import QOS_ONCE
 from tidings.overlay.publishing.publications import BOOT_SHIFT
 from tidings.overlay.routing.topics import Topics

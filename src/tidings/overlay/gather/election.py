@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from tidings.language.topics import Scope, Strategy, Topic
 from tidings.overlay.core import Core
 from tidings.overlay.gather.centre import FINDERS, TREE, Finder, ReportFinder, Said
+from tidings.overlay.gather.messages import Announce, Holder, Survey
 from tidings.overlay.gather.partitions import PART, Partitions
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import Announce, Epoch, Holder, Survey
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 
 Weigh = Callable[[Topic, TreeEpoch], tuple[int, bool]]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidings.overlay.core import Core
+from tidings.overlay.gather.messages import HandedOver, HandOver, Holder
 from tidings.overlay.gather.partitions import Partitions
 from tidings.overlay.gather.seat import Copies, Seat, erase, marks_of, parted
-from tidings.overlay.links.links import Link, Links, data_bytes
-from tidings.overlay.messages import HandedOver, HandOver, Holder
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.trees.trees import TreeEpoch
 
 CLOSED_MAX = 1000
@@ -141,7 +141,7 @@ class Handover:
                 at + 1 < len(parts),
                 () if at else tuple(gift.copies.closed.values())[-CLOSED_MAX:],
             )
-            self._links.send_data(edge.link, message, data_bytes(message))
+            self._links.send_data(edge.link, message, message.size)
 
     def on_hand_over(self, link: Link, message: HandOver) -> None:
         grown = self._places.current(message.root, message.epoch)
@@ -150,7 +150,7 @@ class Handover:
         if message.to != self._core.id:
             edge = self._places.toward(grown, message.to)
             if edge is not None and edge.alive and edge.link is not link:
-                self._links.send_data(edge.link, message, data_bytes(message))
+                self._links.send_data(edge.link, message, message.size)
             return
         key = message.place, message.sender, message.number
         copies = self._offered.setdefault(key, Copies())

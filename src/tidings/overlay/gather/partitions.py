@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from tidings.language.keys import Key
 from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
-from tidings.overlay.messages import Epoch
 from tidings.overlay.routing.topics import Topics
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Edge, TreeEpoch, Trees
 
 PART = "\t"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidings.overlay.core import Core
+from tidings.overlay.gather.messages import Holder, Mirror, Mirrored
 from tidings.overlay.gather.seat import Copies
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import Holder, Mirror, Mirrored
 from tidings.overlay.trees.trees import TreeEpoch
 
 OUTLIVED_MAX = 2

@@ -26,8 +26,9 @@ from tidings.language.reports import Report
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
 from tidings.overlay.gather.edge_filter import EdgeFilter, joined
+from tidings.overlay.gather.messages import Carry, Holder, Known, Taken
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import Carry, Holder, Known, Publication, Taken
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import QOS_ONCE, encode, quoted
 from tidings.overlay.settings import Settings

@@ -28,9 +28,11 @@ from tidings.language.reports import Report
 from tidings.language.topics import OnTheWay, Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, Write
+from tidings.overlay.gather.messages import Ended, Holder, Mirror, Mirrored
 from tidings.overlay.gather.reports import report_id
-from tidings.overlay.links.links import Link, Links, data_bytes
-from tidings.overlay.messages import Ended, Holder, Logged, Mirror, Mirrored, Publication
+from tidings.overlay.links.links import Link, Links
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Logged
 from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
@@ -418,7 +420,7 @@ class Seat:
                 whole,
                 more,
             )
-            self._links.send_data(self._deputy, message, data_bytes(message))
+            self._links.send_data(self._deputy, message, message.size)
 
     # The log.
 
@@ -467,7 +469,7 @@ class Seat:
                 log=tuple(part),
                 incarnation=self._core.incarnation,
             )
-            self._links.send_data(deputy, message, data_bytes(message))
+            self._links.send_data(deputy, message, message.size)
 
     # What the deputy says.
 

@@ -29,28 +29,19 @@ from tidings.language.reports import Event, Report
 from tidings.language.topics import BeforeSeat, OnTheWay, Strategy, Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Erase, PublicationOffered, Write
+from tidings.overlay.frames import Message
 from tidings.overlay.gather.centre import TREE, Finder
 from tidings.overlay.gather.edge_filter import EdgeFilter
 from tidings.overlay.gather.election import Election, Search, judged_by
 from tidings.overlay.gather.handover import Handover
+from tidings.overlay.gather.messages import Holder, Known, Mirror, Mirrored, Seated, Taken
 from tidings.overlay.gather.partitions import PART, Partitions, places_of
 from tidings.overlay.gather.replica import NOBODY, Replicas
 from tidings.overlay.gather.reports import Reports
 from tidings.overlay.gather.seat import Copies, Origin, Seat, erase, known_key, recovered
 from tidings.overlay.gather.told_publication import as_told, shown, written
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import (
-    Epoch,
-    Holder,
-    Known,
-    Message,
-    Mirror,
-    Mirrored,
-    Publication,
-    Seated,
-    Taken,
-    Told,
-)
+from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import encode
 from tidings.overlay.publishing.publications import Publications
@@ -58,6 +49,7 @@ from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.status import GatheredStatus
 from tidings.overlay.timers import Timer
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
 

@@ -14,7 +14,7 @@ from tidings.language.reports import Event
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.gather.seat import Seat
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publication import Publication, Told
 from tidings.overlay.routing.topics import Topics
 
 CONTENT_TYPES = {Encoding.JSON: "application/json", Encoding.MSGPACK: "application/msgpack"}

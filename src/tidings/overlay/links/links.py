@@ -28,27 +28,9 @@ from enum import Enum, auto
 
 from tidings.overlay.core import Core
 from tidings.overlay.events import Dial, HangUp, Send
+from tidings.overlay.frames import Data, Frame, Message
+from tidings.overlay.links.messages import PROTOCOL_VERSION, Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import NONCE_BYTES_MAX, proof
-from tidings.overlay.messages import (
-    OVERHEAD_BYTES,
-    PROTOCOL_VERSION,
-    Bye,
-    Carry,
-    Catalogue,
-    Enter,
-    Frame,
-    Greet,
-    HandOver,
-    Keep,
-    Message,
-    Mirror,
-    Publish,
-    Refuse,
-    Roll,
-    Snapshot,
-    Table,
-    Welcome,
-)
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.records.record import Kind
@@ -60,10 +42,6 @@ heartbeat."""
 
 SYNCS_MAX = 8
 """Turns whose data waits for the disk at the same time. More waits in inboxes: the disk is behind."""
-
-
-Data = Publish | Keep | Carry | Mirror | HandOver | Snapshot
-"""Messages with content, which wait for room; all others are control messages and do not."""
 
 
 class State(Enum):
@@ -162,7 +140,7 @@ class Link:
         first, weight, acknowledged = self._acked + 1, 0, self.acknowledged
         for message, _ in self._replay:
             messages.append(message)
-            weight += _weight(message)
+            weight += message.weight
             if weight >= FRAME_WEIGHT:
                 frames.append(Frame(first, acknowledged, tuple(messages)))
                 first, weight, messages = first + len(messages), 0, []
@@ -177,7 +155,7 @@ class Link:
         weight = 0
         while control and weight < FRAME_WEIGHT:
             message = control.popleft()
-            weight += _weight(message)
+            weight += message.weight
             sizes.append((message, 0))
         data = self._data
         room = self._unacked_limit - self._unacked_bytes
@@ -473,8 +451,8 @@ class Links:
             # Known as received before it is acted on: what it brings about may send a frame.
             link.received += 1
             size = 0
-            if type(message) is Publish or isinstance(message, Data):
-                size = data_bytes(message)
+            if isinstance(message, Data):
+                size = message.size
                 if link.inbox or self._must_wait():
                     link.inbox.append((link.received, message, size))
                     self._inboxes[link.peer] = link
@@ -787,29 +765,3 @@ ALREADY_LINKED = "already linked by another connection"
 FRAME_WEIGHT = 2000
 """Control messages in one frame, those with tables or texts counted by what is in them: a frame stays below a
 few MiB."""
-
-
-def _weight(message: Message) -> int:
-    if type(message) is Table:
-        return 1 + len(message.subscriptions)
-    if type(message) is Roll:
-        return 1 + len(message.members) + len(message.advertisements)
-    if type(message) is Catalogue:
-        return sum(1 + len(entry.text) // 1024 for entry in message.entries) + 1
-    if type(message) is Enter:
-        return 1 + len(message.entry.text) // 1024
-    return 1
-
-
-def data_bytes(message: Data) -> int:
-    """What a message with content counts for against windows and queues."""
-    if isinstance(message, Publish | Keep):
-        return message.publication.size
-    if isinstance(message, Carry):
-        return message.report.size
-    if isinstance(message, Snapshot):
-        return OVERHEAD_BYTES + sum(publication.size for publication in message.publications)
-    size = OVERHEAD_BYTES * (1 + len(message.marks)) + sum(len(entry[1]) for entry in message.entries)
-    if isinstance(message, Mirror):
-        size += sum(OVERHEAD_BYTES + len(logged.payload) for logged in message.log)
-    return size

@@ -9,7 +9,8 @@ the next; how it becomes known there is the business of `catch_up`. Sessions are
 from __future__ import annotations
 
 from tidings.overlay.core import Core
-from tidings.overlay.messages import Epoch, Told
+from tidings.overlay.publication import Told
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import TreeEpoch
 
 PAST_MAX = 10_000

@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable
 
 from tidings.overlay.core import Core
-from tidings.overlay.links.links import Link, Links, data_bytes
-from tidings.overlay.messages import Done, Epoch, Publish
+from tidings.overlay.links.links import Link, Links
+from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.trees.messages import Epoch
 
 CREDIT_SHARE = 4
 """Acknowledgements of QoS 0 are only flow control, so they may wait until a quarter of the window is due."""
@@ -126,7 +127,7 @@ class Flow:
         key = (link.peer, message.root)
         if message.qos == 0:
             channel.credits += 1
-            channel.credit_bytes += data_bytes(message)
+            channel.credit_bytes += message.size
             settings = self._core.settings
             if (
                 channel.credits * CREDIT_SHARE < settings.link_window_messages

@@ -18,7 +18,8 @@ from collections.abc import Mapping
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Append, PublicationOffered
-from tidings.overlay.messages import Logged, Publication, Told
+from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.messages import Logged
 from tidings.overlay.routing.topics import Topics
 from tidings.records.holders import Holder
 

@@ -19,9 +19,11 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import Epoch, Forget, Keep, Kept, Publication
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Forget, Keep, Kept
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Trees
 from tidings.records.record import Kind
 

@@ -37,10 +37,11 @@ from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import OVERHEAD_BYTES, Done, Publication, Publish, Told
+from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
 from tidings.overlay.publishing.carrying import Carrying
 from tidings.overlay.publishing.flow import Channel, Flow, Passage
 from tidings.overlay.publishing.log_writer import LogWriter
+from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.outbox import QOS_ONCE, Held, Outbox, Stream, encode, quoted, stream_of
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Content, Topics

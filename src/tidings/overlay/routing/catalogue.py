@@ -46,8 +46,8 @@ from tidings.overlay.events import (
     Write,
 )
 from tidings.overlay.links.links import Link, Links, State
-from tidings.overlay.messages import Catalogue as CatalogueMessage
-from tidings.overlay.messages import Enter, Entry
+from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
+from tidings.overlay.routing.messages import Enter, Entry
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
 

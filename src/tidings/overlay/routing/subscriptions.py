@@ -35,22 +35,16 @@ from tidings.language.topics import Topic
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import (
-    Advertise,
-    Installed,
-    Roll,
-    Subscribe,
-    Unadvertise,
-    Unsubscribe,
-)
-from tidings.overlay.messages import Table as TableMessage
 from tidings.overlay.routing import covering_set
 from tidings.overlay.routing.covering_set import Summary
+from tidings.overlay.routing.messages import Advertise, Installed, Subscribe, Unadvertise, Unsubscribe
+from tidings.overlay.routing.messages import Table as TableMessage
 from tidings.overlay.routing.shares import Shares
 from tidings.overlay.routing.table import Table
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.absence import Absences
+from tidings.overlay.trees.messages import Roll
 from tidings.overlay.trees.trees import UNLIKE, Edge, Tree, TreeEpoch, Trees, digest, pick
 from tidings.records.record import Kind, Record
 

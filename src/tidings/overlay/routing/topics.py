@@ -17,7 +17,7 @@ from tidings.language.reports import Report, Shape
 from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
-from tidings.overlay.messages import Publication
+from tidings.overlay.publication import Publication
 from tidings.overlay.trees.trees import Trees, lane_of, pick
 
 

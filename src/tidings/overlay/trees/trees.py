@@ -27,10 +27,10 @@ from zlib import crc32
 from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.messages import Distance, Epoch, Grow, Join, Regrow, Seek
 from tidings.overlay.routing.covering_set import Summary
 from tidings.overlay.routing.table import Table
 from tidings.overlay.timers import Timer
+from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Regrow, Seek
 
 Life = tuple[int, int]
 """Of a broker: boot and incarnation."""

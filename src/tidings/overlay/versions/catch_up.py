@@ -29,13 +29,16 @@ from tidings.language.fields import TOPIC, USER
 from tidings.language.reports import Event
 from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.core import Core
+from tidings.overlay.gather.messages import Holder
 from tidings.overlay.gather.partitions import PART
-from tidings.overlay.links.links import Link, Links, data_bytes
-from tidings.overlay.messages import Ask, Close, Epoch, Follow, Holder, Publication, Snapshot
+from tidings.overlay.links.links import Link, Links
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.carrying import Carrying, Known
 from tidings.overlay.routing.subscriptions import Named, Routing
 from tidings.overlay.routing.topics import Topics
+from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Edge, Life, Tree, TreeEpoch, Trees
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
 from tidings.overlay.versions.session_versions import SessionVersions
 
 FOLLOW_PART = 1000
@@ -318,7 +321,7 @@ class CatchUp:
                     message.hops + 1,
                     message.qos,
                 )
-                self._links.send_data(edge.link, passed, data_bytes(passed))
+                self._links.send_data(edge.link, passed, passed.size)
 
     def _pass_on(
         self,
@@ -342,7 +345,7 @@ class CatchUp:
         for at, part in enumerate(parts, 1):
             more = at < len(parts)
             message = Snapshot(grown.root, grown.epoch, place, broker, number, part, more, hops, qos)
-            self._links.send_data(edge.link, message, data_bytes(message))
+            self._links.send_data(edge.link, message, message.size)
 
     def _remember(self, grown: TreeEpoch, peer: str, publications: Iterable[Publication], qos: int) -> None:
         """A link carries these events from now on."""

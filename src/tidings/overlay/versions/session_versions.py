@@ -20,7 +20,7 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.links.links import Link
-from tidings.overlay.messages import Publication, Told
+from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.carrying import is_last
 from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.subscriptions import Named, Routing
