@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
 from dataclasses import replace
 
 import pytest
 
 from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, ring, started
+from tidings import overlay
 from tidings.language.subscriptions import Subscription
+from tidings.overlay.core import Notice
 from tidings.overlay.events import (
     Accept,
     Deliver,
@@ -265,3 +269,9 @@ def test_a_wake_up_for_the_very_time_that_has_come_is_asked_for_anew(monkeypatch
 
     monkeypatch.setattr(broker._seats, "flush", flush_late)
     assert SetTimer(due) in broker.handle(TimerFired(), due)
+
+
+def test_every_notice_between_parts_is_heard() -> None:
+    for module in pkgutil.walk_packages(overlay.__path__, "tidings.overlay."):
+        importlib.import_module(module.name)
+    assert set(Middle().broker.core.heard_by) == set(Notice.__subclasses__())

@@ -2,8 +2,9 @@
 
 It puts the parts together and knows nothing that they do not: `links` make messages reliable, `trees` say
 where they go, `routing` who wants what, `publications` carry, `catalogue` has what all brokers know. Each
-message and each event has one handler, found in a table. There is no socket, clock, file or randomness of its
-own here: a driver brings events in and carries effects out (`events`).
+event, message, timer, and notice of a part to those above it has one handler, found in a table. There is no
+socket, clock, file or randomness of its own here: a driver brings events in and carries effects out
+(`events`).
 """
 
 from __future__ import annotations
@@ -53,14 +54,21 @@ from tidings.overlay.gather.messages import (
     Survey,
     Taken,
 )
-from tidings.overlay.gather.seat_directory import Seats
+from tidings.overlay.gather.seat_directory import EventClosed, SeatFound, SeatMoved, Seats
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.links.messages import PROTOCOL_VERSION
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.log_writer import LogWriter, Numbers
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
-from tidings.overlay.publishing.publications import Publications
-from tidings.overlay.routing.catalogue import Catalogue
+from tidings.overlay.publishing.outbox import PublicationReleased
+from tidings.overlay.publishing.publications import (
+    Publications,
+    VersionConfirmed,
+    VersionPassed,
+    VersionResent,
+    VersionTold,
+)
+from tidings.overlay.routing.catalogue import Catalogue, CatalogueSynchronised
 from tidings.overlay.routing.messages import (
     Advertise,
     Enter,
@@ -71,8 +79,8 @@ from tidings.overlay.routing.messages import (
     Unsubscribe,
 )
 from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
-from tidings.overlay.routing.subscriptions import Routing
-from tidings.overlay.routing.topics import Topics
+from tidings.overlay.routing.subscriptions import Routing, SessionGone, SubscriptionGranted, SubscriptionsGone
+from tidings.overlay.routing.topics import DeclarationChanged, Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
@@ -81,6 +89,7 @@ from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, S
 from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
 from tidings.overlay.versions.catch_up import CatchUp
 from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
+from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind
 
 
@@ -124,27 +133,26 @@ class Broker:
         log_writer = LogWriter(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
         routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
+        versions = self._versions = SessionVersions(core, known, routing)
         publications = self._publications = Publications(
-            core, links, trees, known, routing, absences, log_writer
+            core, links, trees, known, routing, absences, log_writer, versions
         )
-        seats = self._seats = Seats(core, links, trees, known, routing, publications, log_writer)
+        seats = self._seats = Seats(
+            core,
+            links,
+            trees,
+            known,
+            routing,
+            publications,
+            log_writer,
+            absences,
+            catalogue,
+            lambda place: self._catch_up.shortest_every(place),  # noqa: PLW0108 -- made below
+        )
         self.gathered = seats.status
-        seats.synchronised = lambda: catalogue.synchronised
-        seats.missing = lambda: bool(absences)
-        catalogue.on_synchronised = seats.go_on
         catch_up = self._catch_up = CatchUp(
-            core, links, trees, known, routing, publications.carrying, publications.session_versions, seats
+            core, links, trees, known, routing, publications.carrying, versions, seats
         )
-        publications.on_told = catch_up.on_told
-        publications.on_passing = self._on_passing
-        publications.on_resent = catch_up.on_resent
-        routing.on_granted = catch_up.on_granted
-        routing.on_gone = self._on_subscriptions_gone
-        routing.on_ended = publications.session_versions.on_ended
-        seats.on_closed = catch_up.close
-        seats.on_moved = catch_up.on_moved
-        seats.on_found = catch_up.on_found
-        seats.shortest_every = catch_up.shortest_every
         self.route = publications.route
         self.fresh = publications.fresh
         self.straight = publications.straight
@@ -156,6 +164,21 @@ class Broker:
         self.match_payloads = routing.local.match_payloads
         self.contents = known.contents
         self.about = known.about
+        core.heard_by |= {
+            DeclarationChanged: lambda n: seats.on_declared(n.name),
+            CatalogueSynchronised: lambda _: seats.go_on(),
+            SubscriptionGranted: lambda n: catch_up.on_granted(n.named, n.subscription),
+            SubscriptionsGone: lambda n: self._on_subscriptions_gone(n.session, n.names),
+            SessionGone: lambda n: versions.on_ended(n.session),
+            PublicationReleased: lambda n: publications.on_released(n.publication),
+            VersionTold: lambda n: catch_up.on_told(n.publication),
+            VersionPassed: lambda n: self._on_passing(n.publication),
+            VersionResent: lambda n: catch_up.on_resent(n.grown, n.publication, n.peers),
+            VersionConfirmed: lambda n: seats.on_confirmed(n.told),
+            EventClosed: lambda n: catch_up.close(n.place, n.event, n.version),
+            SeatMoved: lambda n: catch_up.on_moved(n.place),
+            SeatFound: lambda n: catch_up.on_found(n.place),
+        }
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
             PublicationOffered: publications.offer,
@@ -220,7 +243,7 @@ class Broker:
             Timer.REGROW: trees.on_regrow_due,
             Timer.SETTLE: routing.on_settle_late,
             Timer.ABSENT: publications.on_absent_late,
-            Timer.EVERY: publications.session_versions.on_due,
+            Timer.EVERY: versions.on_due,
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.GATHER: seats.on_clock,
             Timer.SURVEY: seats.election.on_survey_due,
@@ -370,19 +393,19 @@ class Broker:
         durable = known is not None and known.durable
         self._routing.open_session(event.session, event.durable)
         if event.durable and not durable:
-            self._publications.session_versions.on_durable(event.session)
+            self._versions.on_durable(event.session)
 
     def _on_subscription_asked(self, event: SubscriptionAsked) -> None:
         named = (event.session, event.name)
         if event.snapshot and not event.group:
             self._catch_up.expect(named)
         if self._routing.ask(event.session, event.name, event.subscription, event.group):
-            self._publications.session_versions.on_asked(named, snapshot=event.snapshot)
+            self._versions.on_asked(named, snapshot=event.snapshot)
         else:
             self._catch_up.expect_no_more(named)
 
     def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:
-        self._publications.session_versions.on_gone(session, names)
+        self._versions.on_gone(session, names)
         self._catch_up.on_gone(session, names)
 
     def _on_passing(self, publication: Publication) -> None:
@@ -454,7 +477,7 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._publications.write_lanes()
-        self._publications.session_versions.tick()
+        self._versions.tick()
         self._seats.tick()
         self._catch_up.tick()
         self._seats.reports.tick()
@@ -538,7 +561,7 @@ class Broker:
 
     def _gathering_status(self) -> GatheringStatus:
         reports, seats = self._seats.reports, self._seats.counts
-        followed = self._publications.session_versions.counts
+        followed = self._versions.counts
         return GatheringStatus(
             waiting=reports.all_waiting,
             entered=reports.all_entered,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from tidings.overlay.events import Effect, Log
 from tidings.overlay.publication import Publication
@@ -18,6 +21,10 @@ TURN_DELIVERIES = 500
 
 DELIVERY_BYTES = 4096
 """A larger publication counts for one delivery more for each of these."""
+
+
+class Notice(msgspec.Struct, frozen=True, gc=False):
+    """The base of what one part of a broker tells the parts above it. Who hears it is a table in `broker`."""
 
 
 class Core:
@@ -55,6 +62,7 @@ class Core:
         """The last sync that is known to be on disk."""
         self.sync_wanted = False
         self.sync_token = 0
+        self.heard_by: dict[type[Notice], Callable[[Any], None]] = {}
         self._unsynced: deque[tuple[int, Callable[[], None]]] = deque()
 
     @property
@@ -68,6 +76,12 @@ class Core:
     def turn_is_over(self) -> bool:
         """Whether the rest must wait for the next turn."""
         return self.spent >= self.turn_deliveries
+
+    def tell(self, notice: Notice) -> None:
+        """Tell the parts above."""
+        heard = self.heard_by.get(type(notice))
+        if heard is not None:
+            heard(notice)
 
     def log(self, level: str, text: str, **about: object) -> None:
         self.out.append(Log(level, text, tuple((key, str(value)) for key, value in about.items())))

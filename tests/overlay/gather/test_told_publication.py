@@ -7,6 +7,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Accept, Deliver, Sync, WritesSynced
 from tidings.overlay.publication import Told
 from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.publishing.publications import VersionConfirmed
 
 ALL = Subscription("#", qos=2)
 
@@ -19,7 +20,7 @@ def test_a_told_version_goes_to_all_who_match_and_is_confirmed_when_everyone_has
     it = Middle(wants={"x": [ALL]})
     confirmed: list[Told] = []
     publications = it.broker._publications
-    publications.confirmed = confirmed.append
+    it.broker.core.heard_by[VersionConfirmed] = lambda notice: confirmed.append(notice.told)
     publications.tell("t", b'{"x":1}', 1, "", told())
     effects = it.broker.collect()
     ((_, message),) = it.heard(effects, Publish)
@@ -38,7 +39,7 @@ def test_a_told_version_goes_to_all_who_match_and_is_confirmed_when_everyone_has
 def test_a_version_of_quality_0_counts_as_told_when_it_is_sent() -> None:
     it = Middle(wants={"x": [ALL]})
     confirmed: list[Told] = []
-    it.broker._publications.confirmed = confirmed.append
+    it.broker.core.heard_by[VersionConfirmed] = lambda notice: confirmed.append(notice.told)
     it.broker._publications.tell("t", b"{}", 0, "", told())
     assert confirmed == [told()]
     assert [name for name, _ in it.heard(it.broker.collect(), Publish)] == ["x"]

@@ -167,7 +167,7 @@ class Network(Bench):
         return sum(len(self[id_]._publications.carrying) for id_ in self.running())
 
     def followed(self) -> int:
-        return sum(len(self[id_]._publications.session_versions) for id_ in self.running())
+        return sum(len(self[id_]._versions) for id_ in self.running())
 
 
 # Links that carry.
@@ -281,7 +281,7 @@ def test_what_links_remember_is_bounded() -> None:
     net.client("b", "s")
     for number in range(9):
         net.told(1, event=f"e{number}")
-    assert len(net["a"]._publications.carrying) == len(net["b"]._publications.session_versions) == 3
+    assert len(net["a"]._publications.carrying) == len(net["b"]._versions) == 3
     assert net["a"]._publications.carrying.forgotten == 6
 
 

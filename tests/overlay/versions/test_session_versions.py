@@ -25,6 +25,7 @@ from tidings.overlay.events import (
     Write,
 )
 from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.publications import VersionConfirmed
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind, Record
@@ -43,7 +44,7 @@ class Watched(Middle):
 
     @property
     def session_versions(self) -> SessionVersions:
-        return self.broker._publications.session_versions
+        return self.broker._versions
 
     def subscribe(
         self, session: str, where: str = "", name: str = "s", *, durable: bool = False, **more: Any
@@ -565,7 +566,7 @@ def test_a_hop_acknowledges_a_version_when_what_a_durable_session_had_is_on_disk
     bench.settle()
     tell(bench, 1)
     confirmed: list[Told] = []
-    bench["a"]._publications.confirmed = confirmed.append
+    bench["a"].core.heard_by[VersionConfirmed] = lambda notice: confirmed.append(notice.told)
     bench.slow_disks.add("b")
     tell(bench, 2)
     assert confirmed == []

@@ -27,7 +27,7 @@ import msgspec
 from tidings.gathering.gatherer import Closing, Gatherer, Telling
 from tidings.language.reports import Event, Report
 from tidings.language.topics import BeforeSeat, OnTheWay, Strategy, Topic
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Erase, PublicationOffered, Write
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.centre import TREE, Finder
@@ -45,10 +45,12 @@ from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import encode
 from tidings.overlay.publishing.publications import Publications
+from tidings.overlay.routing.catalogue import Catalogue
 from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.status import GatheredStatus
 from tidings.overlay.timers import Timer
+from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
@@ -80,6 +82,24 @@ class Counts:
         """Seats that were given to another broker."""
 
 
+class EventClosed(Notice, frozen=True):
+    place: str
+    event: str
+    version: int
+
+
+class SeatMoved(Notice, frozen=True):
+    """A seat is held by another broker than before, or by this one."""
+
+    place: str
+
+
+class SeatFound(Notice, frozen=True):
+    """An election has said who is to have a seat that nobody has had."""
+
+    place: str
+
+
 class Seats(Partitions):
     """All places, and the seats that this broker has."""
 
@@ -92,30 +112,25 @@ class Seats(Partitions):
         routing: Routing,
         publications: Publications,
         log_writer: LogWriter,
+        absences: Absences,
+        catalogue: Catalogue,
+        shortest_every: Callable[[str], int | None],
     ) -> None:
+        """`shortest_every`: the shortest cycle that subscribers of a partition ask for."""
         self._core = core
         super().__init__(trees, topics)
         self._links = links
         self._routing = routing
         self._publications = publications
         self._log_writer = log_writer
+        self._absences = absences
+        self._catalogue = catalogue
+        self._shortest_every = shortest_every
         self._holders: dict[str, Holder] = {}
         self.edge_filter = EdgeFilter(core, topics, self._holders.get)
         self.reports = Reports(core, links, trees, self, self.edge_filter, log_writer)
         self.counts = Counts()
         self._began = 0.0
-        self.missing: Callable[[], bool] = lambda: False
-        """Whether there are brokers out of reach that were within it once."""
-        self.synchronised: Callable[[], bool] = lambda: True
-        """Whether this broker has heard what the network knows."""
-        self.shortest_every: Callable[[str], int | None] = lambda _place: None
-        """The shortest cycle that subscribers of a place ask for."""
-        self.on_closed: Callable[[str, str, int], None] = lambda _place, _event, _version: None
-        """Whom to tell that an event is closed."""
-        self.on_moved: Callable[[str], None] = lambda _place: None
-        """Whom to tell that some seat is held by another broker than before, or by this one."""
-        self.on_found: Callable[[str], None] = lambda _place: None
-        """Whom to tell that a search has said who is to have a seat that nobody has had."""
         self._counted_at: dict[str, float] = {}
         self._counted: dict[str, tuple[int, ...]] = {}
         """By place: what its seat has counted, by its latest word."""
@@ -131,10 +146,8 @@ class Seats(Partitions):
         self.election = Election(core, links, trees, topics, self, self._holders, self._weigh, self._look)
         self.replicas = Replicas(core, links)
         self.handover = Handover(core, links, self, self._holders, self._seats, self._on_left)
-        publications.confirmed = self._on_confirmed
         publications.gather = self.offer
         publications.reports_bytes = lambda: self.reports.waiting_bytes
-        topics.on_changed = self._on_declared
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """Seats that this broker had, and reports that entered here."""
@@ -176,12 +189,12 @@ class Seats(Partitions):
 
     def _too_early(self, grown: TreeEpoch) -> bool:
         """Whether others may have a seat of which this broker has not heard, for it has only just started."""
-        if not self.synchronised():
+        if not self._catalogue.synchronised:
             return True
         if grown.edges:
             return False
         soon = self._began + MEET_WITHIN_S
-        if self.missing() and self._core.now < soon:
+        if bool(self._absences) and self._core.now < soon:
             # Others were there before, and may be about to dial.
             self._core.timers.set(Timer.SURVEY, grown.root, soon)
             return True
@@ -213,7 +226,7 @@ class Seats(Partitions):
         if known is None or (known.seat, known.boot) != (holder.seat, holder.boot):
             self.reports.on_holder(place)
             self.handover.hand_on(place)
-            self.on_moved(place)
+            self._core.tell(SeatMoved(place))
         return True
 
     def _know(self, place: str, holder: Holder) -> None:
@@ -286,7 +299,7 @@ class Seats(Partitions):
             seat.look_for_deputy(grown)
         self.reports.on_holder(place)
         self.handover.hand_on(place)
-        self.on_moved(place)
+        self._core.tell(SeatMoved(place))
 
     def _flood(self, place: str, but: Link | None = None) -> None:
         """Let all of a tree know who has a seat."""
@@ -391,7 +404,7 @@ class Seats(Partitions):
             self._judge(place, topic, grown)
             if place not in self._holders:
                 self.reports.pump(place)
-                self.on_found(place)
+                self._core.tell(SeatFound(place))
         if first:
             for place in sorted(self._seats):
                 if self.root_of(place) == grown.root:
@@ -514,7 +527,7 @@ class Seats(Partitions):
         """Whether a second broker must have a report that entered here, and there is none within reach."""
         settings = self._core.settings
         wanted = settings.acks == "neighbour" and settings.deputies
-        return wanted and not seat.has_deputy and self.missing()
+        return wanted and not seat.has_deputy and bool(self._absences)
 
     def told(self, seat: Seat, telling: Telling) -> None:
         """Tell a version of an event to all who want it."""
@@ -549,7 +562,7 @@ class Seats(Partitions):
     def closed(self, seat: Seat, closing: Closing) -> None:
         """Let those who follow an event know that it is closed."""
         self._core.record(Kind.CLOSED, seat.topic.name, None, 0, reason=closing.reason, event=closing.event)
-        self.on_closed(seat.place, closing.event, closing.version)
+        self._core.tell(EventClosed(seat.place, closing.event, closing.version))
 
     def handed(self, seat: Seat, sender: str, number: int) -> None:
         """Let a broker know that what it handed over is safe."""
@@ -567,7 +580,7 @@ class Seats(Partitions):
         if self._core.settings.acks == "neighbour":
             self.reports.again(seat.place)
 
-    def _on_confirmed(self, told: Told) -> None:
+    def on_confirmed(self, told: Told) -> None:
         seat = self._seats.get(told.place or told.topic)
         if seat is not None:
             seat.confirm(told.event, told.version)
@@ -596,7 +609,7 @@ class Seats(Partitions):
 
     # Declarations.
 
-    def _on_declared(self, name: str) -> None:
+    def on_declared(self, name: str) -> None:
         """A topic is declared, or declared otherwise, or no more."""
         topic = self._topics.named(name)
         gathered = topic is not None and topic.gathering is not None
@@ -659,7 +672,7 @@ class Seats(Partitions):
         for place, seat in touched.items():
             if self._seats.get(place) is not seat:
                 continue
-            every_us = self.shortest_every(place)
+            every_us = self._shortest_every(place)
             if every_us != seat.every_us:
                 seat.every_us = every_us
                 seat.gatherer.cycle(every_us)

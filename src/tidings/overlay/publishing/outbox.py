@@ -10,13 +10,13 @@ What is held for absent brokers is bounded. How publications travel is not known
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
 
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
@@ -77,6 +77,12 @@ class Held:
         """Its fields, until it has been sent for the first time: they are read once."""
 
 
+class PublicationReleased(Notice, frozen=True):
+    """A publication of this broker need not be kept any longer."""
+
+    publication: Publication
+
+
 class Outbox:
     """All that is kept at this broker."""
 
@@ -101,8 +107,6 @@ class Outbox:
         self._for_absent: dict[Held, None] = {}
         """What is kept for absent brokers alone, the longest kept first."""
         self._withheld: dict[int, Held] = {}
-        self.on_released: Callable[[Publication], None] = lambda _publication: None
-        """Whom to tell of own publications that need not be kept any longer."""
 
     def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
         """What was acknowledged and not yet passed on before a restart, in order."""
@@ -207,7 +211,7 @@ class Outbox:
         self._core.out.append(Erase(_held_key(publication)))
         if held.kept_by is not None:
             self._tell_to_forget(held.kept_by, publication)
-        self.on_released(publication)
+        self._core.tell(PublicationReleased(publication))
 
     def drop(self, held: Held) -> None:
         """Keep an own publication no longer, although somebody may not have it."""

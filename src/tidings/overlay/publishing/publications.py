@@ -25,7 +25,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
@@ -34,7 +34,7 @@ from tidings.errors import PayloadError
 from tidings.language import names
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
@@ -47,7 +47,6 @@ from tidings.overlay.routing.subscriptions import Routing
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.absence import Absences, unreached
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
-from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
@@ -137,6 +136,46 @@ class Lane:
         self.at_us = array("q")
 
 
+class VersionTold(Notice, frozen=True):
+    """A version of an event goes out from here."""
+
+    publication: Publication
+
+
+class VersionPassed(Notice, frozen=True):
+    """A version has come from another broker."""
+
+    publication: Publication
+
+
+class VersionResent(Notice, frozen=True):
+    """A version has gone over links once more."""
+
+    grown: TreeEpoch
+    publication: Publication
+    peers: Iterable[str]
+
+
+class VersionConfirmed(Notice, frozen=True):
+    """Everyone has a version of an event that was told from here."""
+
+    told: Told
+
+
+class Versions(Protocol):
+    """What sessions here have had of events, and get of the next version."""
+
+    @property
+    def given(self) -> int:
+        """Versions that were given to sessions, each counted once for all of them."""
+
+    def recover(self, saved: Mapping[str, bytes]) -> None: ...
+
+    def deliver(
+        self, publication: Publication, fields: Content, link: Link | None, hops: int, *, late: bool = False
+    ) -> bool: ...
+
+
 class Publications:
     """All publications that are at this broker."""
 
@@ -149,6 +188,7 @@ class Publications:
         routing: Routing,
         absences: Absences,
         log_writer: LogWriter,
+        versions: Versions,
     ) -> None:
         self._core = core
         self._links = links
@@ -157,9 +197,9 @@ class Publications:
         self._routing = routing
         self._absences = absences
         self._log_writer = log_writer
+        self._versions = versions
         self.outbox = Outbox(core, links, trees, topics, absences)
         self.flow = Flow(core, links)
-        self.session_versions = SessionVersions(core, topics, routing)
         self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
@@ -180,15 +220,6 @@ class Publications:
         """Of reports that entered here and wait for a seat."""
         self.left: dict[str, int] = {}
         """By declaration: versions of events that were delivered here since traffic was last counted."""
-        self.confirmed: Callable[[Told], None] = lambda _told: None
-        """Whom to tell that everyone has a version of an event that was told from here."""
-        self.on_told: Callable[[Publication], None] = lambda _publication: None
-        """Whom to tell of every version that goes out from here."""
-        self.on_passing: Callable[[Publication], None] = lambda _publication: None
-        """Whom to tell that a version has come from another broker."""
-        self.on_resent: Callable[[TreeEpoch, Publication, Iterable[str]], None] = lambda *_: None
-        """Whom to tell that a version has gone over links once more."""
-        self.outbox.on_released = self._released
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
@@ -196,7 +227,7 @@ class Publications:
             self._enqueue(held)
         if "members" in saved:
             self._absences.recover(saved["members"])
-        self.session_versions.recover(saved)
+        self._versions.recover(saved)
         for key in saved:
             if key.startswith("mark/"):
                 mark = msgspec.msgpack.decode(saved[key], type=tuple[str, int, str, int])
@@ -293,7 +324,7 @@ class Publications:
             content_type=content_type,
             told=told,
         )
-        self.on_told(publication)
+        self._core.tell(VersionTold(publication))
         held = self.outbox.wrap(publication)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)
@@ -318,9 +349,9 @@ class Publications:
             if _is_of(held.publication, events):
                 self.outbox.drop(held)
 
-    def _released(self, publication: Publication) -> None:
+    def on_released(self, publication: Publication) -> None:
         if publication.told is not None:
-            self.confirmed(publication.told)
+            self._core.tell(VersionConfirmed(publication.told))
 
     # Many at once that nobody but sessions here may want.
 
@@ -630,7 +661,7 @@ class Publications:
             self.backlog_bytes -= held.size
             if not publication.qos:
                 self._forward(tree, grown, publication, targets, None, 1, None)
-                self._released(publication)
+                self.on_released(publication)
                 continue
             if publication.origin != self._core.id and not self._first_to_send(grown, held):
                 continue
@@ -641,7 +672,7 @@ class Publications:
             held.sent[tree.root] = grown.epoch
             self._forward(tree, grown, publication, targets, passage, 1, None)
             if again and publication.told is not None:
-                self.on_resent(grown, publication, targets)
+                self._core.tell(VersionResent(grown, publication, targets))
             if passage.open == 0:
                 self._passed(held, passage)
         if backlog and self._core.turn_is_over():
@@ -707,7 +738,7 @@ class Publications:
         self._core.spent += grown.routes.effort(publication.topic, len(publication.payload))
         targets.pop(link.peer, None)
         if publication.told is not None:
-            self.on_passing(publication)
+            self._core.tell(VersionPassed(publication))
             self.carrying.widen(grown, publication.told, targets, link.peer)
         if any(self.flow.full(peer, tree.root) for peer in targets):
             return False
@@ -756,11 +787,9 @@ class Publications:
         """Hand it to the matching sessions; whether one of them is durable."""
         self._core.spent += self._routing.local.effort(publication.topic, len(publication.payload))
         if publication.told is not None:
-            topic, given = publication.told.topic, self.session_versions.counts.given
-            durable = self.session_versions.deliver(
-                publication, fields, link, hops, late=publication.told.late
-            )
-            self.left[topic] = self.left.get(topic, 0) + (self.session_versions.counts.given > given)
+            topic, given = publication.told.topic, self._versions.given
+            durable = self._versions.deliver(publication, fields, link, hops, late=publication.told.late)
+            self.left[topic] = self.left.get(topic, 0) + (self._versions.given > given)
             return durable
         routing = self._routing
         found = routing.local.match(publication.topic, fields)

@@ -35,7 +35,7 @@ from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, to
 from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.topics import Topic
 from tidings.language.views import View, parse_view
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import (
     CatalogueChanged,
     Decline,
@@ -103,6 +103,10 @@ Declared = Topic | View
 Meaning = Declared | Pages
 
 
+class CatalogueSynchronised(Notice, frozen=True):
+    """This broker has heard what the network knows."""
+
+
 class Catalogue:
     """All entries that this broker has."""
 
@@ -134,7 +138,6 @@ class Catalogue:
         self._neighbours = False
         self.synchronised = False
         """Whether clients may come in."""
-        self.on_synchronised: Callable[[], None] = lambda: None
         self.lost = 0
         """Entries that lost against one that did not know of them, as far as was seen here."""
 
@@ -313,11 +316,11 @@ class Catalogue:
         everything = iter([*told, *before, *self._removed.values()])
         part = _part(everything)
         while True:
-            session_versions = _part(everything)
-            self._links.send(link, CatalogueMessage(tuple(part), bool(session_versions)))
-            if not session_versions:
+            following = _part(everything)
+            self._links.send(link, CatalogueMessage(tuple(part), bool(following)))
+            if not following:
                 return
-            part = session_versions
+            part = following
 
     def on_catalogue(self, link: Link, message: CatalogueMessage) -> None:
         for entry in message.entries:
@@ -484,7 +487,7 @@ class Catalogue:
             self._core.timers.cancel(Timer.SYNCHRONISE, None)
             self._settle_files()
             self._core.out.append(Synchronised())
-            self.on_synchronised()
+            self._core.tell(CatalogueSynchronised())
 
 
 def pages_text(broker: str, url: str) -> str:

@@ -32,7 +32,7 @@ from tidings.language.subscriptions import (
     overlap,
 )
 from tidings.language.topics import Topic
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing import covering_set
@@ -117,6 +117,24 @@ class Saved(msgspec.Struct, frozen=True):
     group: str = ""
 
 
+class SubscriptionGranted(Notice, frozen=True):
+    named: Named
+    subscription: Subscription
+
+
+class SubscriptionsGone(Notice, frozen=True):
+    """A session has dropped them, or has others under their names."""
+
+    session: str
+    names: list[str]
+
+
+class SessionGone(Notice, frozen=True):
+    """A session is no more."""
+
+    session: str
+
+
 class Routing:
     """What is asked for, here and behind each link."""
 
@@ -151,12 +169,6 @@ class Routing:
         self._met_oneself = 0
         self.left: dict[str, None] = {}
         """Neighbours that have left for good; told once in each epoch."""
-        self.on_granted: Callable[[Named, Subscription], None] = lambda _named, _subscription: None
-        """Whom to tell of subscriptions that have just been granted, …"""
-        self.on_gone: Callable[[str, list[str]], None] = lambda _session, _names: None
-        """… and of those of a session that are gone, …"""
-        self.on_ended: Callable[[str], None] = lambda _session: None
-        """… and of sessions that are no more."""
 
     # Sessions.
 
@@ -201,7 +213,7 @@ class Routing:
         if session.durable:
             self._core.out.append(Erase(f"client/{quote(name, safe='')}"))
             self._core.ask_sync()
-        self.on_ended(name)
+        self._core.tell(SessionGone(name))
         del self.sessions[name]
 
     def recover(self, saved: dict[str, bytes]) -> None:
@@ -279,7 +291,7 @@ class Routing:
                 self._core.out.append(Erase(_key(session_name, name)))
                 self._core.ask_sync()
             self._record(Kind.UNSUBSCRIBED, session_name, name, subscription)
-        self.on_gone(session_name, names_)
+        self._core.tell(SubscriptionsGone(session_name, names_))
         self._uncount_local(gone)
 
     def _understood(self, asked: Subscription) -> Subscription:
@@ -820,7 +832,7 @@ class Routing:
         self._wait_no_more(waiting.key)
         self._core.out.append(Grant(*waiting.named, reason))
         if isinstance(waiting.asked, Subscription):
-            self.on_granted(waiting.named, waiting.asked)
+            self._core.tell(SubscriptionGranted(waiting.named, waiting.asked))
 
     def _on_disk(self, waiting: Waiting) -> None:
         """A durable subscription has been written."""

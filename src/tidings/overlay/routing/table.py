@@ -367,16 +367,16 @@ class Table(Generic[T]):
         for level in levels:
             if not nodes:
                 break
-            session_versions: list[Node[T]] = []
+            following: list[Node[T]] = []
             for node in nodes:
                 below = node.below
                 if wild and "#" in below:
                     found.append(below["#"])
                 if level in below and level not in ("+", "#"):
-                    session_versions.append(below[level])
+                    following.append(below[level])
                 if wild and "+" in below:
-                    session_versions.append(below["+"])
-            nodes = session_versions
+                    following.append(below["+"])
+            nodes = following
             wild = True
         for node in nodes:
             found.append(node)

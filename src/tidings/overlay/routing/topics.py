@@ -6,7 +6,7 @@ remembered per topic is bounded: a million undeclared topics cost what a hundred
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from tidings.errors import PayloadError
@@ -16,9 +16,15 @@ from tidings.language.payloads import Encoding, encoding_of
 from tidings.language.reports import Report, Shape
 from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
-from tidings.overlay.core import Core
+from tidings.overlay.core import Core, Notice
 from tidings.overlay.publication import Publication
 from tidings.overlay.trees.trees import Trees, lane_of, pick
+
+
+class DeclarationChanged(Notice, frozen=True):
+    """A topic is declared, or declared otherwise, or no more."""
+
+    name: str
 
 
 class Content:
@@ -51,8 +57,6 @@ class Topics:
         self._rooted: dict[str, tuple[str, str]] = {}
         """By how their streams are called: roots that declarations name, with the topic filter."""
         self._gathered: list[Topic] | None = None
-        self.on_changed: Callable[[str], None] = lambda _name: None
-        """Whom to tell that a topic is declared, or declared otherwise, or no more."""
         self.version = 0
         """Counts the changes of what is declared."""
         self.unreadable = 0
@@ -68,7 +72,7 @@ class Topics:
         self._shapes[topic.name] = Shape(topic)
         self._patterns.add(topic)
         self._changed(old.topic if old is not None else None, topic)
-        self.on_changed(topic.name)
+        self._core.tell(DeclarationChanged(topic.name))
 
     def remove(self, name: str) -> None:
         """A name is declared no more."""
@@ -76,7 +80,7 @@ class Topics:
         if old is not None:
             self._patterns.remove(old.topic)
             self._changed(old.topic, None)
-            self.on_changed(name)
+            self._core.tell(DeclarationChanged(name))
 
     def _changed(self, old: Topic | None, new: Topic | None) -> None:
         self.version += 1

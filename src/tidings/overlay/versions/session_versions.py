@@ -194,6 +194,11 @@ class SessionVersions:
 
     # A version has come.
 
+    @property
+    def given(self) -> int:
+        """Versions that were given to sessions, each counted once for all of them."""
+        return self.counts.given
+
     def deliver(
         self, publication: Publication, fields: Content, link: Link | None, hops: int, *, late: bool = False
     ) -> bool:
