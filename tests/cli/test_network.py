@@ -328,6 +328,26 @@ def test_what_was_refused_is_shown_oldest_first_and_cannot_steer_a_terminal() ->
     assert refused([View("b1", "", "", 1, "ready")]) == []
 
 
+def test_refusals_of_one_time_are_shown_in_the_order_in_which_a_broker_lists_them() -> None:
+    both = Refusal(10.0, "z", "subscribe", "first"), Refusal(10.0, "a", "subscribe", "second")
+    told = refused(
+        [View("b2", "", "", 2, "ready", refusals=both), View("b1", "", "", 1, "ready", refusals=both)]
+    )
+    assert [line.partition(" b")[2] for line in told[2:]] == [
+        "1: z: subscribe: first",
+        "1: a: subscribe: second",
+        "2: z: subscribe: first",
+        "2: a: subscribe: second",
+    ]
+
+
+def test_a_refusal_of_several_lines_is_shown_in_several_lines_and_passes_for_one_only() -> None:
+    reason = "2 subscriptions would break:\n  c1: severity\x1b[2J\n  c2: road"
+    told = refused([View("b1", "", "", 1, "ready", refusals=(Refusal(10.0, "c\n", "request x", reason),))])
+    assert told[2].endswith(" b1: c�: request x: 2 subscriptions would break:")
+    assert told[3:] == ["        c1: severity�[2J", "        c2: road"]
+
+
 def test_it_is_shown_who_gathers_what_and_what_that_saves() -> None:
     athens = Seat("traffic/athens", "b1", 2, 10, 2, 5, 4)
     idle = Seat("fleet/+vehicle/status", "", 0, 0, 0, 0, 0)
