@@ -148,6 +148,11 @@ class Catalogue:
         """The entry that holds under a name."""
         return self._entries.get((kind, name))
 
+    def governing(self, topic: str) -> Entry | None:
+        """The entry that declares a topic: of the declarations that match it, the most specific one."""
+        declared = self._topics.declaration(topic)
+        return None if declared is None else self.entry("topic", declared.name)
+
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name; what declares a topic is known to `Topics.declaration`."""
         found = self._meanings.get(("topic", name))
