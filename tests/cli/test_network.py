@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import io
 import json
 import os
 import signal
@@ -17,9 +18,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from tidings.cli import network
-from tidings.cli.leave import parts
 from tidings.cli.network import (
     Kept,
     Member,
@@ -33,7 +32,7 @@ from tidings.cli.network import (
     View,
 )
 from tidings.cli.status import gathered, kept, refused, table
-from tidings.cli.topologies import Topology, links
+from tidings.cli.topologies import Topology, links, parts
 from tidings.errors import InputError, SetupError
 from tidings.history.logs import LogStatus
 
@@ -117,7 +116,7 @@ def test_what_is_written_down_is_read_back(file: StateFile, tmp_path: Path) -> N
 
 def test_a_second_network_is_refused_with_the_way_out(file: StateFile, tmp_path: Path) -> None:
     file.claim(state(tmp_path, supervisor=Process.of(os.getpid())))
-    with pytest.raises(InputError, match=r"runs already.*tidings down.*tidings join"):
+    with pytest.raises(InputError, match=r"runs already.*tidings down.*tidings join.*XDG_RUNTIME_DIR"):
         file.claim(state(tmp_path))
 
 
@@ -195,9 +194,28 @@ def test_free_ports_are_counted_up_and_leave_out_those_in_use() -> None:
     assert not {port, port + 1} & set(found)
 
 
+def test_each_broker_has_ports_of_its_own_from_every_first_one(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        # WebSocket from a port that MQTT takes, TLS from one at which another program listens.
+        found = network.members(tmp_path, ["x", "y"], port - 3, {"mqtt_ws": port - 2, "mqtt_tls": port})
+    ports = [one.ports for one in found]
+    assert [len(one) for one in ports] == [5, 5]
+    assert not ports[0] & ports[1]
+    assert port not in ports[0] | ports[1]
+    assert [sorted(one.others) for one in found] == [["mqtt_tls", "mqtt_ws"]] * 2
+    network.write_config(found[0], [], tmp_path / "records", {})
+    read = tomllib.loads(found[0].config.read_text(encoding="utf-8"))
+    assert read["mqtt_ws"] == found[0].others["mqtt_ws"]
+
+
 def test_too_many_ports_are_refused() -> None:
     with pytest.raises(SetupError, match="no 3 free ports"):
         network.free_ports(3, 65_534)
+    with pytest.raises(SetupError, match=r"no 2 free ports on 127\.0\.0\.1 from 65535 up"):
+        network.members(Path(), ["x", "y"], bases={"mqtt_ws": 65_535})
 
 
 def test_a_configuration_is_for_its_owner_and_can_be_read(tmp_path: Path) -> None:
@@ -286,10 +304,24 @@ def test_a_seed_is_a_shape() -> None:
     assert links(Topology.RANDOM, 9, 1) != links(Topology.RANDOM, 9, 2)
 
 
-def test_the_table_shows_what_is_wrong() -> None:
+def shown(views: list[View], rates: dict[str, float] | None = None) -> str:
+    """The table, on a wide terminal."""
     from rich.console import Console
 
-    console = Console(width=200, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    console = Console(width=200, file=io.StringIO())
+    console.print(table(views, rates))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_shows_where_else_clients_connect_and_ids_as_they_are() -> None:
+    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083"}
+    told = shown([View("[red]b1", "", "", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
+    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in told.splitlines()[3:-1]]
+    assert cells == [["[red]b1", "1883"], ["", "tls 8883"], ["", "ws 8083"]]
+
+
+def test_the_table_shows_what_is_wrong() -> None:
     views = [
         View(
             "b1",
@@ -306,9 +338,7 @@ def test_the_table_shows_what_is_wrong() -> None:
         ),
         View("b2", "127.0.0.1:1888", "127.0.0.1:1886", 8, "dead", restarts=2),
     ]
-    console.print(table(views, {"b1": 10.0}))
-    console.file.close()
-    told = console.export_text()
+    told = shown(views, {"b1": 10.0})
     assert "dead (restarted 2×)" in told
     assert "b2 b3 (down) h:1 (unreached)" in told
     assert "1,200" in told

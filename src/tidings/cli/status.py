@@ -182,12 +182,18 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         if missing:
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
-            one.id,
-            one.mqtt.rpartition(":")[2],
+            Text(one.id),
+            "\n".join(
+                f"{name}{address.rpartition(':')[2]}"
+                for name, address in [
+                    ("", one.mqtt),
+                    *((f"{other} ", at) for other, at in one.others.items()),
+                ]
+            ),
             one.http.rpartition(":")[2],
             Text(state, style=colour),
             links,
-            one.root,
+            Text(one.root),
             f"{one.clients:,}",
             f"{one.received:,}",
             f"{one.delivered:,}",
