@@ -18,7 +18,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tidings.cli import network
+from typer.testing import CliRunner
+
+from tidings.cli import app, network
+from tidings.cli.leave import _tell
 from tidings.cli.network import (
     Kept,
     Member,
@@ -151,6 +154,37 @@ def test_brokers_are_added_replaced_and_removed_in_order(file: StateFile, tmp_pa
     changed = file.put(msgspec.structs.replace(b1, leaving=True))
     assert [(one.id, one.leaving) for one in changed.members] == [("b1", True), ("b2", False), ("b3", False)]
     assert [one.id for one in file.remove("b2").members] == ["b1", "b3"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dead_broker_does_not_leave_and_is_only_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    file = StateFile()
+    dead = member("b 2", tmp_path)
+    file.claim(state(tmp_path, member("b1", tmp_path), dead, supervisor=Process.of(os.getpid())))
+    result = CliRunner().invoke(app, ["leave", "b 2", *["--json"] * as_json])
+    assert result.exit_code == 1
+    if as_json:
+        told = json.loads(result.stdout)
+        assert (told["left"], told["by_itself"], told["forgotten"]) == ("b 2", False, True)
+    else:
+        assert result.stdout.startswith(
+            "b 2 is dead: it has not left and was only forgotten here; the others"
+        )
+        assert result.stdout.endswith("\n\n  tidings join --id 'b 2' && tidings leave 'b 2'\n")
+    left = file.read()
+    assert left is not None
+    assert [one.id for one in left.members] == ["b1"]
+
+
+def test_a_broker_that_is_forgotten_was_not_asked_or_did_not_agree(page: str, tmp_path: Path) -> None:
+    here = msgspec.structs.replace(member("b1", tmp_path, Process.of(os.getpid())), http=page)
+    assert _tell(here) == "refuses to leave (200)"
+    assert _tell(msgspec.structs.replace(here, process=GONE)) == "is dead"
+    nowhere = f"127.0.0.1:{network.free_ports(1, 40_000)[0]}"
+    assert _tell(msgspec.structs.replace(here, http=nowhere)) == "does not answer (nobody listens there)"
 
 
 def test_changing_what_is_not_there_is_refused(file: StateFile, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidings.cli.topologies import BROKERS_MAX, name_fault, read_links
+from tidings.cli.leave import redundancy_lost
+from tidings.cli.topologies import BROKERS_MAX, both_ways, name_fault, read_links
 from tidings.errors import InputError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -89,3 +90,34 @@ def test_a_file_that_cannot_be_read_is_named(file: Path, content: bytes | None) 
 
 def test_any_other_id_can_be_that_of_a_broker() -> None:
     assert [name_fault(id_) for id_ in ("7", "b-1", "Αθήνα", "a b", "é" * 127)] == [None] * 5
+
+
+# What a network loses with a broker.
+
+
+def test_a_network_that_had_two_ways_and_has_one_has_lost_redundancy() -> None:
+    ring = {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"a"}}
+    assert redundancy_lost(ring, "a", []) == (["c"], [("b", "c"), ("c", "d")])
+    triangle = both_ways({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+    assert redundancy_lost(triangle, "b", []) == ([], [("a", "c")])
+
+
+def test_brokers_may_be_missed_where_links_are_not() -> None:
+    # Two triangles with c in common, and another way between them past c, by way of x.
+    links = {"a": {"b", "c"}, "b": {"c"}, "c": {"d", "e"}, "d": {"e"}, "e": set(), "x": {"a", "e"}}
+    assert redundancy_lost(links, "x", []) == (["c"], [])
+
+
+def test_who_never_had_another_way_loses_none() -> None:
+    path = {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": set()}
+    assert redundancy_lost(path, "d", []) == ([], [])
+    assert redundancy_lost(path, "b", [("a", "c")]) == ([], [])
+    star = {"hub": {"a", "b", "c"}, "a": set(), "b": set(), "c": set()}
+    assert redundancy_lost(star, "hub", [("a", "b"), ("b", "c")]) == ([], [])
+    # One that had died before has no links any more.
+    assert redundancy_lost(path, "dead", []) == ([], [])
+
+
+def test_a_network_with_ways_to_spare_loses_none() -> None:
+    full = {"a": {"b", "c", "d"}, "b": {"c", "d"}, "c": {"d"}, "d": set()}
+    assert redundancy_lost(full, "a", []) == ([], [])

@@ -107,7 +107,13 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
 
     left = run("leave", "b2", "--json")
     assert left.exit_code == 0, left.stderr
-    assert json.loads(left.stdout) == {"left": "b2", "by_itself": True, "linked": [["b1", "b3"]]}
+    assert json.loads(left.stdout) == {
+        "left": "b2",
+        "by_itself": True,
+        "linked": [["b1", "b3"]],
+        "redundancy_lost": {"brokers": [], "links": []},
+        "forgotten": False,
+    }
     assert network.wait_for(all_ready, PATIENCE_S)
     assert statuses()["b1"]["links"] == ["b3"]
 
@@ -156,7 +162,9 @@ def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_u
         ("--url", f"ws://{others['ws']}"),
     ):
         assert run("pub", "t", "x=1", "--user", "ann", *where).exit_code == 0
-    assert run("leave", "7").exit_code == 0
+    left = run("leave", "7")
+    assert left.exit_code == 0
+    assert "now falls apart without the link of athens and patras; `tidings join --to ONE" in left.stdout
     assert list(statuses()) == ["athens", "patras"]
     assert network.wait_for(all_ready, PATIENCE_S)
     assert run("down").exit_code == 0
