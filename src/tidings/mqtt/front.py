@@ -282,7 +282,7 @@ class Front:
         """The first effects; sessions, queues and retained messages are there again."""
         core = self._core
         effects = self.broker.start(now)
-        core.now = self.broker.core.now
+        core.now = self._sys.started_at = self.broker.core.now
         core.out = self.broker.core.out  # type: ignore[assignment]
         self._recover()
         if core.settings.sys_every_s:
