@@ -621,7 +621,10 @@ class Clients:
         self._checking -= 1
         if checked.cancelled():
             return
-        fits = checked.result()
+        # The user may have been removed meanwhile, or been given another password.
+        now = self.users
+        same = now is not None and now.hashes.get(check.name) == users.hashes.get(check.name)
+        fits = same and checked.result()
         self._checks.done(check, fits, monotonic())
         if not fits and check.name != NOBODY:
             users.remember_wrong(check.name, check.password)

@@ -495,9 +495,13 @@ class Node:
 
     def change_access(self, users: Users | None, access: m.Access) -> None:
         """Other users, other rules, from now on."""
+        # Those whose password has just been found to fit are let in first, and then judged like the others.
+        self._clients.hear()
+        before = self._clients.users
         self._clients.users, self._clients.anonymous = users, access.anonymous
         self.access = access
-        self.tell(m.AccessChanged(access))
+        outdated = (users or Users({})).outdated(before or Users({}))
+        self.tell(m.AccessChanged(access, outdated))
 
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name."""

@@ -78,6 +78,9 @@ class AccessChanged(Happened, frozen=True):
 
     access: Access
 
+    outdated: frozenset[str] = frozenset()
+    """Users whose password holds no more: they were removed, or were given another one."""
+
 
 Chunk: TypeAlias = bytes | memoryview
 """What is sent. A view may keep more than itself: whoever has it waiting for long makes bytes of it."""

@@ -230,7 +230,7 @@ class Front:
             ClientCongested: self._on_congested,
             ClientVerified: self._on_verified,
             ClientExpelled: self._on_expelled,
-            AccessChanged: lambda event: self._set_access(event.access),
+            AccessChanged: self._on_access_changed,
             TimerFired: self._on_timer,
             WritesSynced: self._on_synced,
             SessionOpened: self._on_stranger,
@@ -1041,6 +1041,20 @@ class Front:
             client.session.pump()
             self._subscribing.feed(client.session)
 
+    def _on_access_changed(self, event: AccessChanged) -> None:
+        """Rights end at once, and so do connections that could not be made any more.
+
+        What a certificate says of a client is not in the file of users, so it holds on.
+        """
+        self._set_access(event.access)
+        for client in list(self.clients.values()):
+            if client.state is not State.OPEN or client.certified is not None:
+                continue
+            if client.user in event.outdated:
+                self._expel(client, Reason.NOT_AUTHORIZED, "the user was removed or has another password")
+            elif not client.user and not event.access.anonymous:
+                self._expel(client, Reason.NOT_AUTHORIZED, "a user name and password are needed")
+
     def _set_access(self, access: Access) -> None:
         self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
         for client in self.clients.values():
@@ -1048,7 +1062,18 @@ class Front:
             client.lanes.clear()
             client.recent = None
         for session in list(self.sessions.values()):
-            self._subscribing.revoke(session)
+            self._judge(session)
+
+    def _judge(self, session: Session) -> None:
+        """Take from a session what its user has no right to any more: subscriptions, what waits, the will."""
+        if self.access.rules == ALL_ALLOWED.rules:
+            return
+        self._subscribing.revoke(session)
+        if session.will is not None:
+            _, text = self._publishing.topic_objection(session.will.topic, session.user, session.id)
+            if text:
+                self._core.refuse(session.id, "will", text)
+                self._forget_will(session)
 
     # What the broker wants.
 
@@ -1213,6 +1238,8 @@ class Front:
                 self.retained.keep(message)
         for session in self.sessions.values():
             self._timers.set(Due.EXPIRY, session.id, session.left_at + session.expiry_s)
+            # Rules may have changed while the broker was stopped.
+            self._judge(session)
         for key in (it for it in keys if it.startswith("mqtt/will/")):
             self._recover_will(decode(saved[key], type=SavedWill))
 
@@ -1221,6 +1248,7 @@ class Front:
         session = self.sessions.get(saved.client)
         if session is not None:
             session.will = saved.will
+            self._judge(session)
             self._await_will(session)
         else:
             self._core.erase(row("will", saved.client))

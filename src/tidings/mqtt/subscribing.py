@@ -70,6 +70,9 @@ SEARCHED_MAX = 1_000
 """Characters for which the LIKE patterns of one session look in texts, five times what one filter may have:
 50 ms for a payload of 1 MB, whatever a client subscribes to."""
 
+RIGHT_TAKEN = "the right to it was taken away"
+"""Why a subscription ends, and why what waits for its client is dropped."""
+
 WHERES_MAX = 64
 """`where` in one SUBSCRIBE: as many alternatives as a filter may have in its normal form."""
 
@@ -591,11 +594,19 @@ class Subscribing:
         """Rights that were taken away end at once, those of clients that are away too."""
         for name in list(session.subscriptions):
             inner = name.split("/", 2)[2] if name.startswith(SHARE) else name
-            if not _is_reply(inner) and not allowed(
-                self.access, session.user, session.id, "subscribe", inner
-            ):
-                self._core.refuse(session.id, f"subscribe {name[:200]}", "the right to it was taken away")
+            if not self._may_have(session, inner):
+                self._core.refuse(session.id, f"subscribe {name[:200]}", RIGHT_TAKEN)
                 self.drop(session, name)
+        if session.queued:
+            topics = dict.fromkeys(delivery.topic for delivery in session.queued)
+            forbidden = {topic for topic in topics if not self._may_have(session, topic)}
+            if forbidden:
+                self._core.drop(RIGHT_TAKEN, session.withhold(forbidden))
+
+    def _may_have(self, session: Session, topic_filter: str) -> bool:
+        return _is_reply(topic_filter) or allowed(
+            self.access, session.user, session.id, "subscribe", topic_filter
+        )
 
     def forget(self, session: Session) -> None:
         """A session has ended."""
