@@ -91,7 +91,7 @@ def test_a_user_whose_password_holds_no_more_is_disconnected_and_told_why(versio
     ann.subscribe("t")
     talk.tell(AccessChanged(ANN_ALL, frozenset({"ann", "carl"})))
     assert ann.dismissed() == (Reason.NOT_AUTHORIZED if version is V5 else None)
-    assert not (bob.closed or certified.closed or anonymous.closed)
+    assert [it.closed for it in (bob, certified, anonymous)] == [False] * 3
     assert list(talk.front.sessions) == ["of bob", "certified", "anonymous"]
 
 
@@ -99,7 +99,7 @@ def test_clients_without_a_name_go_if_these_may_not_connect_any_more() -> None:
     talk, (ann, bob, certified, anonymous) = ann_and_bob()
     talk.tell(AccessChanged(Access(ANN_ALL.rules, anonymous=False, verify=True)))
     assert anonymous.dismissed() == Reason.NOT_AUTHORIZED
-    assert not (ann.closed or bob.closed or certified.closed)
+    assert [it.closed for it in (ann, bob, certified)] == [False] * 3
 
 
 def test_the_session_of_a_user_with_another_password_waits_for_its_client() -> None:

@@ -134,8 +134,8 @@ COMMANDS = {
     "user remove": (
         "user:remove",
         (
-            "Remove a user. Clients that are connected stay; those that come are refused once brokers have "
-            "read the file (SIGHUP)."
+            "Remove a user. Once brokers have read the file (SIGHUP), clients of that name are disconnected, "
+            "and refused."
         ),
     ),
     "user list": ("user:list_", "List the users of a file, by name."),

@@ -72,7 +72,8 @@ class Listeners:
     ) -> None:
         """`context` is for those with TLS; `broker` for the log. SetupError if one cannot be bound."""
         self._admission = admission
-        self._context = context
+        self.context = context
+        """For those with TLS; each new connection has the one that is here then."""
         self._broker = broker
         self._sockets: list[tuple[str, socket.socket]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -184,9 +185,9 @@ class Listeners:
             protocol = WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
         if kind in ("tcp", "ws"):
             return protocol
-        assert self._context is not None, "a listener with TLS has a certificate"
+        assert self.context is not None, "a listener with TLS has a certificate"
         failed = partial(self._fail, host)
-        return Secure(protocol, self._context, self._handshakes, failed, self._admission.handshake_within_s)
+        return Secure(protocol, self.context, self._handshakes, failed, self._admission.handshake_within_s)
 
     def _fail(self, host: str, reason: str) -> None:
         """A connection will not be made."""

@@ -503,6 +503,14 @@ class Node:
         outdated = (users or Users({})).outdated(before or Users({}))
         self.tell(m.AccessChanged(access, outdated))
 
+    def change_link_tls(self, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        """Other certificates, for accepting and for dialling; links that are up stay as they are."""
+        self._accepting, self._dialling = contexts
+
+    def change_client_tls(self, context: ssl.SSLContext) -> None:
+        """Other certificates for MQTT clients that come from now on."""
+        self._listeners.context = context
+
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name."""
         found = self.broker.catalogue.topic(name)
