@@ -17,7 +17,7 @@ from functools import partial
 
 from tidings.errors import SetupError, TidingsError
 from tidings.history.logs import Syncing
-from tidings.live import access, files, tls
+from tidings.live import access, files, private, tls
 from tidings.live.config import LISTENERS, SETTINGS, Configuration
 from tidings.live.http import Pages
 from tidings.live.keeping import KeepOptions
@@ -73,6 +73,8 @@ class Service:
         assert folder is not None, "records are wanted"
         values = self.configuration.values
         try:
+            if values["records"] is None:
+                private.close(folder)  # nobody has said that others may read there
             self._recorder = Recorder(
                 folder,
                 broker,
