@@ -197,6 +197,9 @@ class LinkOnly:
     def broker(self) -> LinkOnly:
         return self
 
+    def is_connected(self, _client: str) -> bool:
+        return False
+
     def owns(self, _session: str) -> bool:
         return False
 
@@ -298,6 +301,9 @@ class Counting:
         self.start = self.broker.start
         self.status = self.broker.status
         self.granted = False
+
+    def is_connected(self, _client: str) -> bool:
+        return False
 
     def owns(self, _session: str) -> bool:
         return False

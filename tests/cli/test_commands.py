@@ -282,6 +282,7 @@ def commands() -> list[tuple[str, ...]]:
 
 
 NEEDS_MORE = {"up", "demo", "reproduce", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
+    "session",
     *(f"topic {command}" for command in ("declare", "list", "show", "remove")),
     *(f"user {command}" for command in ("add", "list", "remove")),
     *(f"workload {command}" for command in ("generate", "describe")),

@@ -32,6 +32,10 @@ def careless() -> Iterator[None]:
     os.umask(before)
 
 
+def unexpected(error: BaseException) -> None:
+    raise AssertionError from error
+
+
 def rights(path: Path) -> dict[str, int]:
     """What others may do with a file, or with a folder and all in it that they reach; nothing of what is
     private.
@@ -84,7 +88,7 @@ def test_what_lay_open_is_closed_at_the_next_start(tmp_path: Path) -> None:
 
 def test_a_folder_that_a_broker_makes_is_private(tmp_path: Path) -> None:
     async def story() -> None:
-        await DiskStore(tmp_path / "made", "a", pytest.fail).close()
+        await DiskStore(tmp_path / "made", "a", unexpected).close()
 
     run(story)
     assert rights(tmp_path / "made") == {}
@@ -93,15 +97,15 @@ def test_a_folder_that_a_broker_makes_is_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("beside", BESIDE)
 def test_what_sqlite_left_beside_the_store_is_closed_too(tmp_path: Path, beside: str) -> None:
     async def story() -> dict[str, int]:
-        store = DiskStore(tmp_path, "a", pytest.fail)
+        store = DiskStore(tmp_path, "a", unexpected)
         await store.close()
         (tmp_path / FILE).chmod(0o666)
         (tmp_path / f"{FILE}{beside}").touch(mode=0o666)
-        store = DiskStore(tmp_path, "a", pytest.fail)
+        store = DiskStore(tmp_path, "a", unexpected)
         store.write("x", b"y")
-        found = asyncio.get_running_loop().create_future()
+        found: asyncio.Future[dict[str, int]] = asyncio.get_running_loop().create_future()
         store.sync(lambda: found.set_result(rights(tmp_path)))
-        told: dict[str, int] = await found
+        told = await found
         await store.close()
         return told
 

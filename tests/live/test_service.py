@@ -160,10 +160,10 @@ def test_certificates_are_read_again_for_those_who_come_then(
 
         assert (await seen("old"), await seen("new")) == ({"old"}, {"refused"})
         host, port = addresses.read(node.mqtt_addresses["tls"])
-        believed, *own = authorities["old"]
+        believed, certificate, key = authorities["old"]
         context = ssl.create_default_context(cafile=believed)
         context.check_hostname = False
-        context.load_cert_chain(*own)
+        context.load_cert_chain(certificate, key)
         early = RawClient(*await asyncio.open_connection(host, port, ssl=context))
         early.send(Connect(V5, "early"))
         await early.next(Connack)

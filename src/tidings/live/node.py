@@ -228,6 +228,8 @@ class FrontLike(Protocol):
 
     def owns(self, session: str) -> bool: ...
 
+    def is_connected(self, client: str) -> bool: ...
+
     def status(self, now: float) -> Any: ...
 
 
@@ -489,9 +491,17 @@ class Node:
         addresses.read(address)
         self.tell(e.NeighbourRemoved(address))
 
-    def expel(self, client: str) -> None:
-        """Close the connection of an MQTT client; it may come back. One that is not there is no fault."""
+    def expel(self, client: str) -> bool:
+        """Close the connection of an MQTT client, which may come back; False if it is not there."""
+        there = self.front.is_connected(client)
         self.tell(m.ClientExpelled(client))
+        return there
+
+    def remove_session(self, client: str) -> bool:
+        """End the session of an MQTT client, whether or not it is there; False if there is none."""
+        there = self.front.owns(client)
+        self.tell(m.SessionRemoved(client))
+        return there
 
     def change_access(self, users: Users | None, access: m.Access) -> None:
         """Other users, other rules, from now on."""

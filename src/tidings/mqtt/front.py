@@ -38,6 +38,7 @@ from tidings.mqtt.events import (
     ClientVerified,
     Heed,
     Quiet,
+    SessionRemoved,
     Shut,
     Transmit,
     Verify,
@@ -230,6 +231,7 @@ class Front:
             ClientCongested: self._on_congested,
             ClientVerified: self._on_verified,
             ClientExpelled: self._on_expelled,
+            SessionRemoved: self._on_session_removed,
             AccessChanged: self._on_access_changed,
             TimerFired: self._on_timer,
             WritesSynced: self._on_synced,
@@ -401,6 +403,11 @@ class Front:
     def owns(self, session: str) -> bool:
         """Whether a session is that of an MQTT client."""
         return session in self.sessions
+
+    def is_connected(self, client: str) -> bool:
+        """Whether an MQTT client is there."""
+        session = self.sessions.get(client)
+        return session is not None and session.client is not None
 
     def qos_asked(self, session: str, name: str) -> int:
         """The quality of service of a program's subscription."""
@@ -888,6 +895,15 @@ class Front:
         session = self.sessions.get(event.client)
         if session is not None and session.client is not None:
             self._expel(session.client, Reason.ADMINISTRATIVE_ACTION, "an operator wants it gone")
+
+    def _on_session_removed(self, event: SessionRemoved) -> None:
+        """All of a session goes; its will is published, as at the end of any session [MQTT-3.1.2-8]."""
+        self._on_expelled(ClientExpelled(event.client))
+        # It may have ended with the connection.
+        session = self.sessions.get(event.client)
+        if session is not None:
+            self._end(session)
+            self.broker.core.ask_sync()
 
     def _expel_slow(self) -> None:
         slow, self._core.slow = self._core.slow, {}
