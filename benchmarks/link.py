@@ -254,7 +254,7 @@ class LinkOnly:
             case e.FrameReceived():
                 links.on_frame(event.connection, event.frame)
             case e.ConnectionMade():
-                links.on_connection(event.connection, event.address, event.nonce, event.certified)
+                links.on_connection(event)
             case e.NeighbourAdded():
                 links.add_address(event.address)
             case e.TimerFired():

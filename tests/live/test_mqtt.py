@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import queue
 import shutil
@@ -456,6 +457,28 @@ def test_clients_are_told_that_the_broker_stops() -> None:
             await client.packet()
 
     run(story)
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_the_log_says_who_comes_from_where_and_goes(caplog: pytest.LogCaptureFixture, level: int) -> None:
+    caplog.set_level(level, "tidings.broker")
+
+    async def story() -> str:
+        async with broker() as node:
+            client, _ = await RawClient.dial(node.mqtt_addresses["tcp"], "c")
+            await client.subscribe("t")
+            await client.close()
+            await until(lambda: "a client is disconnected" in caplog.messages)
+            host, port = client.writer.get_extra_info("sockname")
+            return f"{host}:{port}"
+
+    address = run(story)
+    lines = [(record.message, record.__dict__["about"]) for record in caplog.records]
+    said = {text: about for text, about in lines if text.startswith("a client")}
+    assert ("a client subscribes" in said) is (level == logging.DEBUG)
+    for about in said.values():
+        assert about.items() >= {"client": "c", "user": "", "address": address}.items()
+    assert {"a client is connected", "a client is disconnected"} <= said.keys()
 
 
 def test_a_client_that_is_expelled_is_told_so() -> None:

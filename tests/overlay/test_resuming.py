@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.overlay.bench import BEGIN, publication, publish
 from tidings.overlay.core import TURN_DELIVERIES, Core
-from tidings.overlay.events import HangUp, Send
+from tidings.overlay.events import ConnectionMade, HangUp, Send
 from tidings.overlay.links import Link, Links, State
 from tidings.overlay.messages import Frame, Message, Publish, Seek
 from tidings.overlay.settings import Settings
@@ -65,7 +65,7 @@ class Conversation:
         for side in "ab":
             self.inbox[side, self.connections] = deque()
             address = "b" if side == "a" else None
-            self.sides[side].links.on_connection(self.connections, address, b"nonce", None)
+            self.sides[side].links.on_connection(ConnectionMade(self.connections, address, b"nonce"))
         self._carry_out()
 
     def say(self, side: str, size: int) -> None:

@@ -159,7 +159,7 @@ class Listeners:
 
     def _turn_away(self, accepted: socket.socket, host: str, reason: str) -> None:
         self.refused += 1
-        self._say("a client is refused", peer=host, reason=reason)
+        self._say("a client is refused", address=host, reason=reason)
         accepted.close()
 
     async def _take(self, kind: str, accepted: socket.socket, host: str) -> None:
@@ -193,7 +193,7 @@ class Listeners:
         """A connection will not be made."""
         self.refused += 1
         self._clients.dismiss(host)
-        self._say("a client is refused", peer=host, reason=reason)
+        self._say("a client is refused", address=host, reason=reason)
 
     def _say(self, text: str, **about: str) -> None:
         LOG.warning(text, extra={"broker": self._broker, "about": about})

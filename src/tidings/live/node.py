@@ -91,7 +91,7 @@ SESSION_CHARACTERS_MAX = 255
 """Of a session's name, as of a broker's id."""
 
 LOG = logging.getLogger("tidings.broker")
-LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -619,7 +619,11 @@ class Node:
         certificate = connection.transport.get_extra_info("peercert")
         self.tell(
             e.ConnectionMade(
-                connection.number, connection.address, connection.nonce, tls.certified(certificate)
+                connection.number,
+                connection.address,
+                connection.nonce,
+                tls.certified(certificate),
+                addresses.host_of(connection.peer),
             )
         )
 
@@ -645,7 +649,7 @@ class Node:
         self._frames.pop(connection.number, None)
         self.counters.connections_lost += 1
         if connection.decoder.fault is not None:
-            self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
+            self._say(logging.WARNING, "a connection is closed", address=connection.peer, reason=reason)
         ungreeted = connection.number in self._ungreeted
         self._forget(connection)
         session = self._by_connection.pop(connection.number, None)
@@ -701,7 +705,7 @@ class Node:
 
     def _turn_away(self, accepted: socket.socket, peer: Any, reason: str) -> None:
         self.counters.connections_refused += 1
-        self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=reason)
+        self._say(logging.WARNING, "a connection is refused", address=_peer(peer), reason=reason)
         accepted.close()
 
     async def _take(self, accepted: socket.socket, peer: Any) -> None:
@@ -718,7 +722,7 @@ class Node:
         except (OSError, ssl.SSLError) as error:
             self._handshakes -= 1
             self.counters.connections_refused += 1
-            self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=_reason(error))
+            self._say(logging.WARNING, "a connection is refused", address=_peer(peer), reason=_reason(error))
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()
@@ -865,7 +869,9 @@ class Node:
             self.tell(e.TimerFired())
 
     def _log(self, effect: e.Log) -> None:
-        LOG.log(LEVELS[effect.level], effect.text, extra={"broker": self.id, "about": dict(effect.about)})
+        level = LEVELS[effect.level]
+        if LOG.isEnabledFor(level):
+            LOG.log(level, effect.text, extra={"broker": self.id, "about": dict(effect.about)})
 
     def _record(self, record: Record | Run) -> None:
         if record.kind is Kind.LINK_UP:
@@ -987,7 +993,7 @@ class Node:
         session.attach(connection)
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        self._say(logging.WARNING, "a program is refused", peer=connection.peer, reason=reason)
+        self._say(logging.WARNING, "a program is refused", address=connection.peer, reason=reason)
         connection.say(a.Refused(reason))
         connection.drop(reason)
 
@@ -1101,7 +1107,7 @@ def _nothing(_: object) -> None:
 
 
 def _peer(name: Any) -> str:
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+    return addresses.write(*name[:2]) if isinstance(name, tuple) else str(name)
 
 
 def _reason(error: OSError) -> str:

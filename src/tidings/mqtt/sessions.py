@@ -28,7 +28,7 @@ import msgspec
 from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.regions import Unknown
 from tidings.mqtt.clients import Client
-from tidings.mqtt.core import Core
+from tidings.mqtt.core import Core, who
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
 from tidings.mqtt.told import explained
@@ -278,7 +278,8 @@ class Session:
         if self.durable:
             core.drop("queue is full")
             if core.counters.dropped["queue is full"] % 1000 == 1:
-                core.log("warning", "a session's queue is full: publications are dropped", client=self.id)
+                about = who(self.id, self.user, self.client.peer if self.client is not None else "")
+                core.log("warning", "a session's queue is full: publications are dropped", **about)
         elif self.client is not None:
             core.drop(TOO_SLOW)
             self.core.slow[self.client] = None

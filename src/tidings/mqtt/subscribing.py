@@ -62,6 +62,9 @@ def _misspelt(word: str) -> Iterator[str]:
 MISSPELT = {text: name for name in OURS for text in _misspelt(name)}
 MISSPELT_CHARACTERS_MAX = max(map(len, OURS)) + 1
 
+LOGGED_CHARACTERS = 200
+"""Of a topic filter or a content filter, in a line of the log."""
+
 EXPLAINED_MAX = 20
 EXPLAINED_CHARACTERS_MAX = 500
 """Reasons in one SUBACK, and of each: a client may ask for thousands, and a text has 65,535 bytes at most."""
@@ -292,9 +295,16 @@ class Subscribing:
             pending.reasons[at] = code
             if code >= FAILURE:
                 self._refuse(pending, client.id, asked.topic_filter, reason)
-            elif item.retain_handling != 2:
+                continue
+            self._log_subscribed(client, asked)
+            if item.retain_handling != 2:
                 pending.retained.append(session.subscriptions[item.topic_filter])
         self._settle(pending)
+
+    def _log_subscribed(self, client: Client, asked: Asked) -> None:
+        where = {"where": _line(asked.where[:LOGGED_CHARACTERS])} if asked.where else {}
+        name = _line(asked.topic_filter[:LOGGED_CHARACTERS])
+        self._core.log("debug", "a client subscribes", **client.who, filter=name, qos=asked.qos, **where)
 
     def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
         """See that all are topic filters, before any is acted on."""
@@ -428,6 +438,7 @@ class Subscribing:
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
         for pending, at, qos in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = qos
+            self._log_subscribed(pending.client, asked)
             if reason:
                 pending.explain(reason)
             if wants_retained and not name.startswith(SHARE):
@@ -556,6 +567,9 @@ class Subscribing:
                 yield
             core.steps += costs.TOPIC_FILTER_STEPS
             reasons.append(self.drop(session, name))
+            if reasons[-1] == Reason.SUCCESS:
+                logged = _line(name[:LOGGED_CHARACTERS])
+                core.log("debug", "a client unsubscribes", **client.who, filter=logged)
         answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
         if session.durable:
             # What is dropped must not be back after a restart.
