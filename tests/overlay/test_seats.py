@@ -126,12 +126,23 @@ def test_the_published_messages_find_the_centre_as_well() -> None:
     assert seen_by(bench, "e") == [("a:1:1", 1, "told", {"place": "bridge", "lanes": 1})]
 
 
-def test_a_scope_of_the_topic_counts_only_brokers_that_use_it() -> None:
-    bench = network("abcdefg", topic=roads(seat="centre", seat_scope="topic"), seat_window_s=5.0)
-    bench.subscribe("a", "s", "roads")
-    bench.subscribe("c", "t", "roads")
-    bench.advance(12)
-    assert {seat(bench, broker).seat for broker in "abcdefg"} == {"b"}
+@pytest.mark.parametrize("strategy", ["centre", "median", "traffic"])
+def test_a_scope_of_the_topic_counts_only_brokers_that_use_it(strategy: str) -> None:
+    for scope, expected in (("tree", "d"), ("topic", "b")):
+        bench = network("abcdefg", topic=roads(seat=strategy, seat_scope=scope), seat_window_s=5.0)
+        bench.subscribe("a", "s", "roads")
+        bench.subscribe("c", "t", "roads")
+        bench.advance(30)
+        assert {seat(bench, broker).seat for broker in "abcdefg"} == {expected}
+
+
+def test_the_median_of_a_scope_is_that_of_its_brokers_and_not_of_their_traffic() -> None:
+    bench = network("abcdefg", topic=roads(seat="median", seat_scope="topic"), seat_window_s=5.0)
+    bench.subscribe("a", "s", "roads", qos=1)
+    for number in range(30):
+        report(bench, "e", lanes=number)
+        bench.advance(4)
+    assert {seat(bench, broker).seat for broker in "abcdefg"} == {"c"}
 
 
 def test_a_seat_is_asked_what_is_open_when_the_search_finds_it_and_not_when_it_is_first_used() -> None:
