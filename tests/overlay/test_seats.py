@@ -182,6 +182,22 @@ def test_reports_travel_to_one_broker_and_the_event_travels_from_there() -> None
     )
 
 
+def test_conflicts_of_a_report_are_written_down() -> None:
+    bench = network()
+    bench.subscribe("e", "s", "roads")
+    bench.settle()
+    report(bench, "a", lanes=2, note="fire")
+    report(bench, "a", lanes=3, note="smoke")
+    report(bench, "a", lanes=1, note="fire", severity=3)
+    bench.advance(2)
+    found = [(it.kind, it.report, it.reason) for _, it in records(bench, Kind.MERGED, Kind.SUPPRESSED)]
+    assert found == [
+        (Kind.SUPPRESSED, "a:1:2", "redundant: conflicts: 2"),
+        (Kind.MERGED, "a:1:3", "conflicts: 1"),
+    ]
+    assert seat(bench, "c").conflicts == 3
+
+
 def test_every_decision_is_written_down_with_event_report_and_version() -> None:
     bench = network()
     bench.subscribe("e", "s", "roads")
