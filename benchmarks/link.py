@@ -199,6 +199,9 @@ class LinkOnly:
     def broker(self) -> LinkOnly:
         return self
 
+    def is_connected(self, _client: str) -> bool:
+        return False
+
     def owns(self, _session: str) -> bool:
         return False
 
@@ -253,7 +256,7 @@ class LinkOnly:
             case e.FrameReceived():
                 links.on_frame(event.connection, event.frame)
             case e.ConnectionMade():
-                links.on_connection(event.connection, event.address, event.nonce, event.certified)
+                links.on_connection(event)
             case e.NeighbourAdded():
                 links.add_address(event.address)
             case e.TimerFired():
@@ -300,6 +303,9 @@ class Counting:
         self.start = self.broker.start
         self.status = self.broker.status
         self.granted = False
+
+    def is_connected(self, _client: str) -> bool:
+        return False
 
     def owns(self, _session: str) -> bool:
         return False

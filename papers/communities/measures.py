@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -29,6 +30,9 @@ BEFORE, PUBLISHED, UNDIVIDED, SEATS, INTEREST, SEARCH, HALF, SEARCH_UNDIVIDED = 
 )
 HOPS_MAX = 20
 
+POINTS = 8
+"""Of the frontier."""
+
 
 def drawn(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -> tuple[Network, Flows]:
     """A network and its traffic."""
@@ -42,7 +46,7 @@ def drawn(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool)
 def run(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -> list[Row]:
     """A row for each planner."""
     network, flows = drawn(setting, kind, seed, equal=equal, crowded=crowded)
-    limits = Limits(setting.overload)
+    limits = Limits(setting.overload, broker_overload=math.inf)
     plan = published.planned(network, flows, limits, seed=seed)
     whole = published.planned(network, flows, limits, Reading(divide=Division.NONE), seed)
     # Better seats in the clusters that the published plan chose: as if clients were there already.
@@ -51,7 +55,7 @@ def run(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -
         BEFORE: Seating(network.homes),
         PUBLISHED: plan,
         UNDIVIDED: whole,
-        SEATS: search.planned(there, flows, replace(_beside(network, flows, plan), moves=0), seed),
+        SEATS: search.planned(there, flows, replace(_beside(network, flows, plan), moves_across=0), seed),
         INTEREST: interest.planned(network, flows, limits, seed=seed),
         SEARCH: search.planned(network, flows, _beside(network, flows, plan), seed, [plan]),
         HALF: search.planned(network, flows, _beside(network, flows, plan, 0.5), seed),
@@ -65,22 +69,32 @@ def run(setting: Setting, kind: str, seed: int, *, equal: bool, crowded: bool) -
 def frontier(setting: Setting, kind: str, seed: int) -> list[Row]:
     """Moves against hops, and where the published plans are beside it."""
     network, flows = drawn(setting, kind, seed, equal=False, crowded=False)
-    plan = published.planned(network, flows, Limits(setting.overload), seed=seed)
-    limits = replace(_beside(network, flows, plan), moves=None)
-    points = search.frontier(network, flows, limits, seed=seed)
-    found: list[Row] = [
-        {"number": number, "moves": point.moves, "hops": point.hops} for number, point in enumerate(points)
+    plan = published.planned(network, flows, Limits(setting.overload, broker_overload=math.inf), seed=seed)
+    limits = _beside(network, flows, plan)
+    seatings = [search.planned(network, flows, replace(limits, moves_across=None), seed)]
+    most = _across(network, seatings[0])
+    begin = Seating(network.homes)
+    for budget in sorted({round(most * part / (POINTS - 1)) for part in range(POINTS - 1)} - {most}):
+        begin = search.planned(network, flows, replace(limits, moves_across=budget), seed, [begin])
+        seatings.append(begin)
+    seatings.sort(key=lambda seating: _across(network, seating))
+    return [
+        {"number": number, "moves": _across(network, one), "hops": base.mean_hops(network, flows, one.seats)}
+        for number, one in [*enumerate(seatings), (-1, plan)]
     ]
-    hops, moves = base.mean_hops(network, flows, plan.seats), len(base.moved(network, plan.seats)[0])
-    return [*found, {"number": -1, "moves": moves, "hops": hops}]
+
+
+def _across(network: Network, seating: Seating) -> int:
+    """The moves that the paper counts: those to another cluster."""
+    return len(base.moved(network, seating.seats)[0])
 
 
 def _beside(network: Network, flows: Flows, plan: Seating, part: float = 1.0) -> Limits:
     """As many moves as a plan has, or a part of them, and no busier cluster or broker."""
-    even = flows.total / int((network.cluster_of >= 0).sum())
+    even = base.even_share(network, flows)
     return Limits(
         max(1.0, float(base.cluster_loads(network, flows, plan.seats).max())),
-        moves=int(len(base.moved(network, plan.seats)[0]) * part),
+        moves_across=int(_across(network, plan) * part),
         broker_overload=max(1.0, float(base.broker_loads(network, flows, plan.seats).max()) / even),
     )
 

@@ -31,6 +31,8 @@ kind = "plain"
 severity = { type = "int" }
 """
 
+FLEET = 'name = "fleet/+vehicle/status"\nkind = "plain"\n'
+
 
 class Loop:
     """An event loop in a thread of its own."""
@@ -115,6 +117,17 @@ def test_a_topic_is_declared_at_one_broker_shown_at_another_and_removed(
 ) -> None:
     done = network.tidings("a", "topic", "declare", str(athens))
     assert (done.exit_code, done.stdout) == (0, "declared traffic/athens\n"), done.stderr
+    network.knows("b", "topic", "traffic/athens")
+    assert network.tidings("b", "topic", "show", "fleet/v7/status").exit_code == 1
+    athens.write_text(FLEET, encoding="utf-8")
+    assert network.tidings("a", "topic", "declare", str(athens)).exit_code == 0
+    network.knows("b", "topic", "fleet/+vehicle/status", "traffic/athens")
+    governed = network.tidings("b", "topic", "show", "fleet/v7/status")
+    assert (governed.exit_code, governed.stdout) == (0, FLEET)
+    assert governed.stderr == "fleet/v7/status is governed by the declaration fleet/+vehicle/status\n"
+    as_json = json.loads(network.tidings("b", "topic", "show", "fleet/v7/status", "--json").stdout)
+    assert (as_json["name"], as_json["text"]) == ("fleet/+vehicle/status", FLEET)
+    assert network.tidings("b", "topic", "remove", "fleet/+vehicle/status", "--force").exit_code == 0
     network.knows("b", "topic", "traffic/athens")
     listed = json.loads(network.tidings("b", "topic", "list", "--json").stdout)
     assert listed == {

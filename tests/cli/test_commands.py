@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from tidings.cli import app
+from tidings.cli.match import SCAN_MAX
+from tidings.language.filters import parse
+from tidings.matching import Index, Scan, index
 
 TOPIC = """\
 name = "traffic/athens"
@@ -59,6 +64,34 @@ def test_match_answers_each_event_in_order(files: dict[str, str]) -> None:
         {"event": "x", "matches": [9, "a", "b"]},
         {"event": 2, "matches": ["a"]},
     ]
+
+
+@pytest.mark.parametrize("count", [1, SCAN_MAX, SCAN_MAX + 1])
+def test_few_filters_are_asked_and_more_are_found_by_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    filters = [f"severity >= {number % 7} AND road = 'A{number}'" for number in range(count)]
+    given = [{"id": at, "severity": at % 10, "road": f"A{at % 40}"} for at in range(100)]
+    scan = Scan()
+    for number, text in enumerate(filters):
+        scan.add(number, parse(text))
+    paths = (tmp_path / "subscriptions", tmp_path / "events")
+    asked = [{"id": number, "where": text} for number, text in enumerate(filters)]
+    for path, objects in zip(paths, (asked, given), strict=True):
+        path.write_text("".join(f"{json.dumps(one)}\n" for one in objects), encoding="utf-8")
+    batches = []
+
+    def counted(self: Index, events: Sequence[Any]) -> Any:
+        batches.append(len(events))
+        return match_batch(self, events)
+
+    match_batch = Index.match_batch
+    monkeypatch.setattr(Index, "match_batch", counted)
+    # Another test of this process may have had them compiled.
+    monkeypatch.setattr(index, "compiled", lambda: None)
+    result = run("match", "--subscriptions", str(paths[0]), "--events", str(paths[1]))
+    assert answers(result) == [{"event": one["id"], "matches": list(scan.match(one))} for one in given]
+    assert sum(batches) == (0 if count <= SCAN_MAX else len(given))
 
 
 def test_match_takes_the_unknown_that_is_asked_for(files: dict[str, str]) -> None:
@@ -282,6 +315,7 @@ def commands() -> list[tuple[str, ...]]:
 
 
 NEEDS_MORE = {"up", "demo", "reproduce", "status", "join", "leave", "pub", "sub", "bench", "view"} | {
+    "session",
     *(f"topic {command}" for command in ("declare", "list", "show", "remove")),
     *(f"user {command}" for command in ("add", "list", "remove")),
     *(f"workload {command}" for command in ("generate", "describe")),

@@ -288,6 +288,23 @@ def test_a_report_that_cannot_be_taken_is_refused_and_the_rest_goes_on(
     assert (found["received"], found["refused"], found["opened"], found["merged"]) == (3, 1, 1, 1)
 
 
+@pytest.mark.parametrize("options", [(), ("--sort",)])
+def test_a_report_that_the_gatherer_refuses_is_named_and_counted_beside_bad_lines(
+    topic: str, options: tuple[str, ...]
+) -> None:
+    Path(topic).write_text('open_max = 1\noverflow = "refuse"\n' + TOPIC, encoding="utf-8")
+    text = lines(said(0), said(1, "B1"), said(2, "C1")) + "bad\n" + lines({"at": 3, "fields": {"place": 1}})
+    result = gather(topic, text=text, options=options)
+    assert result.exit_code == 0
+    found = counts(result)
+    assert (found["received"], found["refused"], found["opened"]) == (5, 4, 1)
+    for number, reason in ((2, "(open_max)"), (3, "(open_max)"), (4, "not JSON"), (5, "place: 1")):
+        assert any(
+            line.startswith(f"standard input:{number}: ") and reason in line
+            for line in result.stderr.splitlines()
+        )
+
+
 def test_only_the_first_refused_reports_are_named_but_all_are_counted(topic: str) -> None:
     result = gather(topic, text=lines(*({"at": n} for n in range(20)), said(20)))
     assert len(result.stderr.splitlines()) == 6

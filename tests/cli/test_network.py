@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import io
 import json
 import os
 import signal
@@ -17,9 +18,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
-from tidings.cli import network
-from tidings.cli.leave import parts
+from tidings.cli import app, network
+from tidings.cli.leave import _tell
 from tidings.cli.network import (
     Kept,
     Member,
@@ -33,7 +35,7 @@ from tidings.cli.network import (
     View,
 )
 from tidings.cli.status import gathered, kept, refused, table
-from tidings.cli.topologies import Topology, links
+from tidings.cli.topologies import Topology, links, parts
 from tidings.errors import InputError, SetupError
 from tidings.history.logs import LogStatus
 
@@ -117,7 +119,7 @@ def test_what_is_written_down_is_read_back(file: StateFile, tmp_path: Path) -> N
 
 def test_a_second_network_is_refused_with_the_way_out(file: StateFile, tmp_path: Path) -> None:
     file.claim(state(tmp_path, supervisor=Process.of(os.getpid())))
-    with pytest.raises(InputError, match=r"runs already.*tidings down.*tidings join"):
+    with pytest.raises(InputError, match=r"runs already.*tidings down.*tidings join.*XDG_RUNTIME_DIR"):
         file.claim(state(tmp_path))
 
 
@@ -152,6 +154,37 @@ def test_brokers_are_added_replaced_and_removed_in_order(file: StateFile, tmp_pa
     changed = file.put(msgspec.structs.replace(b1, leaving=True))
     assert [(one.id, one.leaving) for one in changed.members] == [("b1", True), ("b2", False), ("b3", False)]
     assert [one.id for one in file.remove("b2").members] == ["b1", "b3"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_dead_broker_does_not_leave_and_is_only_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    file = StateFile()
+    dead = member("b 2", tmp_path)
+    file.claim(state(tmp_path, member("b1", tmp_path), dead, supervisor=Process.of(os.getpid())))
+    result = CliRunner().invoke(app, ["leave", "b 2", *["--json"] * as_json])
+    assert result.exit_code == 1
+    if as_json:
+        told = json.loads(result.stdout)
+        assert (told["left"], told["by_itself"], told["forgotten"]) == ("b 2", False, True)
+    else:
+        assert result.stdout.startswith(
+            "b 2 is dead: it has not left and was only forgotten here; the others"
+        )
+        assert result.stdout.endswith("\n\n  tidings join --id 'b 2' && tidings leave 'b 2'\n")
+    left = file.read()
+    assert left is not None
+    assert [one.id for one in left.members] == ["b1"]
+
+
+def test_a_broker_that_is_forgotten_was_not_asked_or_did_not_agree(page: str, tmp_path: Path) -> None:
+    here = msgspec.structs.replace(member("b1", tmp_path, Process.of(os.getpid())), http=page)
+    assert _tell(here) == "refuses to leave (200)"
+    assert _tell(msgspec.structs.replace(here, process=GONE)) == "is dead"
+    nowhere = f"127.0.0.1:{network.free_ports(1, 40_000)[0]}"
+    assert _tell(msgspec.structs.replace(here, http=nowhere)) == "does not answer (nobody listens there)"
 
 
 def test_changing_what_is_not_there_is_refused(file: StateFile, tmp_path: Path) -> None:
@@ -195,9 +228,28 @@ def test_free_ports_are_counted_up_and_leave_out_those_in_use() -> None:
     assert not {port, port + 1} & set(found)
 
 
+def test_each_broker_has_ports_of_its_own_from_every_first_one(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        # WebSocket from a port that MQTT takes, TLS from one at which another program listens.
+        found = network.members(tmp_path, ["x", "y"], port - 3, {"mqtt_ws": port - 2, "mqtt_tls": port})
+    ports = [one.ports for one in found]
+    assert [len(one) for one in ports] == [5, 5]
+    assert not ports[0] & ports[1]
+    assert port not in ports[0] | ports[1]
+    assert [sorted(one.others) for one in found] == [["mqtt_tls", "mqtt_ws"]] * 2
+    network.write_config(found[0], [], tmp_path / "records", {})
+    read = tomllib.loads(found[0].config.read_text(encoding="utf-8"))
+    assert read["mqtt_ws"] == found[0].others["mqtt_ws"]
+
+
 def test_too_many_ports_are_refused() -> None:
     with pytest.raises(SetupError, match="no 3 free ports"):
         network.free_ports(3, 65_534)
+    with pytest.raises(SetupError, match=r"no 2 free ports on 127\.0\.0\.1 from 65535 up"):
+        network.members(Path(), ["x", "y"], bases={"mqtt_ws": 65_535})
 
 
 def test_a_configuration_is_for_its_owner_and_can_be_read(tmp_path: Path) -> None:
@@ -286,10 +338,24 @@ def test_a_seed_is_a_shape() -> None:
     assert links(Topology.RANDOM, 9, 1) != links(Topology.RANDOM, 9, 2)
 
 
-def test_the_table_shows_what_is_wrong() -> None:
+def shown(views: list[View], rates: dict[str, float] | None = None) -> str:
+    """The table, on a wide terminal."""
     from rich.console import Console
 
-    console = Console(width=200, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115
+    console = Console(width=200, file=io.StringIO())
+    console.print(table(views, rates))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_shows_where_else_clients_connect_and_ids_as_they_are() -> None:
+    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083"}
+    told = shown([View("[red]b1", "", "", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
+    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in told.splitlines()[3:-1]]
+    assert cells == [["[red]b1", "1883"], ["", "tls 8883"], ["", "ws 8083"]]
+
+
+def test_the_table_shows_what_is_wrong() -> None:
     views = [
         View(
             "b1",
@@ -306,9 +372,7 @@ def test_the_table_shows_what_is_wrong() -> None:
         ),
         View("b2", "127.0.0.1:1888", "127.0.0.1:1886", 8, "dead", restarts=2),
     ]
-    console.print(table(views, {"b1": 10.0}))
-    console.file.close()
-    told = console.export_text()
+    told = shown(views, {"b1": 10.0})
     assert "dead (restarted 2×)" in told
     assert "b2 b3 (down) h:1 (unreached)" in told
     assert "1,200" in told
@@ -326,6 +390,26 @@ def test_what_was_refused_is_shown_oldest_first_and_cannot_steer_a_terminal() ->
         "1: evil�[2J: subscribe: no",
     ]
     assert refused([View("b1", "", "", 1, "ready")]) == []
+
+
+def test_refusals_of_one_time_are_shown_in_the_order_in_which_a_broker_lists_them() -> None:
+    both = Refusal(10.0, "z", "subscribe", "first"), Refusal(10.0, "a", "subscribe", "second")
+    told = refused(
+        [View("b2", "", "", 2, "ready", refusals=both), View("b1", "", "", 1, "ready", refusals=both)]
+    )
+    assert [line.partition(" b")[2] for line in told[2:]] == [
+        "1: z: subscribe: first",
+        "1: a: subscribe: second",
+        "2: z: subscribe: first",
+        "2: a: subscribe: second",
+    ]
+
+
+def test_a_refusal_of_several_lines_is_shown_in_several_lines_and_passes_for_one_only() -> None:
+    reason = "2 subscriptions would break:\n  c1: severity\x1b[2J\n  c2: road"
+    told = refused([View("b1", "", "", 1, "ready", refusals=(Refusal(10.0, "c\n", "request x", reason),))])
+    assert told[2].endswith(" b1: c�: request x: 2 subscriptions would break:")
+    assert told[3:] == ["        c1: severity�[2J", "        c2: road"]
 
 
 def test_it_is_shown_who_gathers_what_and_what_that_saves() -> None:

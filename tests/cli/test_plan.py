@@ -45,7 +45,7 @@ def planned(*words: str | Path) -> Any:
 
 def test_the_papers_example_is_planned_as_it_is_printed(example: list[str | Path]) -> None:
     plan = planned(*example, "--k", "2", "--capacity", "2")
-    assert (plan["format"], plan["kind"]) == (2, "stores")
+    assert (plan["format"], plan["kind"]) == (3, "stores")
     assert plan["stores"] == ["3", "5", "2"]
     assert plan["assignment"] == {"a": ["2", "3"], "b": ["3", "5"], "c": ["2", "5"]}
     assert plan["votes"]["a"] == {"1": 0, "2": 3, "3": 5, "4": 0, "5": 2, "6": 2}
@@ -214,20 +214,30 @@ def town(tmp_path: Path) -> list[str | Path]:
 
 
 def test_pairs_that_talk_to_each_other_come_together(town: list[str | Path]) -> None:
-    plan = planned(*town, "--overload", "2")
+    # Each pair is half of all traffic, which no bound on four brokers allows.
+    plan = planned(*town, "--overload", "2", "--broker-overload", "none")
+    assert plan["settings"]["broker_overload"] is None
     assert plan["communities"] == {"0": ["u", "v"], "1": ["w", "x"]}
     # a1, a0, hub0, hub1, b0, b1 are five links and two of clients; u to w are at one broker.
     assert plan["hops"]["before"] == pytest.approx((36 * 7 + 1 * 2) / 37)
     assert plan["hops"]["after"] < plan["hops"]["before"]
     assert plan["backbone"]["before"] == 36
-    assert plan["cost"]["moves"] == sum(move["across"] for move in plan["moves"]) == 2
+    assert plan["cost"] == {"moves": 2, "moves_across": 2, "moves_inside": 0}
+    assert sum(move["across"] for move in plan["moves"]) == 2
     assert {move["client"] for move in plan["moves"]} < {"u", "v", "w", "x"}
 
 
-def test_moves_across_are_bounded_for_every_algorithm_that_knows_a_bound(town: list[str | Path]) -> None:
-    for algorithm in ("published", "search"):
-        plan = planned(*town, "--algorithm", algorithm, "--moves", "1", "--overload", "2")
-        assert plan["cost"]["moves"] <= 1
+@pytest.mark.parametrize("algorithm", ["published", "search", "interest"])
+def test_moves_of_both_kinds_are_bounded_together_and_each_by_itself(
+    town: list[str | Path], algorithm: str
+) -> None:
+    words = (*town, "--algorithm", algorithm, "--overload", "2", "--broker-overload", "none")
+    for option, key in (("", "moves"), ("-across", "moves_across"), ("-inside", "moves_inside")):
+        for most in (0, 1):
+            plan = planned(*words, f"--moves{option}", str(most))
+            assert plan["cost"][key] <= most
+            assert plan["settings"][key] == most
+            assert plan["cost"]["moves"] == len(plan["moves"])
 
 
 def test_interest_is_who_a_client_hears_from_or_what_it_subscribes(
@@ -260,7 +270,7 @@ def test_what_is_no_plan_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     for text, says in (
         ("{}", "is no plan"),
-        ('{"kind": "stores", "format": 9}', "is a plan of format 9, and this release reads format 2"),
+        ('{"kind": "stores", "format": 9}', "is a plan of format 9, and this release reads format 3"),
         ("not json", "is no plan"),
     ):
         file.write_text(text, encoding="utf-8")

@@ -78,11 +78,36 @@ def test_communities_are_those_found_first_and_what_they_were_divided_into_is_be
 
 
 def test_a_plan_that_breaks_its_own_overload_says_so(files: list[str | Path]) -> None:
-    plan = run(*files, "--overload", "1.5")
+    plan = run(*files, "--overload", "1.5", "--broker-overload", "none")
     over = {name for name, load in plan["load"].items() if load > 1.5}
     assert over
     assert {one.split()[3] for one in plan["warnings"]} == over
-    assert run(*files, "--overload", "4")["warnings"] == []
+    assert run(*files, "--overload", "4", "--broker-overload", "none")["warnings"] == []
+
+
+@pytest.mark.parametrize("algorithm", ["published", "interest", "search"])
+def test_a_plan_says_how_busy_a_broker_may_be_and_the_busiest_before_and_after(
+    files: list[str | Path], tmp_path: Path, algorithm: str
+) -> None:
+    words = [*files, "--algorithm", algorithm, "--out", tmp_path / "plan.json"]
+    plan = run(*words)
+    before, after = plan["busiest"]["before"], plan["busiest"]["after"]
+    assert plan["settings"]["broker_overload"] == 1.5
+    assert after["load"] <= max(1.5, before["load"])
+    shown = " ".join(CliRunner().invoke(app, ["plan", "show", str(tmp_path / "plan.json")]).stdout.split())
+    assert f"{plan['cost']['moves']} clients move:" in shown
+    assert "a broker has at most 1.5 even shares" in shown
+    assert f"{before['load']:.2f} ({before['broker']})" in shown
+    assert f"{after['load']:.2f} ({after['broker']})" in shown
+    whole = run(*words, "--broker-overload", "none")
+    assert whole["settings"]["broker_overload"] is None
+    assert algorithm != "search" or whole["busiest"]["after"]["load"] > max(1.5, before["load"])
+    assert "any load" in CliRunner().invoke(app, ["plan", "show", str(tmp_path / "plan.json")]).stdout
+
+
+def test_a_bound_that_is_no_number_is_refused_with_the_way_out(files: list[str | Path]) -> None:
+    with pytest.raises(InputError, match="--broker-overload is 'off'; give a number, or none for no bound"):
+        run(*files, "--broker-overload", "off")
 
 
 @pytest.mark.parametrize("moves", [[], ["--moves", "6"]])

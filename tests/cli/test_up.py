@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.client.test_live import make_certificate
 from tidings.cli import app, network
 from tidings.cli.network import State, StateFile
-from tidings.errors import InputError
+from tidings.cli.up import lines
+from tidings.errors import AccessError, InputError
+from tidings.live import users
 from tidings.records.reading import read_table
 
 PATIENCE_S = 90.0
@@ -104,7 +107,13 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
 
     left = run("leave", "b2", "--json")
     assert left.exit_code == 0, left.stderr
-    assert json.loads(left.stdout) == {"left": "b2", "by_itself": True, "linked": [["b1", "b3"]]}
+    assert json.loads(left.stdout) == {
+        "left": "b2",
+        "by_itself": True,
+        "linked": [["b1", "b3"]],
+        "redundancy_lost": {"brokers": [], "links": []},
+        "forgotten": False,
+    }
     assert network.wait_for(all_ready, PATIENCE_S)
     assert statuses()["b1"]["links"] == ["b3"]
 
@@ -117,14 +126,46 @@ def test_a_network_comes_up_is_seen_grows_heals_shrinks_and_goes(file: StateFile
     assert set(read_table(tmp_path / "data" / "records")["broker"].to_pylist()) == {"b1", "b2", "b3", "b4"}
 
 
-def test_one_process_can_be_all_brokers(file: StateFile) -> None:
-    result = up("--brokers", "3", "--single", "--json")
+def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_users(
+    file: StateFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, certificate, key = make_certificate(tmp_path)
+    monkeypatch.setattr(users, "LOG2_N", 4)  # hashes that take no time
+    users.add_user(tmp_path / "users", "ann", b"secret")
+    (tmp_path / "links.csv").write_text("a,b\nathens,patras\npatras,7\n7,athens\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    settings = {
+        "mqtt_ws": 21_100,
+        "mqtt_tls": 21_200,
+        "mqtt_certificate": certificate.name,
+        "mqtt_key": key.name,
+        "users_file": "users",
+    }
+    words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    result = up("--links", "links.csv", "--single", "--json", *words)
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
     assert len({one["pid"] for one in told["brokers"]}) == 1
     assert network.wait_for(all_ready, PATIENCE_S)
-    assert run("leave", "b3").exit_code == 0
-    assert list(statuses()) == ["b1", "b2"]
+    assert {one: status["links"] for one, status in statuses().items()} == {
+        "athens": ["7", "patras"],
+        "patras": ["7", "athens"],
+        "7": ["athens", "patras"],
+    }
+    refused = run("pub", "t", "x=1")
+    assert isinstance(refused.exception, AccessError)
+    monkeypatch.setenv("TIDINGS_PASSWORD", "secret")
+    others = statuses()["7"]["others"]
+    for where in (
+        (),
+        ("--url", f"mqtts://{others['tls']}", "--authority", str(authority)),
+        ("--url", f"ws://{others['ws']}"),
+    ):
+        assert run("pub", "t", "x=1", "--user", "ann", *where).exit_code == 0
+    left = run("leave", "7")
+    assert left.exit_code == 0
+    assert "now falls apart without the link of athens and patras; `tidings join --to ONE" in left.stdout
+    assert list(statuses()) == ["athens", "patras"]
     assert network.wait_for(all_ready, PATIENCE_S)
     assert run("down").exit_code == 0
     assert not Path(told["data"]).exists()
@@ -192,6 +233,64 @@ def test_settings_for_all_are_checked_before_anything_starts(
     assert result.exit_code == 2
     assert "differs from broker to broker" in result.stderr
     assert not file.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--set", "mqtt_ws=127.0.0.1:8083"], "give the first one alone, such as 8083"),
+        (["--set", "mqtt_ws=0"], "'0' is no port"),
+        (["--set", "mqtt_tls=8883"], "mqtt_tls is given without mqtt_certificate and mqtt_key"),
+        (
+            ["--set", "mqtt_tls=8883", "--set", "mqtt_certificate=none.pem", "--set", "mqtt_key=none.key"],
+            "none.pem is not there",
+        ),
+        (["--set", "users_file=nobody"], "`tidings user add NAME --file"),
+        (["--set", "access_file=nothing"], "nothing"),
+        (["--set", "anonymous=false"], "nobody could connect at mqtt: there are no users"),
+        (
+            ["--set", "mqtt_ws=65535", "--brokers", "2"],
+            "there are no 2 free ports on 127.0.0.1 from 65535 up",
+        ),
+        (["--links", "nothing.csv"], "nothing.csv cannot be read: No such file or directory"),
+        (["--links", "nothing.csv", "--brokers", "3"], "leave out --brokers"),
+        (["--links", "nothing.csv", "--seed", "0"], "leave out --seed"),
+    ],
+)
+def test_files_ports_and_options_are_tried_before_anything_starts(
+    file: StateFile, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    result = run("up", "--port", "21000", *arguments)
+    told = " ".join(result.stderr.replace("│", " ").split()) + str(result.exception)
+    assert reason in told
+    assert result.exit_code != 0
+    assert (file.path.exists(), sorted(tmp_path.iterdir())) == (False, before)
+
+
+def test_what_is_printed_to_be_pasted_says_who_may_connect_and_where(tmp_path: Path) -> None:
+    others = {"mqtt_tls": "127.0.0.1:8883", "mqtt_ws": "127.0.0.1:8083"}
+    members = (
+        network.Member("b1", "h:1", "h:2", "f", "h:1883", others=others),
+        network.Member("b 2", "h:3", "h:4", "g", "h:1884"),
+    )
+
+    def told(**settings: str) -> str:
+        return lines(State(network.Process.of(os.getpid()), str(tmp_path), False, settings, members))
+
+    anybody = told(anonymous="true", mqtt_certificate="/c.pem")
+    assert "only this machine reaches it, and any client may do anything.\n" in anybody
+    assert (
+        "\n  tidings sub 'traffic/#' --url mqtts://127.0.0.1:8883 --authority FILE  # who has signed /c.pem\n"
+        "  tidings sub 'traffic/#' --url ws://127.0.0.1:8083\n" in anybody
+    )
+    assert "\n  tidings leave 'b 2'\n" in anybody
+    users = told(anonymous="false", users_file="/users", access_file="/rules")
+    assert "clients need a name of /users, with the password in TIDINGS_PASSWORD; /rules says what" in users
+    assert "\n  tidings sub 'traffic/#' --where 'severity >= 3' --user NAME\n" in users
+    assert "mosquitto_pub -V 5 -p 1883 -u NAME -P PASSWORD -t traffic/athens" in users
+    assert "any client may connect; /rules says what" in told(access_file="/rules")
+    assert "clients need a certificate.\n" in told(anonymous="false")
 
 
 def test_without_a_network_the_commands_say_so(file: StateFile) -> None:

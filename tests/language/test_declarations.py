@@ -178,6 +178,55 @@ y = { type = "int" }
     assert "tell_now" in faults[2][1]
 
 
+MENTIONING = """\
+name = "a"
+kind = "gathered"
+key = ["place", "floor(x / )"]
+tell_now = "x = 'high'"
+ends_when = "x >"
+[fields]
+place = { type = "string" }
+x = { X }
+"""
+
+
+@pytest.mark.parametrize(
+    ("x", "lines"),
+    [
+        ('type = "int"', [3, 4, 5]),
+        # All but the type is wrong: what the field is compared with is known to be wrong, too.
+        ('type = "int", domain = [5, 0]', [3, 4, 5, 8]),
+        ('type = "int", conflict = "maxx"', [3, 4, 5, 8]),
+        ('type = "int", tolerance = -1', [3, 4, 5, 8]),
+        ('type = "int", domian = [0, 5]', [3, 4, 5, 8]),
+        # It may be meant to be a string.
+        ('type = "integer"', [3, 5, 8]),
+        ("domain = [0, 5]", [3, 5, 8]),
+    ],
+)
+def test_a_bad_field_hides_no_fault_of_a_key_that_mentions_it(x: str, lines: list[int]) -> None:
+    assert [line for line, _ in refused(MENTIONING.replace("X", x))] == lines
+
+
+def test_what_is_said_of_a_bad_field_is_not_said_again_where_it_is_mentioned() -> None:
+    faults = refused(
+        """\
+name = "a"
+kind = "gathered"
+key = ["lower(w)", "floor(x / 5)", "zz"]
+tell_now = "x > 3 AND w LIKE 'fire%' AND sea.state = 'calm'"
+ends_when = "x = 1 AND yy = 2"
+[fields]
+x = { type = "integer" }
+w = { type = "text" }
+sea = 3
+"""
+    )
+    assert [line for line, _ in faults] == [3, 5, 7, 8, 9]
+    assert "zz" in faults[0][1]
+    assert "yy" in faults[1][1]
+
+
 def test_a_filter_points_at_its_character() -> None:
     (only,) = refused("ends_when = \"severity = 'high'\"\n" + EXAMPLE)
     assert only[0] == 1

@@ -132,6 +132,9 @@ class LocalBroker:
     def owns(self, session: str) -> bool:
         return False
 
+    def is_connected(self, client: str) -> bool:
+        return False
+
     def express(self, connection: int, data: bytes, now: float) -> int:
         return 0
 

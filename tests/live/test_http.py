@@ -118,8 +118,13 @@ class StubNode:
     def remove_neighbour(self, address: str) -> None:
         self.asked.append(("remove", address))
 
-    def expel(self, client: str) -> None:
+    def expel(self, client: str) -> bool:
         self.asked.append(("expel", client))
+        return client.startswith("c")
+
+    def remove_session(self, client: str) -> bool:
+        self.asked.append(("remove session", client))
+        return client.startswith("c")
 
     def forget_pages(self, broker: str) -> None:
         self.asked.append(("forget", broker))
@@ -312,6 +317,33 @@ def test_clients_are_expelled_by_their_ids(pages: Pages, node: StubNode) -> None
     assert node.asked == [("expel", "c1"), ("expel", "c2")]
     for wrong in (b"{}", b"[]", b'{"client": "c1"}', b'{"clients": [1]}'):
         assert ask(pages, "/expel", wrong)[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "done", "error"),
+    [
+        ("/expel", "clients", "expelled", "'x1' is not connected here"),
+        ("/sessions", "remove", "removed", "'x1' has no session here"),
+    ],
+)
+def test_clients_that_are_not_there_are_named_and_the_others_dealt_with(
+    pages: Pages, path: str, asked: str, done: str, error: str
+) -> None:
+    def answer(*clients: str) -> tuple[int, dict[str, Any]]:
+        return ask(pages, path, json.dumps({asked: clients}).encode())
+
+    assert answer("c1", "c2", "c1") == (200, {done: ["c1", "c2"]})
+    assert answer("c1", "x1") == (404, {done: ["c1"], "unknown": ["x1"], "error": error})
+    status, told = answer("x1", "c1", "x2", "x3")
+    assert (status, told["unknown"]) == (404, ["x1", "x2", "x3"])
+    assert told["error"] == f"{error}; 2 others likewise"
+    assert ask(pages, path, b"{}")[0] == 400
+    assert ask(pages, path, b'{"all": true}')[0] == 400
+
+
+def test_sessions_wait_for_the_start(pages: Pages, node: StubNode) -> None:
+    node.ready = False
+    assert ask(pages, "/sessions", b'{"remove": ["c1"]}') == (503, {"error": "it is starting"})
 
 
 def test_without_a_token_nobody_from_elsewhere_may_change_something(node: StubNode) -> None:

@@ -119,4 +119,52 @@ def test_what_is_remembered_of_texts_is_bounded() -> None:
     repeats = logs.Repeats()
     for number in range(10 * logs.TEXTS_MAX):
         repeats.filter(record(f"text {number}"))
-    assert len(repeats._counts) == logs.TEXTS_MAX
+    assert len(repeats._texts._counts) == logs.TEXTS_MAX
+    for number in range(3 * logs.ADDRESSES_MAX):
+        repeats.filter(record("refused", address=f"10.0.{number // 256}.{number % 256}:1"))
+    assert len(repeats._addresses._counts) == logs.ADDRESSES_MAX
+
+
+def written(repeats: logs.Repeats, count: int, address: str, at: float = 0.0) -> int:
+    """How many of some lines about an address are let through."""
+    return sum(repeats.filter(record("connected", at, address=f"{address}:{port}")) for port in range(count))
+
+
+def test_an_address_that_connects_in_a_loop_keeps_back_no_lines_of_others() -> None:
+    repeats = logs.Repeats()
+    assert written(repeats, 10_000, "192.0.2.1") == logs.ADDRESS_REPEATS_MAX
+    assert written(repeats, 50, "192.0.2.2") == 50
+    # A network of 64 bits is one address, and so are an IPv4 address and the same in IPv6.
+    assert written(repeats, 10_000, "[2001:db8::1]") == logs.ADDRESS_REPEATS_MAX
+    assert written(repeats, 10, "[2001:db8::2]") == 0
+    assert written(repeats, 10, "[2001:db8:0:1::1]") == 10
+    assert written(repeats, 10, "[::ffff:192.0.2.1]") == 0
+    # What has no address has its own count, which is smaller.
+    assert [repeats.filter(record("connected")) for _ in range(21)] == [True] * 20 + [False]
+    later = record("connected", 60.0, address="192.0.2.1:1")
+    assert repeats.filter(later)
+    assert later.__dict__["about"]["kept_back"] == str(10_010 - logs.ADDRESS_REPEATS_MAX)
+
+
+def test_all_addresses_together_have_a_bound() -> None:
+    repeats = logs.Repeats()
+    told = [written(repeats, 1, f"10.0.{number // 256}.{number % 256}") for number in range(5_000)]
+    assert sum(told) == logs.ALL_REPEATS_MAX
+    later = record("connected", 60.0, address="192.0.2.1:1")
+    assert repeats.filter(later)
+    assert later.__dict__["about"]["kept_back"] == str(5_000 - logs.ALL_REPEATS_MAX)
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_what_strangers_call_themselves_steers_no_terminal_and_fills_no_disk(form: str) -> None:
+    stream = io.StringIO()
+    logger = logs.configure(form=form, stream=stream)
+    name = "a\nb\x1b[2J\x9b2J\u2028\u202e\x00\ud800é日"
+    logger.info("connected", extra={"broker": "b1", "about": {"client": name, "user": "u" * 1_000_000}})
+    told = stream.getvalue()
+    assert told.endswith("\n")
+    assert told[:-1].isprintable()
+    assert "é日" in told
+    assert len(told) < 2 * logs.VALUE_CHARACTERS_MAX
+    if form == "json":
+        assert json.loads(told)["about"]["client"] == name

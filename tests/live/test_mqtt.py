@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import queue
 import shutil
 import signal
 import ssl
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -32,7 +34,7 @@ from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.live.service import serve
 from tidings.live.tls import ClientTls
-from tidings.live.users import add_user
+from tidings.live.users import Hashed, Users, add_user, remove_user
 from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import (
     Asked,
@@ -353,14 +355,50 @@ def test_users_rules_and_their_change_while_it_runs(tmp_path: Path, monkeypatch:
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: "bob" in nodes[0]._clients.users.hashes)  # type: ignore[union-attr]
         assert await client.publish("b/1", b"x") in (0, Reason.NO_MATCHING_SUBSCRIBERS)
-        _, connack = await RawClient.dial(address, "d", username="bob", password=b"b")
+        bob, connack = await RawClient.dial(address, "d", username="bob", password=b"b")
         assert connack.reason == 0
 
         access_file.write_text("rule = 1\n", encoding="utf-8")
         os.kill(os.getpid(), signal.SIGHUP)
         assert await client.publish("b/2", b"x") in (0, Reason.NO_MATCHING_SUBSCRIBERS)
+
+        access_file.write_text(rule.format("b"), encoding="utf-8")
+        remove_user(users_file, "ann")
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert (await client.next(Disconnect)).reason == Reason.NOT_AUTHORIZED
+        bob.send(Pingreq())
+        await bob.next(Pingresp)
         os.kill(os.getpid(), signal.SIGTERM)
         assert await running == {"a": ""}
+
+    run(story)
+
+
+def test_a_user_who_is_removed_while_the_password_is_checked_does_not_get_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(users, "LOG2_N", 4)
+    checking, removed = threading.Event(), threading.Event()
+    fits = Hashed.fits
+
+    def slowly(self: Hashed, password: bytes) -> bool:
+        checking.set()
+        assert removed.wait(WITHIN_S)
+        return fits(self, password)
+
+    monkeypatch.setattr(Hashed, "fits", slowly)
+    access = Access((Rule(True, "any", "#"),), verify=True)
+
+    async def story() -> None:
+        async with broker(users=Users({"ann": Hashed.of(b"secret")}), access=access) as node:
+            dialled = asyncio.ensure_future(
+                RawClient.dial(node.mqtt_addresses["tcp"], "c", username="ann", password=b"secret")
+            )
+            await until(checking.is_set)
+            node.change_access(Users({}), access)
+            removed.set()
+            _, connack = await dialled
+            assert connack.reason == Reason.BAD_USER_NAME_OR_PASSWORD
 
     run(story)
 
@@ -419,6 +457,28 @@ def test_clients_are_told_that_the_broker_stops() -> None:
             await client.packet()
 
     run(story)
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.DEBUG])
+def test_the_log_says_who_comes_from_where_and_goes(caplog: pytest.LogCaptureFixture, level: int) -> None:
+    caplog.set_level(level, "tidings.broker")
+
+    async def story() -> str:
+        async with broker() as node:
+            client, _ = await RawClient.dial(node.mqtt_addresses["tcp"], "c")
+            await client.subscribe("t")
+            await client.close()
+            await until(lambda: "a client is disconnected" in caplog.messages)
+            host, port = client.writer.get_extra_info("sockname")
+            return f"{host}:{port}"
+
+    address = run(story)
+    lines = [(record.message, record.__dict__["about"]) for record in caplog.records]
+    said = {text: about for text, about in lines if text.startswith("a client")}
+    assert ("a client subscribes" in said) is (level == logging.DEBUG)
+    for about in said.values():
+        assert about.items() >= {"client": "c", "user": "", "address": address}.items()
+    assert {"a client is connected", "a client is disconnected"} <= said.keys()
 
 
 def test_a_client_that_is_expelled_is_told_so() -> None:

@@ -387,6 +387,11 @@ def test_strangers_are_refused_with_a_reason(
         refused = ("the neighbour refuses this broker", "a connection is refused")
         await until(lambda: any(reason in reasons(caplog, text) for text in refused))
         assert "up" not in {*links(one).values(), *links(two).values()}
+        # Who has dialled is known by its host, since its port is another one each time.
+        said = [record.__dict__["about"] for record in caplog.records if record.message in refused]
+        places = {about["address"] for about in said}
+        assert places
+        assert places <= {one.address, "127.0.0.1"}
         await two.stop()
         await one.stop()
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import ssl
 from pathlib import Path
 
 import pytest
 
+from tests.live.local import make_authority, reasons, until
+from tests.live.local import run as run_story
+from tests.live.mqtt import V5, RawClient
 from tidings.cli.network import free_ports
 from tidings.errors import SetupError
-from tidings.live import scheduling
+from tidings.live import addresses, scheduling
 from tidings.live.access import OPEN
 from tidings.live.config import Configuration, load
 from tidings.live.listeners import Listening
@@ -18,6 +23,7 @@ from tidings.live.node import NodeOptions
 from tidings.live.service import Service, options_of, run, serve
 from tidings.live.tls import Tls
 from tidings.mqtt.events import Access
+from tidings.mqtt.packets import Connack, Connect, Pingreq, Pingresp
 from tidings.overlay.settings import Settings
 
 
@@ -100,6 +106,87 @@ def test_a_folder_for_records_that_cannot_be_used_is_told_with_the_way_out(tmp_p
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(SetupError, match=r"file/records cannot be used: .*; set `records` to another"):
         asyncio.run(serve([configuration(records=str(tmp_path / "file" / "records"))]))
+
+
+async def shown(address: str, authority: Path, own: tuple[Path, Path]) -> str:
+    """By whom the certificate was signed that a broker shows to who believes an authority; or "refused"."""
+    context = ssl.create_default_context(cafile=authority)
+    context.check_hostname = False
+    context.load_cert_chain(*own)
+    host, port = addresses.read(address)
+    try:
+        reader, writer = await asyncio.open_connection(host, port, ssl=context)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        # With TLS 1.3 a server says only behind the handshake that it does not take our certificate.
+        await reader.read(1)
+    except ssl.SSLError:
+        return "refused"
+    issuer = writer.get_extra_info("peercert")["issuer"]
+    writer.close()
+    return str(issuer[0][0][1])
+
+
+def test_certificates_are_read_again_for_those_who_come_then(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(logging.getLogger("tidings.broker"), "propagate", True)
+    authorities = {name: make_authority(tmp_path / name, name)("b1") for name in ("old", "new")}
+    names = ("ca.pem", "b1.pem", "b1.key")
+
+    def put(which: str) -> None:
+        for name, file in zip(names, authorities[which], strict=True):
+            (tmp_path / name).write_bytes(file.read_bytes())
+
+    put("old")
+    files = [str(tmp_path / name) for name in names]
+    links = dict(zip(("tls_authority", "tls_certificate", "tls_key"), files, strict=True))
+    clients = dict(zip(("mqtt_client_authority", "mqtt_certificate", "mqtt_key"), files, strict=True))
+    settings = {"mqtt_tls": "127.0.0.1:0", "mqtt_wss": "127.0.0.1:0", "https": "127.0.0.1:0", **links}
+
+    async def story() -> None:
+        service = Service(configuration(**settings, **clients, mqtt_client_certificates="required"))
+        await service.start()
+        node, pages = service.node, service.pages
+        await until(lambda: not node.synchronising)
+        assert pages is not None
+        assert pages.secure_address is not None
+        places = [node.address, *node.mqtt_addresses.values(), addresses.write(*pages.secure_address)]
+        assert len(places) == 4
+
+        async def seen(authority: str) -> set[str]:
+            believed, *own = authorities[authority]
+            return {await shown(place, believed, (own[0], own[1])) for place in places}
+
+        assert (await seen("old"), await seen("new")) == ({"old"}, {"refused"})
+        host, port = addresses.read(node.mqtt_addresses["tls"])
+        believed, certificate, key = authorities["old"]
+        context = ssl.create_default_context(cafile=believed)
+        context.check_hostname = False
+        context.load_cert_chain(certificate, key)
+        early = RawClient(*await asyncio.open_connection(host, port, ssl=context))
+        early.send(Connect(V5, "early"))
+        await early.next(Connack)
+
+        put("new")
+        service.reload()
+        assert (await seen("old"), await seen("new")) == ({"refused"}, {"new"})
+        early.send(Pingreq())
+        await early.next(Pingresp)
+
+        # The certificate of one and the key of another: neither half of it is taken.
+        (tmp_path / "b1.key").write_bytes(authorities["old"][2].read_bytes())
+        service.reload()
+        assert (await seen("old"), await seen("new")) == ({"refused"}, {"new"})
+        for what in ("clients", "links"):
+            (reason,) = reasons(caplog, f"certificates for {what} stay as they were")
+            assert "b1.pem" in reason
+            assert "are not a certificate and its key" in reason
+            assert f"certificates for {what} have been read again" in caplog.messages
+        await node.stop()
+        await service.stopped()
+
+    run_story(story)
 
 
 def test_if_one_cannot_start_all_are_stopped() -> None:

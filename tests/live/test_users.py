@@ -46,6 +46,18 @@ def test_a_password_is_changed_and_a_user_removed(tmp_path: Path) -> None:
         remove_user(file, "ann")
 
 
+def test_passwords_that_hold_no_more_are_those_of_users_removed_or_changed(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    for name in ("ann", "bob", "carl"):
+        add_user(file, name, b"old")
+    before = read_users(file)
+    assert read_users(file).outdated(before) == frozenset()
+    remove_user(file, "ann")
+    add_user(file, "bob", b"new")
+    add_user(file, "dora", b"new")
+    assert read_users(file).outdated(before) == {"ann", "bob"}
+
+
 def test_two_users_with_one_password_have_different_hashes(tmp_path: Path) -> None:
     assert Hashed.of(b"same").hash != Hashed.of(b"same").hash
 

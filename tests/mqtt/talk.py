@@ -52,7 +52,7 @@ from tidings.mqtt.packets import (
 )
 from tidings.mqtt.settings import Settings
 from tidings.overlay.broker import Broker
-from tidings.overlay.events import Erase, Event, Sync, TimerFired, Write, WritesSynced
+from tidings.overlay.events import Erase, Event, Log, Sync, TimerFired, Write, WritesSynced
 from tidings.overlay.settings import Settings as BrokerSettings
 
 V311 = Version.V311
@@ -92,6 +92,8 @@ class Talk:
         self.access = access
         self.users = dict(users or {})
         self.disk: dict[str, bytes] = {}
+        self.logs: list[Log] = []
+        """Lines for the operator, all levels."""
         self.boot = 0
         self.clients: dict[int, Client] = {}
         self._connections = 0
@@ -181,6 +183,8 @@ class Talk:
                 if client is not None:
                     client.unheard = isinstance(effect, Quiet)
                     self._read(client)
+            elif isinstance(effect, Log):
+                self.logs.append(effect)
             elif isinstance(effect, Write | Erase):
                 self._unsynced.append(effect)
             elif isinstance(effect, Sync):

@@ -77,7 +77,7 @@ def test_expired_retained_messages_give_way_and_do_not_come_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "topic", ["view/severe/x", "view", "$SYS/broker/version", "$share/g/t", "$tidings/topic/list"]
+    "topic", ["view/severe/x", "view", "$SYS/broker/version", "$share/g/t", "$share", "$tidings/topic/list"]
 )
 def test_a_will_goes_nowhere_that_its_client_could_not_publish_to(topic: str) -> None:
     talk = Talk()

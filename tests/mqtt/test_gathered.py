@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.mqtt.talk import BOTH, SETTLED_S, V5, V311, Client, Talk
+from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import Properties, Publish
 from tidings.mqtt.reasons import Reason
 from tidings.overlay.events import EntryOffered
@@ -367,6 +368,42 @@ def test_whoever_asks_for_a_topic_is_told_who_gathers_it_and_what_was_counted() 
     assert fates == [5, 2, 1, 2, 0]
     assert seat["suppression"] == 0.6
     assert (seat["told"], seat["conflicts"], seat["waiting"]) == (2, 2, 0)
+
+
+def test_whoever_asks_for_a_topic_is_shown_the_most_specific_declaration_that_matches_it() -> None:
+    talk = gathering()
+    declare(talk, 'name = "traffic/#"\nkind = "plain"')
+    client = talk.connect("c")
+    report(client, place="Omonia")
+    shown = ask(client, "traffic/athens")
+    assert shown["topic"]["name"] == "traffic/+city"
+    assert [seat["received"] for seat in shown["gathered"]] == [1]
+    assert ask(client, "traffic/athens/north")["topic"]["name"] == "traffic/#"
+    declare(talk, 'name = "traffic/athens"\nkind = "plain"', force=True)
+    assert ask(client, "traffic/athens")["topic"]["name"] == "traffic/athens"
+    # A topic filter is not a topic: several declarations may govern what it matches.
+    for name in ("traffic/+", "weather", "traffic/+/#/x", "$SYS/broker"):
+        told = ask(client, name)
+        assert (told["ok"], "no declaration matches it" in told["reason"]) == (False, True)
+
+
+def test_who_may_use_a_topic_sees_what_governs_it_and_nobody_else_does() -> None:
+    rules = Access(
+        (
+            Rule(True, "any", "#", "ann"),
+            Rule(False, "any", "traffic/sparta", "ann"),
+            Rule(True, "publish", "traffic/athens", "bob"),
+        ),
+        verify=True,
+    )
+    talk = gathering(access=rules, users={"ann": b"a", "bob": b"b"})
+    ann = talk.connect("a", username="ann", password=b"a")
+    bob = talk.connect("b", username="bob", password=b"b")
+    topics = "traffic/athens", "traffic/sparta"
+    assert [[ask(who, topic)["ok"] for topic in topics] for who in (ann, bob)] == [
+        [True, False],
+        [True, False],
+    ]
 
 
 def test_a_plain_topic_is_gathered_by_nobody() -> None:

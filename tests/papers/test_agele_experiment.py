@@ -81,6 +81,15 @@ def test_the_page_has_every_claim(root: Path, claims: list[dict[str, Any]]) -> N
     assert [claim["id"] for claim in claims if f"`{claim['id']}`" not in page] == []
 
 
+def test_the_page_counts_the_runs_on_the_way_as_the_experiment_makes_them(root: Path) -> None:
+    tasks = [task for task in experiment.tasks(("beyond",), False, 50, 0, {}) if task["part"] == "way"]
+    each = {where: sum(task["setting"]["where"] == where for task in tasks) for where in ("even", "corner")}
+    assert (len(tasks), each) == (20, {"even": 10, "corner": 10})
+    page = (root / "papers" / "agele" / "README.md").read_text(encoding="utf-8")
+    assert "10 runs of 100 brokers with publishers even and the same 10 with them in a corner, so 20" in page
+    assert "100 brokers, hop by hop, 10 runs for each place of the publishers, so 20 in all." in page
+
+
 def test_the_page_has_every_setting(root: Path) -> None:
     page = (root / "papers" / "agele" / "README.md").read_text(encoding="utf-8")
     assert [field.name for field in fields(Setting) if not re.search(rf"`{field.name}`", page)] == []

@@ -101,16 +101,17 @@ def test_a_plan_of_moves_that_contradicts_itself_is_refused(end: str) -> None:
         ({}, "no format"),
         ({"version": 1}, "no format"),
         ({"format": 1}, "format 1"),
-        ({"format": 3}, "format 3"),
+        ({"format": 2}, "format 2"),
+        ({"format": 4}, "format 4"),
     ],
 )
 def test_a_plan_of_another_format_is_refused_with_the_way_out(said: dict[str, int], given: str) -> None:
     document = msgspec.json.decode(plans.write(stores_plan()))
-    assert document.pop("format") == 2
+    assert document.pop("format") == 3
     with pytest.raises(InputError) as refused:
         plans.read(msgspec.json.encode(document | said), "other.json")
     assert str(refused.value) == (
-        f"other.json is a plan of {given}, and this release reads format 2; make the plan anew (`tidings "
+        f"other.json is a plan of {given}, and this release reads format 3; make the plan anew (`tidings "
         "plan stores|communities --out`), or use the release that wrote it"
     )
 

@@ -80,7 +80,7 @@ def broker(
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C, which drain it: nothing acknowledged is lost, links say goodbye.
 
-    SIGHUP reads users and access rules again.
+    SIGHUP reads users, access rules and certificates again.
 
     Settings come from a file, from TIDINGS_… variables and from flags, the later winning over the earlier;
     docs/configuration.md explains each. All that is wrong with them is said at once, and the exit code is 2.

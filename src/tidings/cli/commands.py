@@ -13,6 +13,7 @@ GROUPS = {
     "plan": "Plans: where stores go and which clients move, before anything is touched.",
     "topic": "Topic declarations: check one, and see or change what the network has declared.",
     "view": "Views: filters that the network keeps for clients that cannot send any.",
+    "session": "Sessions that brokers keep for MQTT clients.",
     "user": "Users of a broker, their passwords, and what they may do.",
     "workload": "Workloads of a wide-area network: make one with Spark, see what is in it.",
     "pipeline": (
@@ -130,12 +131,19 @@ COMMANDS = {
         "view:remove",
         "Remove a view from the whole network; those who have subscribed to it get nothing more.",
     ),
+    "session remove": (
+        "session:remove",
+        (
+            "End sessions of MQTT clients: their subscriptions, and all that waits for them. A client that "
+            "is connected is disconnected; its will is published."
+        ),
+    ),
     "user add": ("user:add", "Add a user, or give one another password; the file is made if need be."),
     "user remove": (
         "user:remove",
         (
-            "Remove a user. Clients that are connected stay; those that come are refused once brokers have "
-            "read the file (SIGHUP)."
+            "Remove a user. Once brokers have read the file (SIGHUP), clients of that name are disconnected, "
+            "and refused."
         ),
     ),
     "user list": ("user:list_", "List the users of a file, by name."),

@@ -13,7 +13,7 @@ from tidings.cli.lines import Lines
 from tidings.cli.progress import Progress
 from tidings.cli.topic import topic_of
 from tidings.errors import DeclarationError, PayloadError
-from tidings.gathering import Gatherer, State, Telling
+from tidings.gathering import Fate, Gatherer, State, Telling
 from tidings.gathering.replay import Reader, at_text, run_out, summary, told_line
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report
@@ -103,7 +103,10 @@ def gather(
         for report in taken:
             if not sort:
                 clock.check(report)
-            gatherer.feed(report)
+            decision = gatherer.feed(report)
+            if decision.fate is Fate.REFUSED:
+                # A bad line too: `_taken` tells by their number which have still to be counted.
+                lines.refuse(int(report.id), decision.reason)
             _write(gatherer, out, clock, flush=waited_for)
         run_out(gatherer)
         _write(gatherer, out, clock, flush=False)

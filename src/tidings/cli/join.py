@@ -12,6 +12,7 @@ import typer
 
 from tidings.cli import network
 from tidings.cli.network import LOOPBACK, Member, State, StateFile, free_ports, view
+from tidings.cli.topologies import name_fault
 from tidings.errors import ConfigurationError, InputError
 from tidings.live.values import read_address
 
@@ -124,13 +125,16 @@ def _named(state: State, id_: str | None) -> Member:
         id_ = next(name for name in names if name not in known and not (folder / name).exists())
     elif id_ in known:
         raise InputError(f"the broker {id_!r} runs already; give the new one another name")
-    if not id_.isprintable() or "/" in id_ or id_ in ("", ".", "..", "records"):
-        raise InputError(f"{id_!r} cannot be the name of a broker and of its folder; take letters and digits")
-    taken = [
-        int(text.rpartition(":")[2]) for one in state.members for text in (one.address, one.http, one.mqtt)
-    ]
-    mqtt, address, http = (f"{LOOPBACK}:{port}" for port in free_ports(3, min(taken), taken))
-    return Member(id_, address, http, str(folder / id_), mqtt)
+    if fault := name_fault(id_):
+        raise InputError(fault)
+    taken = {port for one in state.members for port in one.ports}
+    first = min(read_address(one.mqtt)[1] for one in state.members)
+    bases = {
+        name: min(read_address(one.others[name])[1] for one in state.members)
+        for name in state.members[0].others
+    }
+    (member,) = network.members(folder, [id_], first, bases, taken)
+    return member
 
 
 def _join_elsewhere(

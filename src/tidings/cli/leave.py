@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated
 
@@ -12,9 +14,16 @@ import typer
 
 from tidings.cli import network
 from tidings.cli.network import Member, NoAnswer, State, StateFile, ask, view
+from tidings.cli.topologies import both_ways, parts, reached
 from tidings.errors import InputError
 
 LINKED_WITHIN_S = 30.0
+
+Links = Mapping[str, set[str]]
+"""By broker: those that it is linked with."""
+
+Pair = tuple[str, str]
+"""Two brokers with a link between them."""
 
 
 def leave(
@@ -23,8 +32,9 @@ def leave(
 ) -> None:
     """Let a broker of the network here leave for good: nothing is held for it any more.
 
-    Where the others would fall apart without it, its neighbours are linked with each other first. The exit
-    code is 1 if it does not leave by itself and has to be stopped.
+    Where the others would fall apart without it, its neighbours are linked with each other first. It is said
+    which brokers and links the others can no longer do without. One that is dead, or does not answer, is only
+    forgotten: the others go on holding what is for it. The exit code is 1 if it did not leave by itself.
 
     Try it:
 
@@ -37,27 +47,94 @@ def leave(
     member = state.member(broker)
     if len(state.members) == 1:
         raise InputError(f"{broker} is the last broker; stop the network with `tidings down`")
+    before = _links({one.id: one for one in state.members if one.alive})
     bridges = _bridge(state, member)
     file.put(msgspec.structs.replace(member, leaving=True))
-    try:
-        ask(member.http, "/leave", {})
-    except NoAnswer as reason:
-        typer.echo(f"{broker} does not answer ({reason}); it is only forgotten here", err=True)
-    left = network.wait_for(lambda: _gone(member), network.STOP_WITHIN_S)
+    why_forgotten = _tell(member)
+    gone = network.wait_for(lambda: _gone(member), network.STOP_WITHIN_S)
     alone = sum(one.process == member.process for one in state.members) == 1
-    if not left and alone:
+    if not gone and alone:
         network.stop([member], 0.0)
+        why_forgotten += " and had to be stopped" * bool(why_forgotten)
     for other in state.members:
         if other.id != broker and other.alive:
             _part(other, member)
     file.remove(broker)
+    by_itself = gone and not why_forgotten
+    brokers, links = redundancy_lost(before, broker, bridges)
     if as_json:
-        typer.echo(json.dumps({"left": broker, "by_itself": left, "linked": bridges}))
+        lost = {"brokers": brokers, "links": links}
+        told = {"left": broker, "by_itself": by_itself, "linked": bridges, "redundancy_lost": lost}
+        typer.echo(json.dumps(told | {"forgotten": bool(why_forgotten)}))
+        raise typer.Exit(0 if by_itself else 1)
+    for one, another in bridges:
+        typer.echo(f"{one} and {another} are linked, or the network would have fallen apart")
+    if why_forgotten:
+        again = shlex.quote(broker)
+        typer.echo(
+            f"{broker} {why_forgotten}: it has not left and was only forgotten here; the others hold what is "
+            f"for it until `absent_hold` is over. To let it leave after all:\n\n"
+            f"  tidings join --id {again} && tidings leave {again}"
+        )
     else:
-        for one, another in bridges:
-            typer.echo(f"{one} and {another} are linked, or the network would have fallen apart")
-        typer.echo(f"{broker} has left" + ("" if left else ", after it had to be stopped"))
-    raise typer.Exit(0 if left else 1)
+        typer.echo(f"{broker} has left" + ("" if gone else ", after it had to be stopped"))
+    if brokers or links:
+        critical = [f"broker {one}" for one in brokers] + [f"the link of {a} and {b}" for a, b in links]
+        typer.echo(
+            f"redundancy is lost: the network now falls apart without {' or '.join(critical)}; "
+            "`tidings join --to ONE --to ANOTHER` adds a broker with two links"
+        )
+    raise typer.Exit(0 if by_itself else 1)
+
+
+def _tell(member: Member) -> str:
+    """Ask a broker to leave; says why it cannot, empty if it does."""
+    if not member.alive:
+        return "is dead"
+    try:
+        status, told = ask(member.http, "/leave", {})
+    except NoAnswer as reason:
+        return f"does not answer ({reason})"
+    return "" if status == http.client.ACCEPTED else f"refuses to leave ({told.get('error', status)})"
+
+
+def redundancy_lost(before: Links, leaving: str, bridges: Sequence[Pair]) -> tuple[list[str], list[Pair]]:
+    """Brokers, and links, without which the others fall apart once a broker has left, and did not before.
+
+    Links that were made in its place are not among them, nor their ends: the others could not do without it.
+
+    >>> ring = {"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"a"}}
+    >>> redundancy_lost(ring, "a", [])
+    (['c'], [('b', 'c'), ('c', 'd')])
+    """
+    joined = both_ways(before)
+    brokers_before, links_before = _critical(joined, leaving)
+    after = {one: others - {leaving} for one, others in joined.items() if one != leaving}
+    for one, another in bridges:
+        after[one].add(another)
+    brokers, links = _critical(both_ways(after), leaving)
+    in_its_place = {end for pair in bridges for end in pair}
+    made = {(min(pair), max(pair)) for pair in bridges}
+    return (
+        [one for one in brokers if one not in brokers_before and one not in in_its_place],
+        [pair for pair in links if pair not in links_before and pair not in made],
+    )
+
+
+def _critical(joined: Links, leaving: str) -> tuple[list[str], list[Pair]]:
+    """Brokers, and links, without which others than the leaving one fall apart."""
+
+    def apart(links: Links, without: set[str]) -> bool:
+        rest = joined.keys() - without - {leaving}
+        return bool(rest) and not rest <= reached(links, min(rest), without)
+
+    brokers = [one for one in sorted(joined) if one != leaving and apart(joined, {one})]
+    pairs = {(min(one, other), max(one, other)) for one in joined for other in joined[one]}
+    # Two with a common neighbour have another way, which spares most of the work where links are many.
+    alone = [(a, b) for a, b in sorted(pairs) if not joined[a] & joined[b]]
+    return brokers, [
+        (a, b) for a, b in alone if apart({**joined, a: joined[a] - {b}, b: joined[b] - {a}}, set())
+    ]
 
 
 def _gone(member: Member) -> bool:
@@ -99,23 +176,3 @@ def _bridge(state: State, leaving: Member) -> list[tuple[str, str]]:
 
 def _links(members: Mapping[str, Member]) -> dict[str, set[str]]:
     return {id_: {peer for peer in view(member).links if peer in members} for id_, member in members.items()}
-
-
-def parts(links: Mapping[str, set[str]]) -> list[set[str]]:
-    """The connected parts of a network, in order of their smallest ids.
-
-    >>> [sorted(part) for part in parts({"a": {"b"}, "b": {"a"}, "c": set()})]
-    [['a', 'b'], ['c']]
-    """
-    found: list[set[str]] = []
-    for start in sorted(links):
-        if any(start in part for part in found):
-            continue
-        part, waiting = set(), [start]
-        while waiting:
-            one = waiting.pop()
-            if one not in part:
-                part.add(one)
-                waiting += [peer for peer in links if peer in links[one] or one in links[peer]]
-        found.append(part)
-    return found

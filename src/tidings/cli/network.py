@@ -40,15 +40,17 @@ STOP_WITHIN_S = 20.0
 
 LOG_LINES_SHOWN = 5
 
+BASED = ("mqtt_tls", "mqtt_ws", "mqtt_wss", "https")
+"""Settings for which a network is given the first port: each broker has its own from there up."""
+
 EACH_OWN = (
     "id",
     "listen",
     "advertise",
     "mqtt",
-    "mqtt_tls",
-    "mqtt_ws",
-    "mqtt_wss",
     "http",
+    "http_advertise",
+    *BASED,
     "data",
     "records",
     "neighbours",
@@ -107,6 +109,15 @@ class Member(msgspec.Struct, frozen=True):
     """Whether it was asked to leave for good; it is not started again."""
 
     restarts: int = 0
+
+    others: dict[str, str] = {}
+    """Where it listens besides, by the name of the setting, one of `BASED`."""
+
+    @property
+    def ports(self) -> set[int]:
+        """All ports that it has."""
+        addresses = (self.mqtt, self.address, self.http, *self.others.values())
+        return {read_address(address)[1] for address in addresses}
 
     @property
     def config(self) -> Path:
@@ -212,7 +223,9 @@ class StateFile:
             if old is not None and old.alive:
                 raise InputError(
                     f"a network of {len(old.members)} brokers runs already, see `tidings status`; stop it "
-                    "with `tidings down`, or add a broker to it with `tidings join`"
+                    "with `tidings down`, or add a broker to it with `tidings join`. A second network is "
+                    "remembered in another folder: set XDG_RUNTIME_DIR to one, for `tidings up` and for all "
+                    "commands that are for it"
                 )
             if old is not None:
                 clear(old)
@@ -309,15 +322,31 @@ def free_ports(count: int, first: int = FIRST_PORT, taken: Iterable[int] = ()) -
     raise SetupError(f"there are no {count} free ports on {LOOPBACK} from {first} up")
 
 
-def members(folder: Path, ids: Sequence[str], first: int = FIRST_PORT) -> list[Member]:
-    """New brokers with free ports: those for MQTT come first, for they are what people type."""
-    places = [f"{LOOPBACK}:{port}" for port in free_ports(3 * len(ids), first)]
+def members(
+    folder: Path,
+    ids: Sequence[str],
+    first: int = FIRST_PORT,
+    bases: Mapping[str, int] | None = None,
+    taken: Iterable[int] = (),
+) -> list[Member]:
+    """New brokers with free ports: those for MQTT come first, for they are what people type.
+
+    `bases` are settings of `BASED` with their first ports; `taken` are ports of brokers that may not run now.
+    """
     count = len(ids)
+    ports = free_ports(3 * count, first, taken)
+    others: list[dict[str, str]] = [{} for _ in ids]
+    for name, base in (bases or {}).items():
+        found = free_ports(count, base, {*taken, *ports})
+        ports += found
+        for own, port in zip(others, found, strict=True):
+            own[name] = f"{LOOPBACK}:{port}"
+    mqtt, address, http = (
+        [f"{LOOPBACK}:{port}" for port in ports[at * count : (at + 1) * count]] for at in range(3)
+    )
     return [
-        Member(id_, address, http, str(folder / id_), mqtt)
-        for id_, mqtt, address, http in zip(
-            ids, places[:count], places[count : 2 * count], places[2 * count :], strict=True
-        )
+        Member(id_, address[at], http[at], str(folder / id_), mqtt[at], others=others[at])
+        for at, id_ in enumerate(ids)
     ]
 
 
@@ -332,6 +361,7 @@ def write_config(member: Member, neighbours: Iterable[str], records: Path, share
         # Only this machine reaches it.
         "anonymous": True,
         "http": member.http,
+        **member.others,
         "neighbours": list(neighbours),
         "data": ".",
         "records": str(records),
@@ -520,6 +550,9 @@ class View(msgspec.Struct, frozen=True):
     mqtt: str = ""
     """Where MQTT clients connect."""
 
+    others: dict[str, str] = {}
+    """Where they connect besides: by "tls", "ws" and "wss"."""
+
     clients: int = 0
     """MQTT clients that are there."""
 
@@ -583,6 +616,7 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         + counters["messages_in"].get("Publish", 0),
         delivered=counters["delivered"] + mqtt["counters"]["delivered"],
         mqtt=mqtt["addresses"].get("tcp", ""),
+        others={name: address for name, address in mqtt["addresses"].items() if name != "tcp"},
         clients=mqtt["clients"],
         retained=mqtt["retained"],
         refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),

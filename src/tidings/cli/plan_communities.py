@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +25,7 @@ from tidings.cli.plan_options import (
     Settings,
     Until,
     WorkloadFolder,
+    bound,
     chosen,
     one_of,
     only_for,
@@ -86,11 +86,22 @@ def communities(
         typer.Option("--algorithm", help="As published, by search, or by like interests.", show_default=True),
     ] = Algorithm.PUBLISHED,
     moves: Annotated[
-        int | None, typer.Option("--moves", help="Clients that may go to another cluster; any by default.")
+        int | None,
+        typer.Option(
+            "--moves",
+            metavar="N",
+            help="Clients that may change their broker, to another cluster or inside; any by default.",
+        ),
+    ] = None,
+    moves_across: Annotated[
+        int | None,
+        typer.Option("--moves-across", metavar="N", help="Of them, those that may go to another cluster."),
     ] = None,
     moves_inside: Annotated[
         int | None,
-        typer.Option("--moves-inside", help="Clients that may go to another broker of their cluster."),
+        typer.Option(
+            "--moves-inside", metavar="N", help="Of them, those that may go to a broker of their cluster."
+        ),
     ] = None,
     overload: Annotated[
         float,
@@ -101,8 +112,14 @@ def communities(
         ),
     ] = 1.5,
     broker_overload: Annotated[
-        float, typer.Option("--broker-overload", help="The same of a broker, in an even share; for search.")
-    ] = math.inf,
+        str,
+        typer.Option(
+            "--broker-overload",
+            metavar="R|none",
+            help="The most that a broker's clients may send, in an even share, if it is not more already.",
+            show_default=True,
+        ),
+    ] = "1.5",
     method: Annotated[
         str,
         typer.Option(
@@ -177,7 +194,8 @@ def communities(
 
     Who talks to whom is in a file, in the records of brokers, or follows from a workload; the network is in
     a file, or where the traffic is. Hops are the mean of a message between two clients, with the links of
-    both. Moves inside a cluster are listed with "across": false.
+    both. A move is any client that changes its broker; inside a cluster it has "across": false. No algorithm
+    makes a broker busier than --broker-overload, or than it is: some moves are left out for it.
 
     Try it:
 
@@ -196,7 +214,7 @@ def communities(
     only_for("--records or --workload", asked.on_spark, {"--least-messages": least_messages})
     only_for("--algorithm interest", algorithm is Algorithm.INTEREST, {"--subscriptions": subscriptions})
     only_for("--algorithm search", algorithm is Algorithm.SEARCH, {"--frontier": frontier})
-    limits = Limits(overload, moves, moves_inside, broker_overload)
+    limits = Limits(overload, moves, moves_across, moves_inside, bound("--broker-overload", broker_overload))
     reading = published.Reading(
         proportion=chosen(published.Proportion, proportion, "--proportion"),
         fits=takes is Takes.FITTING,
@@ -230,20 +248,17 @@ def communities(
             if algorithm is Algorithm.SEARCH:
                 seating = search.planned(there, flows, limits, seed, [seating])
                 if frontier:
-                    found = search.frontier(there, flows, limits, seed=seed, plan=seating)
+                    found = search.frontier(there, flows, limits, seating, seed=seed)
                     points = [(point.moves, point.hops) for point in found]
                     seating = search.taken(there, seating, found)
         told: dict[str, Any] = {
-            "overload": overload,
-            "moves": moves,
-            "moves_inside": moves_inside,
+            **limits.settings,
             "seed": seed,
             "clusters": came,
             "lengths": wired.counted(lengths),
             "client_links": ends,
             "count": counted,
         }
-        told |= {} if math.isinf(broker_overload) else {"broker_overload": broker_overload}
         if algorithm is not Algorithm.INTEREST:
             told |= {"communities": method, "proportion": proportion, "takes": takes.value}
             told |= {"dealt": dealt.value, "divide": divide}

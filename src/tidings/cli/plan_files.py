@@ -1,4 +1,4 @@
-"""Plain files that plans are made from: CSV without a header, or with one that names the columns."""
+"""Plain files that plans and networks are made from: CSV, with or without a header of column names."""
 
 from __future__ import annotations
 

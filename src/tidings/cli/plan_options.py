@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -93,6 +94,16 @@ def chosen(kinds: type[Choice], value: str, option: str) -> Choice:
         return kinds(value)
     except ValueError:
         raise InputError(f"{option} is {value!r}; it is one of {', '.join(kinds)}") from None
+
+
+def bound(option: str, value: str) -> float:
+    """A bound as a number, infinite for "none"."""
+    if value == "none":
+        return math.inf
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"{option} is {value!r}; give a number, or none for no bound") from None
 
 
 def hour(option: str, value: str | None) -> int | None:

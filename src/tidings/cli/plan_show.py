@@ -146,13 +146,19 @@ def _store_tables(plan: StoresPlan) -> list[Table]:
 def _move_tables(plan: MovesPlan) -> list[Table]:
     from rich.table import Table
 
-    what = f"{plan.cost.moves} clients to another cluster, {plan.cost.moves_inside} inside, {plan.algorithm}"
-    gains = Table("", "before", "after", title=_plain(what))
+    cost, most = plan.cost, plan.settings.get("broker_overload")
+    what = (
+        f"{cost.moves:,} clients move: {cost.moves_across:,} to another cluster, {cost.moves_inside:,} inside"
+    )
+    bound = "any load" if most is None else f"at most {most:g} even shares, or what it has now"
+    gains = Table("", "before", "after", title=_plain(f"{what}; {plan.algorithm}; a broker has {bound}"))
     _add(gains, "mean hops", f"{plan.hops.before:.3f}", f"{plan.hops.after:.3f}")
     clusters = plan.network.clusters
     if not clusters or not all(clusters.values()):
         passed = plan.backbone
         _add(gains, "messages per backbone broker", f"{passed.before:.3f}", f"{passed.after:.3f}")
+    busiest = (f"{one.load:.2f} ({one.broker})" for one in (plan.busiest.before, plan.busiest.after))
+    _add(gains, "busiest broker, in even shares", *busiest)
     load = Table("cluster", "load", title="what clients send, in fair shares")
     for name, share in plan.load.items():
         _add(load, name, f"{share:.2f}")

@@ -133,16 +133,18 @@ def kept(views: Sequence[View]) -> list[str]:
 
 def refused(views: Sequence[View]) -> list[str]:
     """The latest things that were refused to clients, the newest last: for clients that hide why."""
-    latest = sorted((refusal.at, one.id, refusal) for one in views for refusal in one.refusals)[
-        -REFUSALS_SHOWN:
-    ]
-    return ["", "lately refused:"] * bool(latest) + [_line(broker, refusal) for _, broker, refusal in latest]
+    found = [(one.id, refusal) for one in views for refusal in one.refusals]
+    # A broker lists its own in their order, which a stable sort keeps for those of one time.
+    latest = sorted(found, key=lambda one: (one[1].at, one[0]))[-REFUSALS_SHOWN:]
+    return ["", "lately refused:"] * bool(latest) + [line for one in latest for line in _lines(*one)]
 
 
-def _line(broker: str, refusal: Refusal) -> str:
+def _lines(broker: str, refusal: Refusal) -> list[str]:
+    """A refusal; the further lines of its reason are indented, so that none looks like another refusal."""
     at = datetime.fromtimestamp(refusal.at).astimezone()
-    text = f"{broker}: {refusal.client}: {refusal.what}: {refusal.reason}"
-    return f"  {at:%H:%M:%S} " + _printable(text)
+    reason, *more = map(_printable, refusal.reason.split("\n"))
+    first = _printable(f"{broker}: {refusal.client}: {refusal.what}: ") + reason
+    return [f"  {at:%H:%M:%S} {first}", *(f"      {line}" for line in more)]
 
 
 def _printable(text: str) -> str:
@@ -180,12 +182,18 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         if missing:
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
-            one.id,
-            one.mqtt.rpartition(":")[2],
+            Text(one.id),
+            "\n".join(
+                f"{name}{address.rpartition(':')[2]}"
+                for name, address in [
+                    ("", one.mqtt),
+                    *((f"{other} ", at) for other, at in one.others.items()),
+                ]
+            ),
             one.http.rpartition(":")[2],
             Text(state, style=colour),
             links,
-            one.root,
+            Text(one.root),
             f"{one.clients:,}",
             f"{one.received:,}",
             f"{one.delivered:,}",

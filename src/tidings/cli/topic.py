@@ -160,7 +160,10 @@ def list_(
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name as declared.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The name as declared, or a topic that a declaration governs."),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
     url: connecting.Url = None,
     user: connecting.User = None,
@@ -169,6 +172,9 @@ def show(
     key: connecting.Key = None,
 ) -> None:
     """Print a declaration as it was given, ready to be changed and declared again.
+
+    A topic without a declaration of its own, such as `fleet/v7/status`, is governed by the most specific one
+    that matches it, such as `fleet/+vehicle/status`: that one is printed, and named on standard error.
 
     Of a gathered topic comments behind it say which broker gathers and which is its deputy, how many events
     are open there, what was received and told, and which share of the reports was suppressed: redundant, or
@@ -184,6 +190,8 @@ def show(
     if as_json:
         typer.echo(json.dumps(topic | ({"gathered": gathered} if gathered else {}), ensure_ascii=False))
         return
+    if topic["name"] != name:
+        typer.echo(f"{name} is governed by the declaration {topic['name']}", err=True)
     # What an earlier `show` said may have been declared again with the rest.
     typer.echo(topic["text"].partition(NOW)[0].rstrip("\n"))
     if gathered:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -20,11 +21,14 @@ import typer
 from tidings.cli import network
 from tidings.cli.network import LOOPBACK, READY_WITHIN_S, Member, Process, State, StateFile, View, view
 from tidings.cli.status import table
-from tidings.cli.topologies import Topology, links
+from tidings.cli.topologies import BROKERS_MAX, Topology, links, read_links
 from tidings.errors import ConfigurationError, InputError, SetupError
 
-BROKERS_MAX = 200
-"""Processes on one machine; more are for the simulator."""
+if TYPE_CHECKING:
+    from tidings.live.config import Configuration
+
+BROKERS, TOPOLOGY = 3, Topology.RING
+"""Where neither an option nor a file of links says otherwise."""
 
 LOOK_EVERY_S = 1.0
 
@@ -34,12 +38,21 @@ PAUSE_S_MAX = 60.0
 
 def up(
     brokers: Annotated[
-        int, typer.Option("--brokers", min=1, max=BROKERS_MAX, help="How many.", show_default=True)
-    ] = 3,
+        int | None,
+        typer.Option("--brokers", min=1, max=BROKERS_MAX, help=f"How many; {BROKERS} by default."),
+    ] = None,
     topology: Annotated[
-        Topology, typer.Option("--topology", help="How they are linked.", show_default=True)
-    ] = Topology.RING,
-    seed: Annotated[int, typer.Option("--seed", help="Of a random topology.", show_default=True)] = 0,
+        Topology | None, typer.Option("--topology", help=f"How they are linked; {TOPOLOGY} by default.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of a random topology; 0 by default.")] = None,
+    links_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--links",
+            metavar="FILE",
+            help="Brokers and links instead: CSV lines a,b, one link of two brokers each.",
+        ),
+    ] = None,
     single: Annotated[bool, typer.Option("--single", help="One process for all, not one for each.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Leave it running in the background.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Start brokers that die again.")] = False,
@@ -61,7 +74,12 @@ def up(
     ] = network.FIRST_PORT,
     assigned: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A setting for all of them; may be repeated."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting for all of them; may be repeated. "
+            f"{', '.join(network.BASED)} take a port, from which each broker has the next free one.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="With --detach: the answer as JSON.")] = False,
     background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
@@ -71,30 +89,54 @@ def up(
     A table shows how it is; Ctrl-C stops it cleanly. With `--detach` it stays in the background until
     `tidings down`. The exit code is 1 if a broker does not start.
 
+    How many brokers there are and how they are linked is said by options, or by a file with their names.
+    Settings, the file, and all ports are tried before anything is started. WebSocket, TLS and users are
+    settings for all brokers: `--set mqtt_ws=8083`; `--set mqtt_tls=8883` with `mqtt_certificate` and
+    `mqtt_key`, a certificate of 127.0.0.1; `--set users_file=FILE`.
+
+    A second network beside it needs a folder of its own in which it is written down: set XDG_RUNTIME_DIR to
+    one, for this command and for those that are for that network.
+
     Try it:
 
         tidings up --brokers 5 --topology ring
     """
+    shape = {"--brokers": brokers, "--topology": topology, "--seed": seed, "--links": links_file}
     if detach:
-        _detach(brokers, topology, seed, single, restart, data, port, assigned or [], as_json)
+        given = {**shape, "--port": port, "--data": data}
+        words = [
+            word for option, value in given.items() if value is not None for word in (option, str(value))
+        ]
+        words += ["--single"] * single + ["--restart"] * restart
+        _detach([*words, *(word for text in assigned or [] for word in ("--set", text))], as_json)
         return
-    shared = _shared(assigned or [])
+    if links_file is None:
+        ids = [f"b{number}" for number in range(1, (brokers or BROKERS) + 1)]
+        wanted = links(topology or TOPOLOGY, len(ids), seed or 0)
+        title = f"{len(ids)} brokers, {topology or TOPOLOGY}"
+    else:
+        for option in (option for option, value in shape.items() if value not in (None, links_file)):
+            raise typer.BadParameter(
+                f"--links {links_file} says which brokers there are and how they are linked; leave out "
+                f"{option}"
+            )
+        ids, wanted = read_links(links_file)
+        title = f"{len(ids)} brokers, linked as in {links_file}"
+    shared, bases = _shared(assigned or [])
     file = StateFile()
     folder = Path(tempfile.mkdtemp(prefix="tidings-")) if data is None else data.absolute()
     try:
-        members = network.members(folder, [f"b{number}" for number in range(1, brokers + 1)], port)
+        members = network.members(folder, ids, port, bases)
         file.claim(State(Process.of(os.getpid()), str(folder), data is None, shared, tuple(members)))
     except (InputError, SetupError):
         if data is None:
             folder.rmdir()
         raise
     try:
-        wanted = links(topology, brokers, seed)
         for number, member in enumerate(members):
             dialled = [members[there].address for here, there in wanted if here == number]
             network.write_config(member, dialled, folder / "records", shared)
-        title = f"{brokers} brokers, {topology}{', one process' if single else ''}"
-        screen = _Lines() if background else _Screen(title)
+        screen = _Lines() if background else _Screen(f"{title}{', one process' if single else ''}")
         code = Supervisor(file, len(wanted), single, restart, screen).run()
     finally:
         reaped = file.read()
@@ -104,28 +146,72 @@ def up(
     raise typer.Exit(code)
 
 
-def _shared(assigned: Iterable[str]) -> dict[str, str]:
-    """Settings for all brokers, checked before anything is started."""
+def _shared(assigned: Iterable[str]) -> tuple[dict[str, str], dict[str, int]]:
+    """Settings for all brokers, and first ports by setting, checked before anything is started."""
     from tidings.live.config import SETTINGS, load
 
     shared: dict[str, str] = {}
+    bases: dict[str, int] = {}
+    checked: list[str] = []
     for text in assigned:
         name, _, value = text.partition("=")
+        if name in network.BASED:
+            bases[name] = _first_port(text, value)
+            # Any free one: ports are tried when all are known.
+            checked.append(f"{name}={LOOPBACK}:0")
+            continue
         if name in network.EACH_OWN:
             raise typer.BadParameter(f"--set {text}: {name} differs from broker to broker and is set by `up`")
         shared[name] = value
+        checked.append(text)
+    environment = network.environment()
     try:
-        load(None, network.environment(), {"id": "any"}, assigned)
+        configuration = load(None, environment, {"id": "any"}, checked)
     except ConfigurationError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None
+    _try_files(configuration)
     # Paths are said from here, and read from the folder of each broker.
     for name, value in shared.items():
         read = SETTINGS[name].kind.read(value)
         paths = [one for one in (read if isinstance(read, tuple) else (read,)) if isinstance(one, Path)]
         if paths:
             shared[name] = ",".join(str(path.absolute()) for path in paths)
-    return shared
+    # A broker that joins later must have the same, whatever its variables say then.
+    of_clients = {name: configuration[name] for name in ("users_file", "access_file")}
+    shared |= {name: str(path.absolute()) for name, path in of_clients.items() if path is not None}
+    # Only this machine reaches it; who names users wants them asked for all the same.
+    said = "anonymous" in shared or environment.get(SETTINGS["anonymous"].variable)
+    anonymous = configuration["anonymous"] if said else configuration["users_file"] is None
+    if not anonymous and configuration.closed:
+        raise InputError(configuration.closed)
+    return shared | {"anonymous": SETTINGS["anonymous"].kind.write(anonymous)}, bases
+
+
+def _first_port(text: str, value: str) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) <= 5 and 1 <= int(value) <= 65_535):
+        raise typer.BadParameter(
+            f"--set {text}: {value!r} is no port; give the first one alone, such as 8083, and each broker "
+            f"has the next free one from there up on {LOOPBACK}"
+        )
+    return int(value)
+
+
+def _try_files(configuration: Configuration) -> None:
+    """Read users, rules and certificates as each broker will: all of them would end for what is wrong."""
+    if configuration["users_file"] is not None:
+        from tidings.live.users import read_users
+
+        read_users(configuration["users_file"])
+    if configuration["access_file"] is not None:
+        from tidings.live.access import read_rules
+
+        read_rules(configuration["access_file"])
+    if configuration["mqtt_certificate"] is not None and configuration["mqtt_key"] is not None:
+        from tidings.live.tls import ClientTls, client_context
+
+        authority = configuration["mqtt_client_authority"]
+        client_context(ClientTls(configuration["mqtt_certificate"], configuration["mqtt_key"], authority))
 
 
 def lines(state: State) -> str:
@@ -133,20 +219,42 @@ def lines(state: State) -> str:
     first, last = state.members[0], state.members[-1]
     kept = " (removed at the end)" if state.temporary else ""
     here, there = (one.mqtt.rpartition(":")[2] for one in (last, first))
-    return (
-        f"It listens on {LOOPBACK}: only this machine reaches it, and any client may do anything.\n"
-        f"Data, logs and records are in {state.data}{kept}.\n"
-        f"\n"
-        f"  tidings sub 'traffic/#' --where 'severity >= 3'\n"
-        f"  tidings pub traffic/athens '{{\"severity\": 4}}'\n"
-        f"  mosquitto_sub -V 5 -p {here} -t 'traffic/#' -D subscribe user-property where 'severity >= 3'\n"
-        f"  mosquitto_pub -V 5 -p {there} -t traffic/athens -m '{{\"severity\": 4}}'\n"
-        f"  curl http://{first.http}/metrics\n"
-        f"  tidings status\n"
-        f"  tidings join {last.address}\n"
-        + (f"  tidings leave {last.id}\n" if last is not first else "")
-        + "  tidings down\n"
-    )
+    settings = state.settings
+    anonymous = settings.get("anonymous") != "false"
+    user, mosquitto_user = ("", "") if anonymous else (" --user NAME", " -u NAME -P PASSWORD")
+    where = "where 'severity >= 3'"
+    shown = [
+        f"It listens on {LOOPBACK}: only this machine reaches it, and {_who(settings, anonymous)}.",
+        f"Data, logs and records are in {state.data}{kept}.",
+        "",
+        f"  tidings sub 'traffic/#' --{where}{user}",
+        f"  tidings pub traffic/athens '{{\"severity\": 4}}'{user}",
+        f"  mosquitto_sub -V 5 -p {here}{mosquitto_user} -t 'traffic/#' -D subscribe user-property {where}",
+        f"  mosquitto_pub -V 5 -p {there}{mosquitto_user} -t traffic/athens -m '{{\"severity\": 4}}'",
+    ]
+    trusted = f" --authority FILE  # who has signed {settings.get('mqtt_certificate')}"
+    for name, scheme, more in (
+        ("mqtt_tls", "mqtts", trusted),
+        ("mqtt_ws", "ws", ""),
+        ("mqtt_wss", "wss", trusted),
+    ):
+        if name in first.others:
+            shown.append(f"  tidings sub 'traffic/#'{user} --url {scheme}://{first.others[name]}{more}")
+    shown += [f"  curl http://{first.http}/metrics", "  tidings status", f"  tidings join {last.address}"]
+    if last is not first:
+        shown.append(f"  tidings leave {shlex.quote(last.id)}")
+    return "\n".join([*shown, "  tidings down", ""])
+
+
+def _who(settings: Mapping[str, str], anonymous: bool) -> str:
+    """What clients must show, and may do."""
+    if anonymous:
+        who = "any client may do anything" if "access_file" not in settings else "any client may connect"
+    elif "users_file" in settings:
+        who = f"clients need a name of {settings['users_file']}, with the password in TIDINGS_PASSWORD"
+    else:
+        who = "clients need a certificate"
+    return f"{who}; {settings['access_file']} says what they may do" if "access_file" in settings else who
 
 
 class _Lines:
@@ -176,7 +284,7 @@ class _Screen:
         self._shown = False
 
     def __enter__(self) -> _Screen:
-        self._console.print(f"starting {self._title} on this machine alone …", highlight=False)
+        self.say(f"starting {self._title} on this machine alone …")
         if self._live is not None:
             self._live.start()
         return self
@@ -292,28 +400,14 @@ class Supervisor:
             self._before = now, received
 
 
-def _detach(
-    brokers: int,
-    topology: Topology,
-    seed: int,
-    single: bool,
-    restart: bool,
-    data: Path | None,
-    port: int,
-    assigned: Sequence[str],
-    as_json: bool,
-) -> None:
+def _detach(words: Sequence[str], as_json: bool) -> None:
     """Start the same command in the background, and wait until the network is ready."""
     file = StateFile()
-    words = ["--brokers", str(brokers), "--topology", topology, "--seed", str(seed), "--port", str(port)]
-    words += ["--single"] * single + ["--restart"] * restart + ["--background"]
-    words += ["--data", str(data.absolute())] if data is not None else []
-    words += [word for text in assigned for word in ("--set", text)]
     if file.read() is None:
         file.clear()  # makes the folder, too
     with tempfile.TemporaryFile() as said:
         started = subprocess.Popen(
-            [sys.executable, "-c", "from tidings.cli import main; main()", "up", *words],
+            [sys.executable, "-c", "from tidings.cli import main; main()", "up", *words, "--background"],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

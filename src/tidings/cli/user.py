@@ -51,8 +51,8 @@ def add(
 
 
 def remove(name: Name, file: File = None) -> None:
-    """Remove a user. Clients that are connected stay; those that come are refused once brokers have read the
-    file (SIGHUP).
+    """Remove a user. Once brokers have read the file (SIGHUP), clients of that name are disconnected, and
+    refused.
 
     Try it:
 

@@ -123,9 +123,8 @@ Card = tuple[str, str, str, str]
 
 
 def _of_moves(plan: MovesPlan, trial: Trial | None) -> list[Card]:
-    moved = plan.cost.moves + plan.cost.moves_inside
     cards = [
-        ("report", f"{moved:,}", "clients move", f"{plan.cost.moves:,} to another cluster"),
+        ("report", f"{plan.cost.moves:,}", "clients move", f"{plan.cost.moves_across:,} to another cluster"),
         ("event", f"{plan.hops.after:.2f}", "hops, as forecast", _instead(plan.hops, 2)),
     ]
     if trial is None:

@@ -153,8 +153,8 @@ def title(plan: Plan) -> str:
     if isinstance(plan, StoresPlan):
         topics = counted(len(plan.assignment), "topic")
         return f"{counted(plan.cost.stores, 'store')} for {topics}"
-    moved = plan.cost.moves + plan.cost.moves_inside
-    return f"{counted(moved, 'client')} to other brokers" if moved else "Nobody moves"
+    moves = plan.cost.moves
+    return f"{counted(moves, 'client')} to other brokers" if moves else "Nobody moves"
 
 
 def lead(plan: Plan) -> str:
@@ -204,7 +204,7 @@ def network(plan: Plan, scene: Scene) -> Caption:
 
 def moves(plan: MovesPlan, streams: Sequence[Stream]) -> Caption:
     across = [one for one in streams if one.source != one.goal]
-    shows = [f"{counted(plan.cost.moves, 'client goes', 'clients go')} to another cluster"]
+    shows = [f"{counted(plan.cost.moves_across, 'client goes', 'clients go')} to another cluster"]
     shows[0] += (
         f", {counted(plan.cost.moves_inside, 'more changes', 'more change')} brokers inside their own."
         if plan.cost.moves_inside
@@ -234,6 +234,11 @@ def loads(plan: Plan, trial: AnyTrial | None) -> Caption:
     )
     if worst:
         shows += f" {_name(worst)} has the most, {plan.load[worst]:.2f}."
+    was, now = plan.busiest.before, plan.busiest.after
+    shows += (
+        f" The busiest broker has {now.load:.2f} even shares ({_name(now.broker)}); before the plan it is "
+        f"{was.load:.2f} ({_name(was.broker)})."
+    )
     if trial is not None:
         shows += " Measured is the same count of what was delivered in the run."
     alt = f"Bars: the loads of {counted(len(plan.load), 'cluster')}."
@@ -258,8 +263,8 @@ def frontier(plan: MovesPlan) -> Caption:
     first, best = min(points), min(points, key=lambda point: point[1])
     shows = (
         f"Without any move it is {plan.hops.before:.2f} hops. Each point is a plan that moves so many "
-        f"clients to another cluster, beside those that change brokers inside one: from {first[1]:.2f} hops "
-        f"with {first[0]:,} to {best[1]:.2f} with {best[0]:,}."
+        f"clients to another broker: from {first[1]:.2f} hops with {first[0]:,} to {best[1]:.2f} with "
+        f"{best[0]:,}."
     )
     alt = f"A falling curve of {counted(len(points), 'point')}: the more moves, the fewer hops."
     return Caption("What fewer and more moves would give", shows, "", alt)

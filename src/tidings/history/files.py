@@ -100,10 +100,10 @@ class DiskFiles(Files):
         self._forget(path)
         target = self._at(path)
         if not target.parent.exists():
-            target.parent.mkdir(parents=True)
+            target.parent.mkdir(parents=True, mode=0o700)
             _sync_folder(self._root)
         hidden = target.with_name(HIDDEN + target.name)
-        with hidden.open("wb") as file:
+        with open(hidden, "wb", opener=_private) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -225,6 +225,11 @@ class MemoryFiles(Files):
             return self._files[path]
         except KeyError:
             raise FileNotFoundError(path) from None
+
+
+def _private(path: str, flags: int) -> int:
+    """What is published is for this process's user alone, unless the broker hands it out."""
+    return os.open(path, flags, 0o600)
 
 
 def _sync_data(descriptor: int) -> None:

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.errors import DeclarationError, FilterError, Problem
 from tidings.language import durations
 from tidings.language.faults import Fault, Faults, choice, shown
-from tidings.language.fields import Conflict, Field, Path, path_text
+from tidings.language.fields import Conflict, Field, Path, Type, path_text
 from tidings.language.keys import Item, Whole, parse_item
 from tidings.language.names import Pattern, parse_pattern
 from tidings.language.payloads import INT_MAX, Encoding
@@ -28,6 +30,8 @@ from tidings.language.schemas import NAME_LENGTH_MAX, field_mapping, read_fields
 
 if TYPE_CHECKING:
     from tidings.language.filters import Filter
+
+Read = TypeVar("Read")
 
 FOREVER = math.inf
 """How long what is never thrown away is kept."""
@@ -308,7 +312,7 @@ def examine(mapping: Mapping[str, object]) -> Topic | list[Fault]:
 
     found = len(faults)
     fields = read_fields(given.get("fields", {}), pattern, faults)
-    unread = {str(name) for fault in faults[found:] for name in fault.where[1:]}
+    unread = _unread(faults[found:], fields)
     readable = {name for name in OPTIONS if name in given or name not in mapping}
     # Of a name that cannot be read the levels are not known, and a field that is missing may be one of them.
     fields_known = "fields" in readable and ("name" in readable or "+" not in str(mapping.get("name")))
@@ -480,19 +484,57 @@ _ALSO_CALLED = {"tm": "merge_after", "tr": "redundant_for", "w": "window", "topi
 
 # Reading what depends on more than one option.
 
+UNREAD_MAX = 2
+"""Fields of unknown type with which a key or a filter is tried: it is read 25 times at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Declared:
     """The fields that keys and filters are checked against."""
 
     fields: Mapping[Path, Field]
-    """Those that could be read."""
+    """Those whose types could be read."""
 
-    unread: set[str]
-    """Names in those that could not. What mentions one is not checked: it would only repeat what is said."""
+    unread: frozenset[Path]
+    """The others."""
 
-    def mentions_unread(self, text: object) -> bool:
-        return any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(text)) for name in self.unread)
+    def check(self, text: str, read: Callable[[str, Mapping[Path, Field]], Read]) -> Read | None:
+        """What a text says that mentions fields; None if it mentions one whose type is not known.
+
+        Then it is tried with every type. If it is wrong with all of them, that is raised with which it gets
+        farthest; else enough is said by what is wrong with the field.
+        """
+        mentioned = [path for path in sorted(self.unread) if any(_mentions(text, name) for name in path)]
+        if not mentioned:
+            return read(text, self.fields)
+        # What was to be a field may be meant as a group, of which no field is known either.
+        if len(mentioned) > UNREAD_MAX or any(_mentions(text, path[-1], r"[`\s]*\.") for path in mentioned):
+            return None
+        wrong: list[ValueError | FilterError] = []
+        for kinds in product(Type, repeat=len(mentioned)):
+            tried = {path: Field(path, kind) for path, kind in zip(mentioned, kinds, strict=True)}
+            try:
+                read(text, {**self.fields, **tried})
+            except (ValueError, FilterError) as error:
+                wrong.append(error)
+            else:
+                return None
+        often = Counter(map(str, wrong))
+        raise max(wrong, key=lambda error: (getattr(error, "start", 0), often[str(error)]))
+
+
+def _mentions(text: str, name: str, then: str = "") -> bool:
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w){then}", text) is not None
+
+
+def _unread(faults: Iterable[Fault], fields: Mapping[Path, Field]) -> frozenset[Path]:
+    """The fields that faults are about, but for those that have only another trait wrong than their type."""
+    found = set()
+    for fault in faults:
+        path = tuple(str(name) for name in fault.where[1:])
+        if path and path[:-1] not in fields:
+            found.add(path[:-1] if path[-1] == "type" and len(path) > 1 else path)
+    return frozenset(found)
 
 
 def _read_gathering(
@@ -542,9 +584,9 @@ def _read_gathering(
     if declared is not None:
         key = tuple(_read_items(given.get("key", []), declared, faults))
         for name in asked:
-            if name in given and not declared.mentions_unread(given[name]):
+            if name in given:
                 try:
-                    asked[name] = filters.parse(given[name], declared.fields)
+                    asked[name] = declared.check(given[name], filters.parse)
                 except FilterError as error:
                     faults.add((name,), f"{name}: {error.reason}")
     counting = ""
@@ -601,12 +643,12 @@ def _read_items(written: list[object], declared: Declared, faults: Faults) -> It
     seen: set[str] = set()
     fields = declared.fields
     for at, text in enumerate(written):
-        if declared.mentions_unread(text):
-            continue
         try:
-            item = parse_item(_read_string(text), fields)
+            item = declared.check(_read_string(text), parse_item)
         except ValueError as error:
             faults.add(("key", at), f"key: {error}")
+            continue
+        if item is None:
             continue
         if item.text in seen:
             faults.add(("key", at), f"key: {item.text!r} is there twice; once is enough")

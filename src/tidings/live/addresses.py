@@ -30,3 +30,15 @@ def write(host: str, port: int) -> str:
     '[::1]:7883'
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def host_of(address: str) -> str:
+    """The host of an address, without brackets; a text without a port is a host.
+
+    >>> host_of("[::1]:7883"), host_of("127.0.0.1:7883"), host_of("127.0.0.1")
+    ('::1', '127.0.0.1', '127.0.0.1')
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdigit() or (":" in host and not host.endswith("]")):
+        host = address
+    return host.removeprefix("[").removesuffix("]")

@@ -20,7 +20,7 @@ from functools import partial
 from time import monotonic, thread_time
 from typing import Protocol, cast
 
-from tidings.live import sending, tls
+from tidings.live import addresses, sending, tls
 from tidings.live.checks import NOBODY, Check, Checks
 from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
@@ -357,7 +357,7 @@ class Clients:
     def on_made(self, client: Client) -> None:
         transport = client.transport
         name = transport.get_extra_info("peername")
-        peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        peer = addresses.write(*name[:2]) if isinstance(name, tuple) else str(name)
         if client.listener == PLAIN:
             with contextlib.suppress(OSError):  # it may be gone already
                 client.descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
@@ -621,7 +621,10 @@ class Clients:
         self._checking -= 1
         if checked.cancelled():
             return
-        fits = checked.result()
+        # The user may have been removed meanwhile, or been given another password.
+        now = self.users
+        same = now is not None and now.hashes.get(check.name) == users.hashes.get(check.name)
+        fits = same and checked.result()
         self._checks.done(check, fits, monotonic())
         if not fits and check.name != NOBODY:
             users.remember_wrong(check.name, check.password)

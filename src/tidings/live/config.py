@@ -146,7 +146,7 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             VIEWS,
             (),
             "Named parts of topics, for clients that cannot say `where`: tables `[[views]]` with `name`, "
-            "`from`, `where` and `unknown`; elsewhere, JSON.",
+            "`from`, `where`, `unknown` and `every`; elsewhere, JSON.",
         ),
     ),
     "The network": (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
+from tidings.live import addresses
 from tidings.live.counters import Counters
 from tidings.overlay.frames import Frame
 from tidings.wire.attachment import Word
@@ -76,7 +77,7 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.open = True
         name = transport.get_extra_info("peername")
-        self.peer = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+        self.peer = addresses.write(*name[:2]) if isinstance(name, tuple) else str(name)
         self._owner.connected(self)
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,7 @@
     POST /forget       {"broker": id}: a broker that will not come back holds nothing of the log any more
     POST /neighbours   {"add": [address, …], "remove": [address, …]}
     POST /expel        {"clients": [client id, …]}: close the connections of MQTT clients
+    POST /sessions     {"remove": [client id, …]}: end sessions of MQTT clients, whether or not they are there
     POST /leave        leave the network for good, then stop
 
 Whoever reaches the address may look. To change something one must be on this machine or bring the cluster
@@ -61,7 +62,8 @@ class Watched(Metered, Keeper, Protocol):
     def stopping(self) -> bool: ...
     def add_neighbour(self, address: str) -> None: ...
     def remove_neighbour(self, address: str) -> None: ...
-    def expel(self, client: str) -> None: ...
+    def expel(self, client: str) -> bool: ...
+    def remove_session(self, client: str) -> bool: ...
     def forget_pages(self, broker: str) -> None: ...
     async def stop(self, for_good: bool = False) -> str: ...
 
@@ -77,6 +79,12 @@ class Expelled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /expel."""
 
     clients: tuple[str, ...]
+
+
+class Sessions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of POST /sessions."""
+
+    remove: tuple[str, ...]
 
 
 class Forgotten(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -225,6 +233,7 @@ class Pages:
             "/status": {"GET": self._status},
             "/neighbours": {"POST": lambda: self._neighbours(body)},
             "/expel": {"POST": lambda: self._expel(body)},
+            "/sessions": {"POST": lambda: self._remove_sessions(body)},
             "/forget": {"POST": lambda: self._forget(body)},
             "/leave": {"POST": self._leave},
         }
@@ -303,9 +312,15 @@ class Pages:
             asked = msgspec.json.decode(body, type=Expelled)
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadRequest(HTTPStatus.BAD_REQUEST, f'{error}; write {{"clients": ["client id"]}}') from None
-        for client in asked.clients:
-            self._node.expel(client)
-        return _told(HTTPStatus.OK, {"expelled": asked.clients})
+        return _done("expelled", asked.clients, self._node.expel, "is not connected here")
+
+    def _remove_sessions(self, body: bytes) -> Answer:
+        self._need_start()
+        try:
+            asked = msgspec.json.decode(body, type=Sessions)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise BadRequest(HTTPStatus.BAD_REQUEST, f'{error}; write {{"remove": ["client id"]}}') from None
+        return _done("removed", asked.remove, self._node.remove_session, "has no session here")
 
     def _forget(self, body: bytes) -> Answer:
         self._need_start()
@@ -323,6 +338,19 @@ class Pages:
             leave: Coroutine[Any, Any, str] = self._node.stop(for_good=True)
             self._leaving = asyncio.get_running_loop().create_task(leave)
         return _told(HTTPStatus.ACCEPTED, {"broker": self._node.id, "leaving": True})
+
+
+def _done(what: str, clients: tuple[str, ...], do: Callable[[str], bool], fault: str) -> Answer:
+    """Do something with clients, one after the other; what is not to be found is named, and the rest done."""
+    found: list[str] = []
+    unknown: list[str] = []
+    for client in dict.fromkeys(clients):
+        (found if do(client) else unknown).append(client)
+    if not unknown:
+        return _told(HTTPStatus.OK, {what: found})
+    others = f"; {len(unknown) - 1} others likewise" if len(unknown) > 1 else ""
+    error = f"{unknown[0][:80]!r} {fault}{others}"
+    return _told(HTTPStatus.NOT_FOUND, {what: found, "unknown": unknown, "error": error})
 
 
 async def _send(writer: asyncio.StreamWriter, answer: Answer | None, with_body: bool) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tidings.history.files import DiskFiles, MemoryFiles
 from tidings.history.logs import Logs, Syncing
+from tidings.live import private
 from tidings.records.holders import Holder
 
 FOLDER = "history"
@@ -43,6 +44,8 @@ class KeepOptions:
 def disk_logs(folder: Path, holder: Holder, options: KeepOptions) -> Logs:
     """The logs in a broker's folder. SetupError says what is wrong with them."""
     salt = int.from_bytes(os.urandom(4), "little")
+    private.make_folder(folder / FOLDER)
+    private.close(folder / FOLDER)
     return Logs(DiskFiles(folder / FOLDER), holder, salt=salt, syncing=options.syncing)
 
 

@@ -72,7 +72,8 @@ class Listeners:
     ) -> None:
         """`context` is for those with TLS; `broker` for the log. SetupError if one cannot be bound."""
         self._admission = admission
-        self._context = context
+        self.context = context
+        """For those with TLS; each new connection has the one that is here then."""
         self._broker = broker
         self._sockets: list[tuple[str, socket.socket]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -158,7 +159,7 @@ class Listeners:
 
     def _turn_away(self, accepted: socket.socket, host: str, reason: str) -> None:
         self.refused += 1
-        self._say("a client is refused", peer=host, reason=reason)
+        self._say("a client is refused", address=host, reason=reason)
         accepted.close()
 
     async def _take(self, kind: str, accepted: socket.socket, host: str) -> None:
@@ -184,15 +185,15 @@ class Listeners:
             protocol = WebSocket(client, self._admission.packet_bytes_max, self._admission.origins)
         if kind in ("tcp", "ws"):
             return protocol
-        assert self._context is not None, "a listener with TLS has a certificate"
+        assert self.context is not None, "a listener with TLS has a certificate"
         failed = partial(self._fail, host)
-        return Secure(protocol, self._context, self._handshakes, failed, self._admission.handshake_within_s)
+        return Secure(protocol, self.context, self._handshakes, failed, self._admission.handshake_within_s)
 
     def _fail(self, host: str, reason: str) -> None:
         """A connection will not be made."""
         self.refused += 1
         self._clients.dismiss(host)
-        self._say("a client is refused", peer=host, reason=reason)
+        self._say("a client is refused", address=host, reason=reason)
 
     def _say(self, text: str, **about: str) -> None:
         LOG.warning(text, extra={"broker": self._broker, "about": about})

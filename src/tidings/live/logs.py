@@ -14,6 +14,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
+from tidings.live.addresses import host_of
+from tidings.live.checks import source_of
+
 LOGGER = "tidings.broker"
 
 HIDDEN = "(hidden)"
@@ -26,6 +29,18 @@ REPEATS_MAX = 20
 
 REPEATS_S = 60.0
 TEXTS_MAX = 256
+
+ADDRESS_REPEATS_MAX = 100
+"""The same for what is about somebody at an address: each address has so many lines of its own, so that one
+that connects in a loop does not keep back what there is to say of others. At 250 bytes, 36 MB a day."""
+
+ALL_REPEATS_MAX = 1_000
+"""And of all addresses together: 360 MB a day."""
+
+ADDRESSES_MAX = 4_096
+
+VALUE_CHARACTERS_MAX = 4_096
+"""Of one named value: what strangers say may be megabytes long."""
 
 
 class _Lines(logging.Formatter):
@@ -40,7 +55,9 @@ class _Lines(logging.Formatter):
         """Broker, text, named values and traceback."""
         about: Mapping[str, object] = getattr(record, "about", {})
         values = {
-            name: HIDDEN if any(part in name.lower() for part in SECRET_NAMES) else self._clean(str(value))
+            name: HIDDEN
+            if any(part in name.lower() for part in SECRET_NAMES)
+            else _cut(self._clean(str(value)))
             for name, value in about.items()
         }
         trace = self._clean(self.formatException(record.exc_info)) if record.exc_info else ""
@@ -68,7 +85,7 @@ class JsonLines(_Lines):
             line["about"] = about
         if trace:
             line["trace"] = trace
-        return json.dumps(line, ensure_ascii=False)
+        return "".join(map(_escaped, json.dumps(line, ensure_ascii=False)))
 
 
 class TextLines(_Lines):
@@ -83,28 +100,53 @@ class TextLines(_Lines):
         return f"{line}\n{trace}" if trace else line
 
 
+class _Budget:
+    """How often something was said within `REPEATS_S`, for some things."""
+
+    def __init__(self, things_max: int) -> None:
+        self._things_max = things_max
+        self._counts: OrderedDict[tuple[str, ...], tuple[float, int]] = OrderedDict()
+
+    def take(self, thing: tuple[str, ...], most: int, now: float) -> tuple[bool, int]:
+        """Whether it may be said once more, and how often it was kept back before."""
+        since, count = self._counts.pop(thing, (now, 0))
+        kept_back = 0
+        if now - since >= REPEATS_S:
+            kept_back = max(0, count - most)
+            since, count = now, 0
+        self._counts[thing] = since, count + 1
+        if len(self._counts) > self._things_max:
+            self._counts.popitem(last=False)
+        return count < most, kept_back
+
+
 class Repeats(logging.Filter):
-    """Lets one text through only so often; what was kept back is said with the next that is let through."""
+    """Lets one text through only so often; what was kept back is said with the next that is let through.
+
+    A line that names an `address` counts for that address first, and then for all of them.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self._counts: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+        self._texts = _Budget(TEXTS_MAX)
+        self._addresses = _Budget(ADDRESSES_MAX)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write it."""
-        what = (str(getattr(record, "broker", "")), str(record.msg))
-        since, count = self._counts.pop(what, (record.created, 0))
-        kept_back = 0
-        if record.created - since >= REPEATS_S:
-            kept_back = max(0, count - REPEATS_MAX)
-            since, count = record.created, 0
-        self._counts[what] = since, count + 1
-        if len(self._counts) > TEXTS_MAX:
-            self._counts.popitem(last=False)
-        if kept_back:
-            about: Mapping[str, object] = getattr(record, "about", {})
-            record.about = {**about, "kept_back": str(kept_back)}
-        return count < REPEATS_MAX
+        about: Mapping[str, object] = getattr(record, "about", {})
+        what = str(getattr(record, "broker", "")), str(record.msg)
+        address, more = about.get("address"), 0
+        if address:
+            source = source_of(host_of(str(address)))
+            own, more = self._addresses.take((*what, source), ADDRESS_REPEATS_MAX, record.created)
+            if not own:
+                return False
+            said, kept_back = self._texts.take((*what, "all"), ALL_REPEATS_MAX, record.created)
+        else:
+            said, kept_back = self._texts.take(what, REPEATS_MAX, record.created)
+        if kept_back + more:
+            record.about = {**about, "kept_back": str(kept_back + more)}
+        return said
 
 
 def configure(
@@ -125,6 +167,15 @@ def configure(
 
 def _at(record: logging.LogRecord) -> datetime:
     return datetime.fromtimestamp(record.created, UTC)
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= VALUE_CHARACTERS_MAX else value[:VALUE_CHARACTERS_MAX] + "…"
+
+
+def _escaped(char: str) -> str:
+    """A character of JSON as it steers no terminal and ends no line: what is not printable is in a string."""
+    return char if char.isprintable() else json.dumps(char)[1:-1]
 
 
 def _printable(text: str) -> str:

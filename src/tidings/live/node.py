@@ -92,7 +92,7 @@ SESSION_CHARACTERS_MAX = 255
 """Of a session's name, as of a broker's id."""
 
 LOG = logging.getLogger("tidings.broker")
-LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +228,8 @@ class FrontLike(Protocol):
     def take(self) -> Sequence[m.Transmit]: ...
 
     def owns(self, session: str) -> bool: ...
+
+    def is_connected(self, client: str) -> bool: ...
 
     def status(self, now: float) -> Any: ...
 
@@ -490,15 +492,35 @@ class Node:
         addresses.read(address)
         self.tell(e.NeighbourRemoved(address))
 
-    def expel(self, client: str) -> None:
-        """Close the connection of an MQTT client; it may come back. One that is not there is no fault."""
+    def expel(self, client: str) -> bool:
+        """Close the connection of an MQTT client, which may come back; False if it is not there."""
+        there = self.front.is_connected(client)
         self.tell(m.ClientExpelled(client))
+        return there
+
+    def remove_session(self, client: str) -> bool:
+        """End the session of an MQTT client, whether or not it is there; False if there is none."""
+        there = self.front.owns(client)
+        self.tell(m.SessionRemoved(client))
+        return there
 
     def change_access(self, users: Users | None, access: m.Access) -> None:
         """Other users, other rules, from now on."""
+        # Those whose password has just been found to fit are let in first, and then judged like the others.
+        self._clients.hear()
+        before = self._clients.users
         self._clients.users, self._clients.anonymous = users, access.anonymous
         self.access = access
-        self.tell(m.AccessChanged(access))
+        outdated = (users or Users({})).outdated(before or Users({}))
+        self.tell(m.AccessChanged(access, outdated))
+
+    def change_link_tls(self, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        """Other certificates, for accepting and for dialling; links that are up stay as they are."""
+        self._accepting, self._dialling = contexts
+
+    def change_client_tls(self, context: ssl.SSLContext) -> None:
+        """Other certificates for MQTT clients that come from now on."""
+        self._listeners.context = context
 
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name."""
@@ -598,7 +620,11 @@ class Node:
         certificate = connection.transport.get_extra_info("peercert")
         self.tell(
             e.ConnectionMade(
-                connection.number, connection.address, connection.nonce, tls.certified(certificate)
+                connection.number,
+                connection.address,
+                connection.nonce,
+                tls.certified(certificate),
+                addresses.host_of(connection.peer),
             )
         )
 
@@ -624,7 +650,7 @@ class Node:
         self._frames.pop(connection.number, None)
         self.counters.connections_lost += 1
         if connection.decoder.fault is not None:
-            self._say(logging.WARNING, "a connection is closed", peer=connection.peer, reason=reason)
+            self._say(logging.WARNING, "a connection is closed", address=connection.peer, reason=reason)
         ungreeted = connection.number in self._ungreeted
         self._forget(connection)
         session = self._by_connection.pop(connection.number, None)
@@ -680,7 +706,7 @@ class Node:
 
     def _turn_away(self, accepted: socket.socket, peer: Any, reason: str) -> None:
         self.counters.connections_refused += 1
-        self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=reason)
+        self._say(logging.WARNING, "a connection is refused", address=_peer(peer), reason=reason)
         accepted.close()
 
     async def _take(self, accepted: socket.socket, peer: Any) -> None:
@@ -697,7 +723,7 @@ class Node:
         except (OSError, ssl.SSLError) as error:
             self._handshakes -= 1
             self.counters.connections_refused += 1
-            self._say(logging.WARNING, "a connection is refused", peer=_peer(peer), reason=_reason(error))
+            self._say(logging.WARNING, "a connection is refused", address=_peer(peer), reason=_reason(error))
             accepted.close()
         except asyncio.CancelledError:
             accepted.close()
@@ -844,7 +870,9 @@ class Node:
             self.tell(e.TimerFired())
 
     def _log(self, effect: e.Log) -> None:
-        LOG.log(LEVELS[effect.level], effect.text, extra={"broker": self.id, "about": dict(effect.about)})
+        level = LEVELS[effect.level]
+        if LOG.isEnabledFor(level):
+            LOG.log(level, effect.text, extra={"broker": self.id, "about": dict(effect.about)})
 
     def _record(self, record: Record | Run) -> None:
         if record.kind is Kind.LINK_UP:
@@ -966,7 +994,7 @@ class Node:
         session.attach(connection)
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        self._say(logging.WARNING, "a program is refused", peer=connection.peer, reason=reason)
+        self._say(logging.WARNING, "a program is refused", address=connection.peer, reason=reason)
         connection.say(a.Refused(reason))
         connection.drop(reason)
 
@@ -1080,7 +1108,7 @@ def _nothing(_: object) -> None:
 
 
 def _peer(name: Any) -> str:
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else str(name)
+    return addresses.write(*name[:2]) if isinstance(name, tuple) else str(name)
 
 
 def _reason(error: OSError) -> str:

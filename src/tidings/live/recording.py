@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from tidings.live import private
 from tidings.live.logs import LOGGER
 from tidings.records.segments import SegmentWriter, prepare
 
@@ -24,6 +25,8 @@ class Recorder:
     def __init__(
         self, folder: Path, broker: str, boot: int, *, rows_max: int, age_max_s: float, keep_bytes: int
     ) -> None:
+        # Who wants others to read them makes the folder beforehand.
+        private.make_folder(folder)
         self._broker = broker
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="records")
         self._writer = SegmentWriter(

@@ -13,10 +13,11 @@ import logging
 import signal
 import ssl
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from tidings.errors import SetupError, TidingsError
 from tidings.history.logs import Syncing
-from tidings.live import access, files
+from tidings.live import access, files, private, tls
 from tidings.live.config import LISTENERS, SETTINGS, Configuration
 from tidings.live.http import Pages
 from tidings.live.keeping import KeepOptions
@@ -25,7 +26,7 @@ from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
 from tidings.live.scheduling import Slices
-from tidings.live.tls import ClientTls, Tls, client_context
+from tidings.live.tls import ClientTls, Renewable, Tls
 from tidings.live.users import Users, read_users
 from tidings.live.values import Address, address_text
 from tidings.mqtt.events import Access
@@ -53,6 +54,7 @@ class Service:
         self.configuration = configuration
         self._recorder: Recorder | None = None
         options = options_of(configuration, files_max)
+        self._https: Renewable | None = None
         self.node = Node(options, records=self._record if configuration.records else None)
         self.pages: Pages | None = None
         if configuration["http"] is not None:
@@ -71,6 +73,8 @@ class Service:
         assert folder is not None, "records are wanted"
         values = self.configuration.values
         try:
+            if values["records"] is None:
+                private.close(folder)  # nobody has said that others may read there
             self._recorder = Recorder(
                 folder,
                 broker,
@@ -102,7 +106,9 @@ class Service:
         if address is None:
             return None
         assert client_tls is not None, "`https` without a certificate is refused"
-        return address, client_context(client_tls)
+        self._https = Renewable(ssl.PROTOCOL_TLS_SERVER)
+        self._https.current = tls.client_context(client_tls)
+        return address, self._https
 
     def _pages_url(self) -> str:
         """Where other brokers reach the pages."""
@@ -119,15 +125,28 @@ class Service:
         return (self._recorder.rows_written, self._recorder.rows_lost) if self._recorder else (0, 0)
 
     def reload(self) -> None:
-        """Read users and rules again. What is wrong with them is logged, and the old ones hold."""
+        """Read users, rules and certificates again. What is wrong is logged, and the old ones hold."""
+        options = self.node.options
+        self._renew("users and rules", lambda: self.node.change_access(*read_access(self.configuration)))
+        if options.client_tls is not None:
+            self._renew("certificates for clients", partial(self._renew_client_tls, options.client_tls))
+        if (links := options.tls) is not None:
+            self._renew("certificates for links", lambda: self.node.change_link_tls(tls.contexts(links)))
+
+    def _renew(self, what: str, change: Callable[[], None]) -> None:
         try:
-            users, rights = read_access(self.configuration)
+            change()
         except TidingsError as error:
             about = {"reason": str(error)}
-            LOG.error("users and rules stay as they were", extra={"broker": self.node.id, "about": about})
-            return
-        self.node.change_access(users, rights)
-        LOG.info("users and rules have been read again", extra={"broker": self.node.id, "about": {}})
+            LOG.error(f"{what} stay as they were", extra={"broker": self.node.id, "about": about})
+        else:
+            LOG.info(f"{what} have been read again", extra={"broker": self.node.id, "about": {}})
+
+    def _renew_client_tls(self, shown: ClientTls) -> None:
+        context = tls.client_context(shown)
+        self.node.change_client_tls(context)
+        if self._https is not None:
+            self._https.current = context
 
     async def start(self) -> None:
         """Serve the pages first, so that whoever waits can see why; then the broker."""

@@ -24,11 +24,15 @@ from typing import Any
 from tidings.errors import SetupError
 from tidings.history.entries import Entry
 from tidings.history.logs import Logs
+from tidings.live import private
 from tidings.live.keeping import KeepOptions, disk_logs, memory_logs
 from tidings.records.holders import Holder
 
 FILE = "store.sqlite"
 """The name of the file in a broker's folder."""
+
+BESIDE = ("-wal", "-shm", "-journal")
+"""Endings of the files that SQLite keeps beside it. It makes them with the rights of the file itself."""
 
 FORMAT = 1
 """Of the file; no other is read."""
@@ -410,7 +414,10 @@ class DiskStore(Store):
 
 def _open(path: Path, broker: str) -> tuple[sqlite3.Connection, Identity]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        private.make_folder(path.parent)
+        private.make_file(path)
+        for beside in BESIDE:
+            private.close(path.with_name(path.name + beside))
         database = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     except (OSError, sqlite3.Error) as error:
         raise SetupError(

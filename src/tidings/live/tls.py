@@ -47,6 +47,25 @@ class ClientTls:
     """Whether a client must show a certificate."""
 
 
+class Renewable(ssl.SSLContext):
+    """For a server that runs on: each new connection has the context that is `current` then.
+
+    Another context takes the place of the one before, because an authority cannot be taken out of one.
+    """
+
+    current: ssl.SSLContext
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+
 def client_context(tls: ClientTls) -> ssl.SSLContext:
     """For accepting MQTT clients. SetupError says which file is wrong, and how."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -80,7 +99,11 @@ def _context(tls: Tls, side: int) -> ssl.SSLContext:
 
 def _check_files(*files: Path) -> None:
     for file in files:
-        if not file.is_file():
+        try:
+            there = file.is_file()
+        except OSError as error:
+            raise SetupError(f"the TLS file {file} cannot be read: {error.strerror}") from error
+        if not there:
             raise SetupError(
                 f"the TLS file {file} is not there; name PEM files for authority, certificate and key"
             )

@@ -141,6 +141,10 @@ class Users:
         if len(self._wrong) > WRONG_MAX:
             del self._wrong[next(iter(self._wrong))]
 
+    def outdated(self, before: Users) -> frozenset[str]:
+        """Those of before whose password holds no more: they were removed, or were given another one."""
+        return frozenset(name for name, hashed in before.hashes.items() if self.hashes.get(name) != hashed)
+
     def _mark(self, name: str, password: bytes) -> bytes:
         # Keyed: memory holds nothing from which a password could be guessed faster than from the file.
         text = len(name.encode()).to_bytes(4) + name.encode() + password

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidings.mqtt.codec import Decoder, encode
-from tidings.mqtt.core import Core
+from tidings.mqtt.core import Core, who
 from tidings.mqtt.events import Chunk
 from tidings.mqtt.packets import (
     NO_PROPERTIES,
@@ -160,6 +160,7 @@ class Client:
         """While it is being found out who it is."""
         self.id = ""
         self.user = ""
+        """As it says, until it is open."""
         self.session: Session | None = None
         self.generation = 0
         """Which connection of its session this is."""
@@ -210,6 +211,11 @@ class Client:
         """Whether nothing is read from it for a while."""
         self.rate_at = core.now
         self.rate_left = self.rate_bytes_left = 0.0
+
+    @property
+    def who(self) -> dict[str, str]:
+        """What lines of the log say of it."""
+        return who(self.id, self.user, self.peer)
 
     @property
     def version(self) -> Version:

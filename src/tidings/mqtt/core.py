@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from tidings.overlay.events import Effect, Erase, Log, Write
 if TYPE_CHECKING:
     from tidings.mqtt.clients import Client, Lane
     from tidings.mqtt.sessions import Session
+
+NAME_CHARACTERS_SHOWN = 256
+"""Of a client id or user name in a line of the log. One that is refused may be of any length."""
 
 REFUSALS_KEPT = 20
 """Of the latest things that were refused, for clients that hide why."""
@@ -84,6 +88,8 @@ class Core:
         self.out: list[Effect | ClientEffect] = []
         self.counters = Counters()
         self.refusals: deque[Refusal] = deque(maxlen=REFUSALS_KEPT)
+        self.sessions: dict[str, Session] = {}
+        """All of the front, by client id."""
         self.dirty: dict[Client, None] = {}
         """Clients for whom there is something to send."""
         self.touched: dict[Session, None] = {}
@@ -118,14 +124,34 @@ class Core:
         self.out.append(Log(level, text, tuple((key, str(value)) for key, value in about.items())))
 
     def refuse(self, client: str, what: str, reason: str) -> None:
-        """Count and remember what a client did not get, and log it."""
+        """Count and remember what the client of a session did not get, and log it."""
+        session = self.sessions.get(client)
+        there = session.client if session is not None else None
+        user, address = session.user if session is not None else "", there.peer if there is not None else ""
+        self._refuse(client, what, reason, who(client, user, address))
+
+    def refuse_connection(self, client: Client, reason: str) -> None:
+        """The same for a client that has no session. Its client id may be that of somebody else's."""
+        self._refuse(client.id or client.peer, "connect", reason, client.who)
+
+    def _refuse(self, client: str, what: str, reason: str, about: Mapping[str, str]) -> None:
         refused = self.counters.refused
         kind = what.partition(" ")[0]
         refused[kind] = refused.get(kind, 0) + 1
         self.refusals.append(Refusal(self.now, client, what, reason))
-        self.log("warning", "refused", client=client, what=what, reason=reason)
+        self.log("info", "refused", **about, what=what, reason=reason)
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count publications that a client should have had."""
         dropped = self.counters.dropped
         dropped[reason] = dropped.get(reason, 0) + count
+
+
+def who(client: str, user: str, address: str) -> dict[str, str]:
+    """What lines of the log say of a client, as they name it; an address only where it has one.
+
+    >>> who("meter-7", "ann", "192.0.2.1:40000")
+    {'client': 'meter-7', 'user': 'ann', 'address': '192.0.2.1:40000'}
+    """
+    named = {"client": client[:NAME_CHARACTERS_SHOWN], "user": user[:NAME_CHARACTERS_SHOWN]}
+    return named | {"address": address} if address else named

@@ -73,10 +73,19 @@ class ClientExpelled(Happened, frozen=True):
     client: str
 
 
+class SessionRemoved(Happened, frozen=True):
+    """An operator wants this client's session to end, whether or not the client is there."""
+
+    client: str
+
+
 class AccessChanged(Happened, frozen=True):
     """Other users or rules hold from now on."""
 
     access: Access
+
+    outdated: frozenset[str] = frozenset()
+    """Users whose password holds no more: they were removed, or were given another one."""
 
 
 Chunk: TypeAlias = bytes | memoryview
@@ -182,6 +191,7 @@ ClientEvent = (
     | ClientCongested
     | ClientVerified
     | ClientExpelled
+    | SessionRemoved
     | AccessChanged
 )
 ClientEffect = Distribute | Transmit | Shut | Verify | Quiet | Heed

@@ -38,6 +38,7 @@ from tidings.mqtt.events import (
     ClientVerified,
     Heed,
     Quiet,
+    SessionRemoved,
     Shut,
     Transmit,
     Verify,
@@ -198,7 +199,7 @@ class Front:
         self._random = random
         self._saved = dict(saved or {})
         self.clients: dict[int, Client] = {}
-        self.sessions: dict[str, Session] = {}
+        self.sessions = core.sessions
         self.retained = Retained(settings.retained_messages, settings.retained_bytes)
         self._timers: Timers[Due] = Timers()
         self._announced: float | None = None
@@ -230,7 +231,8 @@ class Front:
             ClientCongested: self._on_congested,
             ClientVerified: self._on_verified,
             ClientExpelled: self._on_expelled,
-            AccessChanged: lambda event: self._set_access(event.access),
+            SessionRemoved: self._on_session_removed,
+            AccessChanged: self._on_access_changed,
             TimerFired: self._on_timer,
             WritesSynced: self._on_synced,
             SessionOpened: self._on_stranger,
@@ -282,7 +284,7 @@ class Front:
         """The first effects; sessions, queues and retained messages are there again."""
         core = self._core
         effects = self.broker.start(now)
-        core.now = self.broker.core.now
+        core.now = self._sys.started_at = self.broker.core.now
         core.out = self.broker.core.out  # type: ignore[assignment]
         self._recover()
         if core.settings.sys_every_s:
@@ -401,6 +403,11 @@ class Front:
     def owns(self, session: str) -> bool:
         """Whether a session is that of an MQTT client."""
         return session in self.sessions
+
+    def is_connected(self, client: str) -> bool:
+        """Whether an MQTT client is there."""
+        session = self.sessions.get(client)
+        return session is not None and session.client is not None
 
     def qos_asked(self, session: str, name: str) -> int:
         """The quality of service of a program's subscription."""
@@ -588,8 +595,7 @@ class Front:
         if client.state is State.SHUT:
             return
         if client.state is State.NEW:
-            core = self._core
-            core.refuse(client.id or client.peer, "connect", error.text)
+            self._core.refuse_connection(client, error.text)
             client.v5 = client.decoder.version is Version.V5
             # 3.1.1 has codes for few faults, and says nothing of others [MQTT-3.1.4-1].
             told = client.v5 or (client.decoder.version and error.reason in CONNECT_RETURN_CODES)
@@ -598,7 +604,7 @@ class Front:
             self._shut_down(client, error.text)
             return
         self._core.counters.expelled += 1
-        self._core.log("warning", "a client is at fault", client=client.id, reason=error.text)
+        self._core.log("warning", "a client is at fault", **client.who, reason=error.text)
         self._expel(client, None if error.silent else error.reason, error.text)
 
     def _on_subscribe(self, client: Client, packet: Subscribe) -> None:
@@ -689,12 +695,13 @@ class Front:
 
     def _on_connect_late(self, client: Client) -> None:
         if client.state in (State.NEW, State.VERIFYING):
-            self._core.refuse(client.peer, "connect", "no CONNECT within the time for it")
+            self._core.refuse_connection(client, "no CONNECT within the time for it")
             self._shut_down(client, "no CONNECT within the time for it")
 
     def _on_connect(self, client: Client, connect: Connect) -> None:
         client.v5 = connect.version is Version.V5
         client.id = connect.client_id
+        client.user = client.certified or connect.username or ""
         properties = connect.properties
         client.packet_bytes_max = properties.maximum_packet_bytes or 0
         if properties.authentication_method is not None:
@@ -727,7 +734,7 @@ class Front:
             self._read(client)
 
     def _turn_away(self, client: Client, reason: Reason, text: str) -> None:
-        self._core.refuse(client.id or client.peer, "connect", text)
+        self._core.refuse_connection(client, text)
         client.send(Connack(reason))
         self._shut_down(client, text)
 
@@ -782,12 +789,21 @@ class Front:
         expiry_s = self._agree(client, connect)
         offered = self._offered(client, connect, expiry_s, assigned)
         if not client.takes(Connack(0, True, offered)):
+            self._core.refuse_connection(client, "CONNACK is larger than the client takes")
             self._shut_down(client, "CONNACK is larger than the client takes")
             return
         session, present = self._session_for(client, connect.clean_start, expiry_s)
         # CONNACK of MQTT 3.1 has no flags.
         client.send(Connack(0, present and connect.version is not Version.V31, offered))
         core.counters.connected += 1
+        core.log(
+            "info",
+            "a client is connected",
+            **client.who,
+            listener=client.listener,
+            mqtt=VERSIONS[connect.version],
+            session="resumed" if present else "new",
+        )
         core.plans += 1
         client.state = State.OPEN
         # What its last connection has said, its will included, may be yet to come out of the broker.
@@ -882,12 +898,21 @@ class Front:
         if client is not None and (client.unread or client.deferred):
             self._close(client)
         if client is not None and client.state is not State.SHUT:
-            self._gone(client)
+            self._gone(client, event.reason)
 
     def _on_expelled(self, event: ClientExpelled) -> None:
         session = self.sessions.get(event.client)
         if session is not None and session.client is not None:
             self._expel(session.client, Reason.ADMINISTRATIVE_ACTION, "an operator wants it gone")
+
+    def _on_session_removed(self, event: SessionRemoved) -> None:
+        """All of a session goes; its will is published, as at the end of any session [MQTT-3.1.2-8]."""
+        self._on_expelled(ClientExpelled(event.client))
+        # It may have ended with the connection.
+        session = self.sessions.get(event.client)
+        if session is not None:
+            self._end(session)
+            self.broker.core.ask_sync()
 
     def _expel_slow(self) -> None:
         slow, self._core.slow = self._core.slow, {}
@@ -896,7 +921,7 @@ class Front:
                 assert client.session is not None, "a client that is open has a session"
                 self._core.counters.expelled += 1
                 self._core.drop(TOO_SLOW, client.session.unacknowledged)
-                self._core.log("warning", "a client is too slow for what is sent to it", client=client.id)
+                self._core.log("warning", "a client is too slow for what is sent to it", **client.who)
                 client.out.clear()
                 self._expel(client, Reason.QUOTA_EXCEEDED, "too slow for what is sent to it")
 
@@ -945,12 +970,18 @@ class Front:
 
     def _shut_down(self, client: Client, text: str) -> None:
         self._shut.append(Shut(client.number, text))
-        self._gone(client)
+        self._gone(client, text)
 
-    def _gone(self, client: Client) -> None:
+    def _gone(self, client: Client, reason: str) -> None:
         """The connection is over. What becomes of the session?"""
-        client.state = State.SHUT
         core, timers = self._core, self._timers
+        if client.state is State.OPEN:
+            core.log("info", DISCONNECTED, **client.who, reason=reason)
+        else:
+            # Who is refused has a line already, and a probe that only opens a connection is no client.
+            text = "a connection is closed before its client is let in"
+            core.log("debug", text, **client.who, reason=reason)
+        client.state = State.SHUT
         self.clients.pop(client.number, None)
         client.lanes.clear()
         client.recent = client.work = None
@@ -1041,6 +1072,20 @@ class Front:
             client.session.pump()
             self._subscribing.feed(client.session)
 
+    def _on_access_changed(self, event: AccessChanged) -> None:
+        """Rights end at once, and so do connections that could not be made any more.
+
+        What a certificate says of a client is not in the file of users, so it holds on.
+        """
+        self._set_access(event.access)
+        for client in list(self.clients.values()):
+            if client.state is not State.OPEN or client.certified is not None:
+                continue
+            if client.user in event.outdated:
+                self._expel(client, Reason.NOT_AUTHORIZED, "the user was removed or has another password")
+            elif not client.user and not event.access.anonymous:
+                self._expel(client, Reason.NOT_AUTHORIZED, "a user name and password are needed")
+
     def _set_access(self, access: Access) -> None:
         self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
         for client in self.clients.values():
@@ -1048,7 +1093,18 @@ class Front:
             client.lanes.clear()
             client.recent = None
         for session in list(self.sessions.values()):
-            self._subscribing.revoke(session)
+            self._judge(session)
+
+    def _judge(self, session: Session) -> None:
+        """Take from a session what its user has no right to any more: subscriptions, what waits, the will."""
+        if self.access.rules == ALL_ALLOWED.rules:
+            return
+        self._subscribing.revoke(session)
+        if session.will is not None:
+            _, text = self._publishing.topic_objection(session.will.topic, session.user, session.id)
+            if text:
+                self._core.refuse(session.id, "will", text)
+                self._forget_will(session)
 
     # What the broker wants.
 
@@ -1137,6 +1193,8 @@ class Front:
         for client in list(self.clients.values()):
             if client.v5 and client.state is State.OPEN:
                 client.send(Disconnect(Reason.SERVER_SHUTTING_DOWN))
+            if client.state is State.OPEN:
+                self._core.log("info", DISCONNECTED, **client.who, reason="the broker stops")
             client.state = State.SHUT
             self._shut.append(Shut(client.number, "the broker stops"))
             session = client.session
@@ -1213,6 +1271,8 @@ class Front:
                 self.retained.keep(message)
         for session in self.sessions.values():
             self._timers.set(Due.EXPIRY, session.id, session.left_at + session.expiry_s)
+            # Rules may have changed while the broker was stopped.
+            self._judge(session)
         for key in (it for it in keys if it.startswith("mqtt/will/")):
             self._recover_will(decode(saved[key], type=SavedWill))
 
@@ -1221,6 +1281,7 @@ class Front:
         session = self.sessions.get(saved.client)
         if session is not None:
             session.will = saved.will
+            self._judge(session)
             self._await_will(session)
         else:
             self._core.erase(row("will", saved.client))
@@ -1248,6 +1309,11 @@ class Front:
             tuple(core.refusals),
         )
 
+
+DISCONNECTED = "a client is disconnected"
+"""In the log; the reason says who has ended the connection."""
+
+VERSIONS = {Version.V5: "5.0", Version.V311: "3.1.1", Version.V31: "3.1"}
 
 OVERTAKING = (Puback, Pubrec, Pubrel, Pubcomp, Pingreq)
 """Packets of a client that are acted on before its own publications, while those are not taken."""

@@ -559,7 +559,7 @@ class Publishing:
 
     def topic_objection(self, topic: str, user: str, client_id: str) -> tuple[Reason | None, str]:
         """Why a client may not publish to a topic, by its own hand or by its will."""
-        if topic.startswith((*OWN, SHARE, REQUESTS)) or topic == "$SYS":
+        if topic.startswith((*OWN, SHARE, REQUESTS)) or topic in ("$SYS", "$share"):
             return Reason.NOT_AUTHORIZED, "topics of the broker itself are not published to"
         if topic == PREFIX or topic.startswith(VIEW):
             return (

@@ -136,12 +136,20 @@ class Requests:
         return any(allowed(self.access, client.user, client.id, action, topic_filter) for action in ACTIONS)
 
     def _show(self, client: Client, body: Mapping[str, Any], _packet: Publish) -> Answer:
-        name = _text(body, "name")
-        entry = self._broker.catalogue.entry("topic", name)
-        if entry is None or not self._may_see(client, names.parse_pattern(name).filter):
-            raise Refused(f"no topic {name!r} is declared; see them with: tidings topic list")
+        name, catalogue = _text(body, "name"), self._broker.catalogue
+        entry = catalogue.entry("topic", name)
+        if entry is not None:
+            asked = names.parse_pattern(name).filter
+        elif names.name_fault(name) is None:
+            # A topic of a declaration for many, such as `fleet/v7/status` of `fleet/+vehicle/status`.
+            entry, asked = catalogue.governing(name), name
+        if entry is None or not self._may_see(client, asked):
+            raise Refused(
+                f"no topic {name!r} is declared, and no declaration matches it; see them with: tidings topic "
+                "list"
+            )
         answer: Answer = {"topic": self._topic(entry)}
-        if seats := self._broker.gathered(name):
+        if seats := self._broker.gathered(entry.name):
             answer["gathered"] = [_seat(status) for status in seats]
         return answer
 

@@ -20,7 +20,7 @@ long. Why something is given is not known here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from urllib.parse import quote
 
 import msgspec
@@ -28,7 +28,7 @@ import msgspec
 from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.regions import Unknown
 from tidings.mqtt.clients import Client
-from tidings.mqtt.core import Core
+from tidings.mqtt.core import Core, who
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Publish, Pubrel, Will
 from tidings.mqtt.retained import expired
 from tidings.mqtt.told import explained
@@ -246,12 +246,40 @@ class Session:
                 core.erase(row("queue", self.id, f"{delivery.number:016x}"))
         self.queue = kept
 
+    @property
+    def queued(self) -> list[Delivery]:
+        """What waits to be sent, on disk or not yet."""
+        return [*self.queue, *self.unsynced]
+
+    def withhold(self, topics: Container[str]) -> int:
+        """Drop what waits to be sent of some topics; how much it was.
+
+        What may have been sent before is sent to its end, as with what has expired (`_purge`).
+        """
+        core, dropped = self.core, 0
+        for queue in (self.queue, self.unsynced):
+            kept: list[Delivery] = []
+            for delivery in queue:
+                if delivery.dup or delivery.topic not in topics:
+                    kept.append(delivery)
+                    continue
+                dropped += 1
+                self._unkeep(delivery)
+                if self.durable and delivery.qos:
+                    core.erase(row("queue", self.id, f"{delivery.number:016x}"))
+            queue.clear()
+            queue.extend(kept)
+        if self.client is not None:
+            self._on_less_queued(self.client)
+        return dropped
+
     def overflow(self) -> None:
         core = self.core
         if self.durable:
             core.drop("queue is full")
             if core.counters.dropped["queue is full"] % 1000 == 1:
-                core.log("warning", "a session's queue is full: publications are dropped", client=self.id)
+                about = who(self.id, self.user, self.client.peer if self.client is not None else "")
+                core.log("warning", "a session's queue is full: publications are dropped", **about)
         elif self.client is not None:
             core.drop(TOO_SLOW)
             self.core.slow[self.client] = None
@@ -337,13 +365,16 @@ class Session:
                 self._launch(delivery)
             else:
                 self.transmit(client, delivery)
-        if not queue:
+        self._on_less_queued(client)
+        self._ask_for_retained()
+
+    def _on_less_queued(self, client: Client) -> None:
+        if not self.queue:
             self.core.plans += 1
             client.slow = False
         if client in self.core.behind and not self._much_waits(times=2):
             del self.core.behind[client]
             self.core.read_on.append(client)
-        self._ask_for_retained()
 
     def _ask_for_retained(self) -> None:
         if self.retained and self.ready:

@@ -62,6 +62,9 @@ def _misspelt(word: str) -> Iterator[str]:
 MISSPELT = {text: name for name in OURS for text in _misspelt(name)}
 MISSPELT_CHARACTERS_MAX = max(map(len, OURS)) + 1
 
+LOGGED_CHARACTERS = 200
+"""Of a topic filter or a content filter, in a line of the log."""
+
 EXPLAINED_MAX = 20
 EXPLAINED_CHARACTERS_MAX = 500
 """Reasons in one SUBACK, and of each: a client may ask for thousands, and a text has 65,535 bytes at most."""
@@ -69,6 +72,9 @@ EXPLAINED_CHARACTERS_MAX = 500
 SEARCHED_MAX = 1_000
 """Characters for which the LIKE patterns of one session look in texts, five times what one filter may have:
 50 ms for a payload of 1 MB, whatever a client subscribes to."""
+
+RIGHT_TAKEN = "the right to it was taken away"
+"""Why a subscription ends, and why what waits for its client is dropped."""
 
 WHERES_MAX = 64
 """`where` in one SUBSCRIBE: as many alternatives as a filter may have in its normal form."""
@@ -289,9 +295,16 @@ class Subscribing:
             pending.reasons[at] = code
             if code >= FAILURE:
                 self._refuse(pending, client.id, asked.topic_filter, reason)
-            elif item.retain_handling != 2:
+                continue
+            self._log_subscribed(client, asked)
+            if item.retain_handling != 2:
                 pending.retained.append(session.subscriptions[item.topic_filter])
         self._settle(pending)
+
+    def _log_subscribed(self, client: Client, asked: Asked) -> None:
+        where = {"where": _line(asked.where[:LOGGED_CHARACTERS])} if asked.where else {}
+        name = _line(asked.topic_filter[:LOGGED_CHARACTERS])
+        self._core.log("debug", "a client subscribes", **client.who, filter=name, qos=asked.qos, **where)
 
     def _check(self, topic_filters: Sequence[str]) -> Iterator[None]:
         """See that all are topic filters, before any is acted on."""
@@ -425,6 +438,7 @@ class Subscribing:
         wants_retained = asked.retain_handling == 0 or (asked.retain_handling == 1 and new)
         for pending, at, qos in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = qos
+            self._log_subscribed(pending.client, asked)
             if reason:
                 pending.explain(reason)
             if wants_retained and not name.startswith(SHARE):
@@ -553,6 +567,9 @@ class Subscribing:
                 yield
             core.steps += costs.TOPIC_FILTER_STEPS
             reasons.append(self.drop(session, name))
+            if reasons[-1] == Reason.SUCCESS:
+                logged = _line(name[:LOGGED_CHARACTERS])
+                core.log("debug", "a client unsubscribes", **client.who, filter=logged)
         answer = Unsuback(packet.packet_id, tuple(reasons) if client.v5 else ())
         if session.durable:
             # What is dropped must not be back after a restart.
@@ -591,11 +608,19 @@ class Subscribing:
         """Rights that were taken away end at once, those of clients that are away too."""
         for name in list(session.subscriptions):
             inner = name.split("/", 2)[2] if name.startswith(SHARE) else name
-            if not _is_reply(inner) and not allowed(
-                self.access, session.user, session.id, "subscribe", inner
-            ):
-                self._core.refuse(session.id, f"subscribe {name[:200]}", "the right to it was taken away")
+            if not self._may_have(session, inner):
+                self._core.refuse(session.id, f"subscribe {name[:200]}", RIGHT_TAKEN)
                 self.drop(session, name)
+        if session.queued:
+            topics = dict.fromkeys(delivery.topic for delivery in session.queued)
+            forbidden = {topic for topic in topics if not self._may_have(session, topic)}
+            if forbidden:
+                self._core.drop(RIGHT_TAKEN, session.withhold(forbidden))
+
+    def _may_have(self, session: Session, topic_filter: str) -> bool:
+        return _is_reply(topic_filter) or allowed(
+            self.access, session.user, session.id, "subscribe", topic_filter
+        )
 
     def forget(self, session: Session) -> None:
         """A session has ended."""

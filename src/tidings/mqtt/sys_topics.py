@@ -22,7 +22,8 @@ class SysTopics:
     def __init__(self, front: Front) -> None:
         self._front = front
         self._told: dict[str, str] = {}
-        self._started_at: float | None = None
+        self.started_at = 0.0
+        """When the broker started."""
 
     def messages(self) -> list[Publication]:
         """All of them, as they are now."""
@@ -42,14 +43,12 @@ class SysTopics:
     def _values(self) -> dict[str, str]:
         front = self._front
         now = front.broker.core.now
-        if self._started_at is None:
-            self._started_at = now
         status = front.status(now)
         counters = status.counters
         connected = sum(client.state is State.OPEN for client in front.clients.values())
         return {
             "version": f"tidings version {tidings.__version__}",
-            "uptime": f"{int(now - self._started_at)} seconds",
+            "uptime": f"{int(now - self.started_at)} seconds",
             "clients/total": str(status.sessions),
             "clients/connected": str(connected),
             "clients/active": str(connected),

@@ -184,7 +184,7 @@ class Broker:
             PublicationOffered: publications.offer,
             TimerFired: self._on_timer,
             WritesSynced: lambda e: core.on_synced(e.token),
-            ConnectionMade: lambda e: links.on_connection(e.connection, e.address, e.nonce, e.certified),
+            ConnectionMade: links.on_connection,
             ConnectionLost: lambda e: links.on_connection_lost(e.connection, e.reason),
             DialFailed: lambda e: links.on_dial_failed(e.address, e.reason),
             NeighbourAdded: self._on_neighbour_added,

@@ -34,6 +34,10 @@ class ConnectionMade(Happened, frozen=True):
     certified: str | None = None
     """The broker id that the other side's certificate names, if there is one."""
 
+    host: str = ""
+    """The address of the other side without the port, for logs: where it dialled, each connection has a port
+    of its own."""
+
 
 class DialFailed(Happened, frozen=True):
     address: str
@@ -368,7 +372,7 @@ class Log(Wanted, frozen=True):
     """For the operator."""
 
     level: str
-    """"info", "warning" or "error"."""
+    """"debug", "info", "warning" or "error"."""
 
     text: str
     about: tuple[tuple[str, str], ...] = ()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from tidings.planning.graphs import Graph
 
-FORMAT = 2
+FORMAT = 3
 """Of the document; no other is read. It grows when a key is added, changes its meaning or goes. Format 1 said
-`version`."""
+`version`, and in format 2 `cost.moves` were only those to another cluster."""
 
 VOTES_MAX = 100_000
 """Votes of a plan, topics times brokers, that are all written down; of more, those that were given."""
@@ -123,14 +123,35 @@ class MovesForecast(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hops: Pair
     backbone: Pair
     frontier: list[tuple[int, float]] = []
-    """Moves across clusters, and the mean hops that they would give, for an operator to choose from."""
+    """Moves, and the mean hops that they would give, for an operator to choose from."""
 
 
 class MovesCost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What moves cost."""
 
     moves: int
+    """Clients that change their broker: those of both kinds below."""
+
+    moves_across: int
+    """Clients that go to another cluster."""
+
     moves_inside: int
+    """Clients that go to another broker of their cluster."""
+
+
+class Busy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A broker, and what its clients send."""
+
+    broker: str
+    load: float
+    """In an even share of all messages."""
+
+
+class Busiest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The broker whose clients send most, before and after a plan."""
+
+    before: Busy
+    after: Busy
 
 
 class Seats(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -164,6 +185,7 @@ class MovesPlan(msgspec.Struct, frozen=True, tag_field="kind", tag=COMMUNITIES, 
     load: dict[str, float]
     """By cluster: what its clients send after the plan, in fair shares."""
 
+    busiest: Busiest
     forecast: MovesForecast
     cost: MovesCost
     settings: dict[str, Any]
@@ -342,8 +364,9 @@ def of_moves(
         hops=hops,
         backbone=backbone,
         load=loads,
+        busiest=Busiest(_busy(network, flows, network.homes), _busy(network, flows, seating.seats)),
         forecast=MovesForecast(hops, backbone, frontier or []),
-        cost=MovesCost(len(across), len(inside)),
+        cost=MovesCost(len(both), len(across), len(inside)),
         settings=dict(settings),
         network=_topology(network.graph, network.named_clusters),
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
@@ -404,6 +427,15 @@ def _topology(graph: Graph, clusters: Mapping[str, str] | None = None) -> Topolo
     names = graph.names
     links = [(names[a], names[b], length) for a, b, length in graph.links]
     return Topology(list(names), links, dict(clusters or {}))
+
+
+def _busy(network: moving.Network, flows: moving.Flows, seats: NDArray[np.int64]) -> Busy:
+    loads = moving.broker_loads(network, flows, seats)
+    busiest = int(loads.argmax())
+    if network.cluster_of[busiest] == moving.BACKBONE:
+        busiest = int(network.members[0][0])  # Nobody sends anything.
+    share = moving.even_share(network, flows) or 1.0
+    return Busy(network.graph.names[busiest], float(loads[busiest]) / share)
 
 
 def _seated(network: moving.Network, seats: NDArray[np.int64]) -> dict[str, int]:

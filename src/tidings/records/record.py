@@ -38,7 +38,8 @@ class Kind(StrEnum):
     """A report that opened an event; `version` is the one that tells it first."""
 
     MERGED = "merged"
-    """A report that changed an event; `version` is the one that tells it first."""
+    """A report that changed an event; `version` is the one that tells it first. `reason` counts the fields in
+    which it said something else, if any."""
 
     TOLD = "told"
     """A version of an event that left its seat; `reason` is its state."""

@@ -439,7 +439,7 @@ def record_text(record: Record) -> str:
     if kind is Kind.OPENED:
         return f"report {record.report} opens an event"
     if kind is Kind.MERGED:
-        return f"report {record.report} merges with {record.event}"
+        return f"report {record.report} merges with {record.event}{reason}"
     if kind is Kind.SUPPRESSED:
         return f"report {record.report} is {record.reason}"
     if kind is Kind.TOLD:

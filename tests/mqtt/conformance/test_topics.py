@@ -27,6 +27,7 @@ MATCHES = {
     "a//c": ["a//c"],
     "é/日本/🙂": ["é/日本/🙂"],
     "A b": ["A b"],
+    "$x/#": ["$x", "$x/a"],
 }
 MISSES = {
     "sport/tennis/player1/#": ["sport/tennis/player2", "sport/tennis/player10"],

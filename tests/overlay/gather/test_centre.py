@@ -24,7 +24,7 @@ from tests.overlay.gather.trees_of_finders import (
     joined,
     trees,
 )
-from tidings.overlay.gather.centre import FINDERS, Finder, PaperFinder, ReportFinder
+from tidings.overlay.gather.centre import FINDERS, USED, Finder, PaperFinder, ReportFinder
 from tidings.overlay.gather.messages import (
     Announce,
     AnySurveyed,
@@ -345,6 +345,43 @@ def test_the_centre_of_a_topic_is_that_of_the_brokers_that_use_it(
     assert forest.seats() == {("t", "centre"): min(names, key=lambda name: (reach[name], name))}
     for name, finder in forest.finders.items():
         assert finder.cost("t", "centre") == reach[name]
+
+
+@given(trees(60), st.booleans(), st.data())
+def test_the_median_of_a_topic_is_that_of_the_part_of_the_tree_that_it_uses(
+    graph: nx.Graph, fifo: bool, data: st.DataObject
+) -> None:
+    names = sorted(graph)
+    users = data.draw(st.sets(st.sampled_from(names)))
+    about = f"t{USED}"
+    forest = Forest(
+        graph,
+        ReportFinder,
+        fifo=fifo,
+        # Traffic is surveyed beside it, and makes no difference.
+        loads={name: {about: (0, name in users), "t": (len(name), True)} for name in names},
+        wanted={about: ("centre", "median")},
+    )
+    forest.start(data.draw(st.sampled_from(names)))
+    forest.deliver_all(chance_of(data))
+    far = distances(graph)
+    # Where nobody uses it, everybody counts.
+    part = {
+        name
+        for name in names
+        if any(far[a][name] + far[name][b] == far[a][b] for a in users for b in users) or not users
+    }
+    plain = {name: sum(far[name].values()) for name in names}
+    cost = {name: sum(far[name][other] for other in part) for name in names}
+    reach = {name: max(far[name][user] for user in users or names) for name in names}
+    assert forest.seats() == {
+        (about, "centre"): min(names, key=lambda name: (reach[name], name)),
+        (about, "median"): min(names, key=lambda name: (cost[name], plain[name], name)),
+    }
+    for name in part if users else ():
+        assert forest.finders[name].cost(about, "median") == cost[name]
+    won = forest.finders[names[0]].winners[about, "median"]
+    assert won.broker in part
 
 
 @given(trees(40), st.integers(1, 8), st.data())

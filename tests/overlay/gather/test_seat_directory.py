@@ -129,12 +129,23 @@ def test_the_published_messages_find_the_centre_as_well() -> None:
     assert seen_by(bench, "e") == [("a:1:1", 1, "told", {"place": "bridge", "lanes": 1})]
 
 
-def test_a_scope_of_the_topic_counts_only_brokers_that_use_it() -> None:
-    bench = network("abcdefg", topic=roads(seat="centre", seat_scope="topic"), seat_window_s=5.0)
-    bench.subscribe("a", "s", "roads")
-    bench.subscribe("c", "t", "roads")
-    bench.advance(12)
-    assert {seat(bench, broker).seat for broker in "abcdefg"} == {"b"}
+@pytest.mark.parametrize("strategy", ["centre", "median", "traffic"])
+def test_a_scope_of_the_topic_counts_only_brokers_that_use_it(strategy: str) -> None:
+    for scope, expected in (("tree", "d"), ("topic", "b")):
+        bench = network("abcdefg", topic=roads(seat=strategy, seat_scope=scope), seat_window_s=5.0)
+        bench.subscribe("a", "s", "roads")
+        bench.subscribe("c", "t", "roads")
+        bench.advance(30)
+        assert {seat(bench, broker).seat for broker in "abcdefg"} == {expected}
+
+
+def test_the_median_of_a_scope_is_that_of_its_brokers_and_not_of_their_traffic() -> None:
+    bench = network("abcdefg", topic=roads(seat="median", seat_scope="topic"), seat_window_s=5.0)
+    bench.subscribe("a", "s", "roads", qos=1)
+    for number in range(30):
+        report(bench, "e", lanes=number)
+        bench.advance(4)
+    assert {seat(bench, broker).seat for broker in "abcdefg"} == {"c"}
 
 
 def test_a_seat_is_asked_what_is_open_when_the_search_finds_it_and_not_when_it_is_first_used() -> None:
@@ -172,6 +183,22 @@ def test_reports_travel_to_one_broker_and_the_event_travels_from_there() -> None
     assert (here.mine, here.open, here.received, here.opened, here.merged, here.redundant, here.told) == (
         (True, 1, 3, 1, 1, 1, 1)
     )
+
+
+def test_conflicts_of_a_report_are_written_down() -> None:
+    bench = network()
+    bench.subscribe("e", "s", "roads")
+    bench.settle()
+    report(bench, "a", lanes=2, note="fire")
+    report(bench, "a", lanes=3, note="smoke")
+    report(bench, "a", lanes=1, note="fire", severity=3)
+    bench.advance(2)
+    found = [(it.kind, it.report, it.reason) for _, it in records(bench, Kind.MERGED, Kind.SUPPRESSED)]
+    assert found == [
+        (Kind.SUPPRESSED, "a:1:2", "redundant: conflicts: 2"),
+        (Kind.MERGED, "a:1:3", "conflicts: 1"),
+    ]
+    assert seat(bench, "c").conflicts == 3
 
 
 def test_every_decision_is_written_down_with_event_report_and_version() -> None:

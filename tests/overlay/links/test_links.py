@@ -129,6 +129,23 @@ def test_a_foreign_network_is_refused() -> None:
     assert refusal(peer.greet()) == "network 'others' is not 'tidings'"
 
 
+def complaints(broker: Broker, number: int, address: str | None, host: str) -> list[dict[str, str]]:
+    """What is logged of a connection over which nonsense comes instead of a greeting."""
+    broker.handle(ConnectionMade(number, address, b"", None, host), BEGIN)
+    effects = broker.handle(FrameReceived(number, Frame(1, 0, (Bye(False),))), BEGIN)
+    return [dict(effect.about) for effect in effects if isinstance(effect, Log)]
+
+
+def test_a_refusal_names_the_address_and_one_host_does_not_fill_the_log() -> None:
+    broker = started("m")
+    broker.handle(NeighbourAdded("there:1"), BEGIN)
+    reason = "Bye came before the greeting was over"
+    assert complaints(broker, 1, None, "192.0.2.7") == [{"address": "192.0.2.7", "reason": reason}]
+    assert complaints(broker, 2, None, "192.0.2.7") == []
+    assert complaints(broker, 3, None, "192.0.2.8") == [{"address": "192.0.2.8", "reason": reason}]
+    assert complaints(broker, 4, "there:1", "192.0.2.9") == [{"address": "there:1", "reason": reason}]
+
+
 def test_a_broker_with_our_own_id_is_refused() -> None:
     peer = Peer(started("m"), "m", 1, boot=9)
     peer.connect()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.overlay.bench import BEGIN, publication, publish
 from tidings.overlay.core import TURN_DELIVERIES, Core
-from tidings.overlay.events import HangUp, Send
+from tidings.overlay.events import ConnectionMade, HangUp, Send
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.publishing.messages import Publish
@@ -67,7 +67,7 @@ class Conversation:
         for side in "ab":
             self.inbox[side, self.connections] = deque()
             address = "b" if side == "a" else None
-            self.sides[side].links.on_connection(self.connections, address, b"nonce", None)
+            self.sides[side].links.on_connection(ConnectionMade(self.connections, address, b"nonce"))
         self._carry_out()
 
     def say(self, side: str, size: int) -> None:

@@ -21,6 +21,7 @@ from tidings.overlay.events import (
     CatalogueChanged,
     Decline,
     Deliver,
+    Deny,
     Effect,
     Enlist,
     EntryOffered,
@@ -227,6 +228,33 @@ def test_views_are_entries_too() -> None:
     assert known(broker, "view") == [("severe", 2, "m")]
     told(broker, offered("", "severe", kind="view"))
     assert broker.catalogue.view("severe") is None
+
+
+MISFITS = ("sevrity >= 3", "severity >= 'high'")
+DECLARED = 'name = "traffic/athens"\nkind = "plain"\n[fields]\nseverity = { type = "int" }'
+
+
+@pytest.mark.parametrize("where", MISFITS)
+def test_a_view_of_one_declared_topic_is_refused_with_the_sentence_of_a_subscription(where: str) -> None:
+    broker = started("m")
+    told(broker, offered(DECLARED))
+    broker.handle(SessionOpened("s"), BEGIN)
+    (denied,) = kinds(
+        broker.handle(SubscriptionAsked("s", "n", Subscription("traffic/athens", where)), BEGIN), Deny
+    )
+    assert isinstance(denied, Deny)
+    view = View("severe", "traffic/athens", where)
+    assert answer(told(broker, offered(view.text, kind="view"))) == denied.reason
+    assert answer(told(broker, offered(view.text, kind="view", force=True))) == denied.reason
+    assert known(broker, "view") == []
+
+
+def test_a_view_of_several_topics_may_name_a_field_that_one_of_them_declares_not() -> None:
+    broker = started("m")
+    told(broker, offered(DECLARED))
+    for topic_filter in ("traffic/+", "traffic/patras"):
+        view = View("severe", topic_filter, "sevrity >= 3")
+        assert answer(told(broker, offered(view.text, kind="view"))) == ""
 
 
 # From neighbours.
@@ -464,6 +492,40 @@ def test_entries_and_removals_survive_a_restart() -> None:
     assert again.catalogue.view("v") == View("v", "a/#")
     told(again, offered('name = "u"\nkind = "plain"'))
     assert known(again) == [("t", 1, "m"), ("u", 3, "m")]
+
+
+def test_a_view_of_a_file_that_does_not_fit_its_topic_is_not_taken() -> None:
+    view = View("severe", "traffic/athens", "sevrity >= 3")
+    broker = Broker(
+        "m",
+        boot=1,
+        incarnation=1,
+        random=random.Random(0),
+        topics=[parse_topic(DECLARED)],
+        views=[view],
+    )
+    effects = [*broker.start(BEGIN), *broker.handle(TimerFired(), BEGIN + ALONE_AFTER_S)]
+    (said,) = kinds(effects, Log)
+    assert isinstance(said, Log)
+    assert "declares no field sevrity" in dict(said.about)["reason"]
+    assert known(broker, "view") == []
+    assert not any("view" in write.key for write in writes(effects, "catalogue"))
+
+
+def test_a_view_of_a_file_goes_if_the_network_declares_its_topic_otherwise() -> None:
+    view = View("severe", "traffic/athens", "sevrity >= 3")
+    broker = started("m", views=[view])
+    broker.handle(NeighbourAdded("there"), BEGIN)
+    peer = Peer(broker, "z", 1)
+    peer.link()
+    assert broker.catalogue.view("severe") == view
+    effects = peer.say(Catalogue((entry(1, "far", DECLARED, "traffic/athens"),)))
+    assert broker.catalogue.view("severe") is None
+    assert not any(it.entry.kind == "view" for it in peer.heard(effects, Enter))
+    assert CatalogueChanged("view", "severe") in effects
+    (said,) = [effect for effect in effects if isinstance(effect, Log) and effect.level == "error"]
+    assert dict(said.about)["name"] == "severe"
+    assert known(broker, "view") == []
 
 
 Restarted = tuple[Broker, list[Effect], dict[str, bytes]]

@@ -81,7 +81,7 @@ def test_a_change_of_one_dimension_keeps_the_others(tmp_path: Path) -> None:
 
 def test_files_are_relative_to_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("counts.csv", "topics.csv"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("child,parent\na,all\n", encoding="utf-8")
     text = '[counts]\nfile = "counts.csv"\n[dimensions.subject]\nfile = "topics.csv"'
     spec = spec_of(tmp_path, text)
     assert (spec.counts.file, spec.dimensions) == (
@@ -149,6 +149,33 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
         'links.overlay = "topohub" and links.topology go together; set both or neither',
         f"network.places: there is no file {tmp_path / 'nowhere.csv'}",
         f"regions: 'Atlantis' is not known to the model of counts; there are {', '.join(REGIONS)}",
+    ]
+
+
+def test_what_is_wrong_in_files_of_hierarchies_is_said_with_the_rest(tmp_path: Path) -> None:
+    topics, places = tmp_path / "topics.csv", tmp_path / "places.toml"
+    topics.write_text("child,parent\na,b\na,c\n", encoding="utf-8")
+    places.write_text("north = 3", encoding="utf-8")
+    twice = "hierarchy 'subject': 'a' has two parents, 'b' and 'c'"
+    nested = "hierarchy 'place': below 'north' is 3"
+    said = problems(
+        tmp_path,
+        """
+        seed = -1
+        [dimensions.subject]
+        file = "topics.csv"
+        [dimensions.place]
+        file = "places.toml"
+        [time]
+        duration = "0"
+        """,
+    )
+    assert [line.partition(": ")[2] for line in said.splitlines()] == [
+        "seed is -1; give a whole number from 0 to 9,223,372,036,854,775,807",
+        "time.duration is 0; something must have time to happen, so give more",
+        "events.cell must be more than 0 and no longer than time.duration",
+        f"dimensions.subject.file: {topics}: {twice}; give it one",
+        f"dimensions.place.file: {places}: {nested}; give a table of nodes or a list of names",
     ]
 
 

@@ -108,8 +108,11 @@ def test_what_is_no_network_of_clusters_is_refused_with_the_way_out() -> None:
 def test_limits_below_a_fair_share_and_negative_moves_are_refused() -> None:
     with pytest.raises(InputError, match=r"overload is 0\.5; it is in fair shares"):
         Limits(overload=0.5)
-    with pytest.raises(InputError, match="moves is -1"):
-        Limits(moves=-1)
+    with pytest.raises(InputError, match="broker_overload is nan"):
+        Limits(broker_overload=math.nan)
+    for name in ("moves", "moves_across", "moves_inside"):
+        with pytest.raises(InputError, match=f"{name} is -1"):
+            Limits(**{name: -1})
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import networkx as nx
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.counting import lines
 from tests.examples import examples
 from tests.planning.communities.towns import town
 from tidings.planning.communities import extraction, published
@@ -20,7 +22,7 @@ from tidings.planning.communities.published import Division, Proportion, Reading
 
 
 def algorithm_1(
-    network: Network, flows: Flows, numbers: list[int], overload: Fraction, by: Proportion
+    network: Network, flows: Flows, numbers: list[int], overload: Fraction, by: Proportion, fits: bool
 ) -> list[int]:
     """Each community's cluster, with exact shares and loads; leftovers to the cluster with most room."""
     clusters = range(len(network.clusters))
@@ -46,8 +48,8 @@ def algorithm_1(
     def load(cluster: int) -> int:
         return sum(sent[i] for i, s in placed.items() if s == cluster)
 
-    def overloaded(cluster: int) -> bool:
-        return load(cluster) > overload * fair[cluster]
+    def overloaded(cluster: int, more: int = 0) -> bool:
+        return load(cluster) + (more if fits else 0) > overload * fair[cluster]
 
     queue = list(clusters)
     while queue:
@@ -55,6 +57,8 @@ def algorithm_1(
         for i in sorted((i for i in communities if count(i, s)), key=lambda i: (-proportion(i, s), i)):
             if overloaded(s):
                 break
+            if placed.get(i) == s or overloaded(s, sent[i]):
+                continue
             if i in placed:
                 before = placed[i]
                 if proportion(i, s) > proportion(i, before):
@@ -75,14 +79,29 @@ def algorithm_1(
     st.floats(0.05, 0.9),
     st.sampled_from([Fraction(1), Fraction(5, 4), Fraction(3, 2), Fraction(3)]),
     st.sampled_from(list(Proportion)),
+    st.booleans(),
+    st.booleans(),
 )
 def test_communities_go_where_algorithm_1_puts_them(
-    seed: int, clients: int, apart: float, overload: Fraction, by: Proportion
+    seed: int, clients: int, apart: float, overload: Fraction, by: Proportion, fits: bool, small: bool
 ) -> None:
     network, flows = town(seed, clients, apart)
-    numbers = extraction.communities(flows)
-    found = published.clustered(network, flows, Limits(float(overload)), Reading(proportion=by), numbers)
-    assert found.tolist() == algorithm_1(network, flows, numbers.tolist(), overload, by)
+    # Pairs of clients are small communities, of which clusters take many from each other.
+    numbers = np.arange(clients) // 2 if small else extraction.communities(flows)
+    reading = Reading(proportion=by, fits=fits)
+    found = published.clustered(network, flows, Limits(float(overload)), reading, numbers)
+    assert found.tolist() == algorithm_1(network, flows, numbers.tolist(), overload, by, fits)
+
+
+@pytest.mark.parametrize("fits", [False, True])
+def test_a_cluster_that_waits_again_does_not_go_through_all_communities_again(fits: bool) -> None:
+    def work(clients: int) -> int:
+        network, flows = town(0, clients)
+        numbers = np.arange(clients) // 3
+        reading = Reading(fits=fits)
+        return lines(lambda: published.clustered(network, flows, Limits(1.0), reading, numbers))
+
+    assert work(2_400) < 5 * work(600)
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -146,7 +165,7 @@ def test_dividing_ends_when_hops_lose_a_larger_share_than_moves_gain(seed: int, 
         if loss > gain or finer.max() == numbers.max():
             break
         numbers, seats, hops, moves = finer, next_seats, next_hops, next_moves
-    plan = published.planned(network, flows, Limits(), reading)
+    plan = published.planned(network, flows, Limits(broker_overload=math.inf), reading)
     assert plan.communities is not None
     assert plan.last is not None
     assert plan.communities.tolist() == first.tolist()

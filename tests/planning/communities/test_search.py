@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from random import Random
 
 import numpy as np
@@ -40,7 +41,8 @@ def allowed(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.in
     even = flows.total / int((network.cluster_of >= 0).sum())
     brokers = np.maximum(limits.broker_overload * even, broker_loads(network, flows, network.homes))
     return bool(
-        (limits.moves is None or len(across) <= limits.moves)
+        (limits.moves is None or len(across) + len(inside) <= limits.moves)
+        and (limits.moves_across is None or len(across) <= limits.moves_across)
         and (limits.moves_inside is None or len(inside) <= limits.moves_inside)
         and (cluster_loads(network, flows, seats) <= clusters + 1e-9).all()
         and (broker_loads(network, flows, seats) <= brokers + 1e-9).all()
@@ -48,10 +50,11 @@ def allowed(network: Network, flows: Flows, limits: Limits, seats: NDArray[np.in
 
 
 LIMITS = [
-    Limits(3.0),
+    Limits(3.0, broker_overload=math.inf),
     Limits(1.5, moves=2),
-    Limits(1.2, moves=1, moves_inside=1),
-    Limits(2.0, moves=2, broker_overload=1.5),
+    Limits(1.5, moves_across=2, broker_overload=math.inf),
+    Limits(1.2, moves_across=1, moves_inside=1),
+    Limits(2.0, moves=3, moves_across=2),
 ]
 
 
@@ -92,12 +95,14 @@ def test_messages_of_broken_numbers_do_not_break_limits() -> None:
 
 def test_more_moves_are_never_worse() -> None:
     network, flows = town(5)
-    points = search.frontier(network, flows, Limits(1.5), points=6)
-    assert len(points) == 6
+    plan = search.planned(network, flows, Limits(1.5))
+    points = search.frontier(network, flows, Limits(1.5), plan, points=6)
+    assert 4 <= len(points) <= 7
+    assert points[0].hops == mean_hops(network, flows, network.homes)
     assert [point.moves for point in points] == sorted({point.moves for point in points})
     hops = [point.hops for point in points]
-    assert hops[:-1] == sorted(hops[:-1], reverse=True)
-    assert hops[-1] < hops[0] <= mean_hops(network, flows, network.homes)
+    assert hops == sorted(hops, reverse=True)
+    assert all(allowed(network, flows, Limits(1.5, moves=point.moves), point.seats) for point in points)
 
 
 @pytest.mark.parametrize("moves", [None, 0, 7, 20])
@@ -109,16 +114,16 @@ def test_the_frontier_passes_through_the_plan_that_is_taken_and_falls_with_every
     limits = Limits(1.5, moves=moves)
     start = published.planned(network, flows, limits)
     plan = search.planned(network, flows, limits, starts=[start])
-    points = search.frontier(network, flows, limits, points=5, plan=plan)
+    points = search.frontier(network, flows, limits, plan, points=5)
     found = search.taken(network, plan, points)
     assert allowed(network, flows, limits, found.seats)
     assert mean_hops(network, flows, found.seats) <= mean_hops(network, flows, plan.seats)
     assert found.communities is plan.communities
     own = search.Point(
-        len(moved(network, found.seats)[0]), mean_hops(network, flows, found.seats), found.seats
+        int((found.seats != network.homes).sum()), mean_hops(network, flows, found.seats), found.seats
     )
     assert own in points
-    assert own.moves <= len(moved(network, plan.seats)[0])
+    assert own.moves <= int((plan.seats != network.homes).sum())
     if moves is None:
         assert points[-1] == own
     for fewer, more in itertools.pairwise(points):

@@ -116,20 +116,12 @@ def moved(
     """Who goes where, so that those who talk to each other are close together; clusters are regions."""
     clusters = {place.id: place.region for place in places}
     network = Network.of(graph, clusters, homes, flows.clients)
-    most = math.floor(MOVED_SHARE * len(flows.clients))
-    # The two bounds are counted apart, so the whole share goes to the moves that save most on long ways:
-    # those to another region.
-    limits = Limits(moves=most, moves_inside=0)
+    limits = Limits(moves=math.floor(MOVED_SHARE * len(flows.clients)))
     begun = moving.planned(network, flows, limits, seed=seed)
     found = search.planned(network, flows, limits, seed, [begun])
-    points = search.frontier(network, flows, limits, seed=seed, plan=found)
+    points = search.frontier(network, flows, limits, found, seed=seed)
     found = search.taken(network, found, points)
-    settings = {
-        "overload": limits.overload,
-        "moves": limits.moves,
-        "moves_inside": limits.moves_inside,
-        "seed": seed,
-    }
+    settings = {**limits.settings, "seed": seed}
     return plans.of_moves(
         network, flows, found, "search", settings, [(one.moves, one.hops) for one in points]
     )
@@ -181,7 +173,7 @@ def _text(words: str) -> str:
 
 def savings(made: Planned) -> tuple[Saving, ...]:
     """What the plans would save."""
-    moves = made.moves.cost.moves + made.moves.cost.moves_inside
+    moves = made.moves.cost.moves
     stores = made.stores.cost.stores
     who = f"{moves:,} of {made.clients:,} clients move"
     return (
@@ -253,6 +245,7 @@ def summary(made: Planned) -> dict[str, Any]:
         "moves": {
             "clients": made.clients,
             "moves": made.moves.cost.moves,
+            "moves_across": made.moves.cost.moves_across,
             "moves_inside": made.moves.cost.moves_inside,
             "messages": round(made.messages),
             "hops": {"before": made.moves.hops.before, "after": made.moves.hops.after},

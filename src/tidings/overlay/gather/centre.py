@@ -51,6 +51,10 @@ Age = tuple[int, str]
 TREE = ""
 """What is surveyed in any case: the tree, each of its brokers with weight 1."""
 
+USED = "\tused"
+"""Behind the name of a topic: the part of the tree that it uses, which are the brokers that count for its
+heights and those between them. Each of these has weight 1, whatever weight it is given."""
+
 NOTHING = Load(-1, 0, 0)
 """Behind a link with nobody who counts."""
 
@@ -248,6 +252,11 @@ class Heights:
         """The greatest that is not behind a neighbour."""
         return self.second if peer == self.behind else self.first
 
+    @property
+    def between(self) -> bool:
+        """Whether the broker itself counts, or is between some that do."""
+        return self.first >= 0 and (self.behind is None or self.second >= 0)
+
 
 class PaperFinder(Finder):
     """The published messages, with what they need to be right whatever the delays.
@@ -352,6 +361,12 @@ class ReportFinder(Finder):
     for itself and for each neighbour, and so whether it is the best place. Only winners announce
     themselves.
 
+    Whether a broker belongs to the part of the tree that a topic uses depends on what is behind all its
+    neighbours, one of whom has not spoken when it says its last word to that one. It counts itself if anybody
+    on its side uses the topic. Where that is wrong nobody on the other side does, so that all the weight
+    is behind one neighbour, and those on the other side know that they are not the best place (to them it
+    seems to cost more than it does, by those brokers).
+
     What is best is decided between neighbours, which is enough: along any way through a tree each of the
     costs first falls and then rises.
     """
@@ -421,6 +436,8 @@ class ReportFinder(Finder):
             behind = back.loads.get(about, NOTHING) if back else NOTHING
             height = heights.without(peer)
             weight = self._weights[about] - behind.weight
+            if height >= 0 and about.endswith(USED):
+                weight += 1
             moment = self._moments[about] - behind.moment + weight
             if height >= 0 or weight:
                 loads[about] = Load(height + 1 if height >= 0 else -1, weight, moment)
@@ -436,6 +453,9 @@ class ReportFinder(Finder):
 
     def _all_heard(self, said: list[Said]) -> None:
         self._complete = True
+        for about, heights in self._heights.items():
+            if about.endswith(USED) and heights.between:
+                self._weights[about] += 1
         self.eccentricity = self._heights[TREE].first
         self.is_centre = all(self._farther(TREE, peer) >= 0 for peer in self.neighbours)
         for about, strategy in self._wanted:

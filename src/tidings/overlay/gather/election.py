@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tidings.language.topics import Scope, Strategy, Topic
 from tidings.overlay.core import Core
-from tidings.overlay.gather.centre import FINDERS, TREE, Finder, ReportFinder, Said
+from tidings.overlay.gather.centre import FINDERS, TREE, USED, Finder, ReportFinder, Said
 from tidings.overlay.gather.messages import Announce, Holder, Survey
 from tidings.overlay.gather.partitions import PART, Partitions
 from tidings.overlay.links.links import Link, Links
@@ -133,14 +133,13 @@ class Election:
             if gathering is None or self._topics.tree_of(topic) != root:
                 continue
             whole = Strategy.MEDIAN if gathering.seat is Strategy.TRAFFIC else gathering.seat
-            if gathering.seat_scope is Scope.TOPIC:
-                wanted.setdefault(topic.name, set()).add(whole.value)
-            else:
-                wanted.setdefault(TREE, set()).add(whole.value)
+            wanted.setdefault(_scope(topic.name, gathering.seat_scope), set()).add(whole.value)
             if gathering.seat is Strategy.TRAFFIC and gathering.seats == 1:
                 wanted.setdefault(topic.name, set()).add(Strategy.TRAFFIC.value)
             weight, used = self._weigh(topic, grown)
-            if gathering.seat_scope is Scope.TOPIC or (gathering.seat is Strategy.TRAFFIC and weight):
+            if gathering.seat_scope is Scope.TOPIC:
+                loads[topic.name + USED] = (0, used)
+            if gathering.seat is Strategy.TRAFFIC and weight:
                 loads[topic.name] = (weight, used)
 
     def on_survey(self, link: Link, message: Survey) -> None:
@@ -182,13 +181,18 @@ class Election:
         return won.ring[int(part) % len(won.ring)]
 
 
+def _scope(name: str, scope: Scope) -> str:
+    """What is surveyed for the seat of a topic, whatever its traffic."""
+    return name + USED if scope is Scope.TOPIC else TREE
+
+
 def judged_by(topic: Topic, finder: Finder) -> tuple[str, str]:
     """What is surveyed for a topic, and the strategy by which the best place is found."""
     gathering = topic.gathering
     assert gathering is not None, "only gathered topics have seats"
     if finder.protocol == "paper":
         return TREE, Strategy.CENTRE.value
-    about = topic.name if gathering.seat_scope is Scope.TOPIC else TREE
+    about = _scope(topic.name, gathering.seat_scope)
     if gathering.seat is not Strategy.TRAFFIC or gathering.seats > 1:
         strategy = Strategy.MEDIAN if gathering.seat is Strategy.TRAFFIC else gathering.seat
         return about, strategy.value

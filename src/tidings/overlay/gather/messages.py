@@ -76,7 +76,7 @@ class Announce(Surveyed, frozen=True, tag=5):
     """A broker has found that it is the best place for something."""
 
     about: str
-    """What was surveyed: "" for the tree as a whole, or a place."""
+    """What was surveyed, as in `Report.loads`."""
 
     strategy: str
     broker: str
@@ -92,7 +92,8 @@ class Report(Surveyed, frozen=True, tag=6):
     """All that is behind the sender, in one message."""
 
     loads: dict[str, Load]
-    """By what is surveyed: "" is the tree with weight 1 for each broker, others are places."""
+    """By what is surveyed: "" is the tree with weight 1 for each broker, others are topics with what they
+    weigh, or with `centre.USED` behind the name the parts of the tree that topics use."""
 
     holders: dict[str, Holder]
     """By place: the latest holder that is known behind the sender."""

@@ -249,9 +249,13 @@ class Seat:
             self._absorbed.setdefault(origin, []).append((publication.number, decision.event))
         kind = FATES.get(decision.fate, Kind.SUPPRESSED)
         reason, version = None, decision.version
-        if kind is Kind.SUPPRESSED:
-            reason = "redundant" if decision.fate is Fate.REDUNDANT else f"refused: {decision.reason}"
+        conflicts = f"conflicts: {decision.conflicts}" if decision.conflicts else None
+        if decision.fate is Fate.REDUNDANT:
+            reason = f"redundant: {conflicts}" if conflicts else "redundant"
+        elif kind is Kind.SUPPRESSED:
+            reason = f"refused: {decision.reason}"
         else:
+            reason = conflicts
             # Not the version told last but the one that tells this: so it is known whose reports are in it.
             version += self.gatherer.is_untold(decision.event)
         core.record(

@@ -388,7 +388,7 @@ class Seats(Partitions):
             about = TREE
             search.judged = finder.counter
             self._hear_of_holders(finder)
-        topic = self._topics.named(about) if about != TREE else None
+        topic = self.topic_at(about) if about != TREE else None
         if about == TREE:
             search.winners |= finder.winners
             places = list(self.on_tree(grown.root))

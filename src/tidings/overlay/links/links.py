@@ -27,7 +27,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from tidings.overlay.core import Core
-from tidings.overlay.events import Dial, HangUp, Send
+from tidings.overlay.events import ConnectionMade, Dial, HangUp, Send
 from tidings.overlay.frames import Data, Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import NONCE_BYTES_MAX, proof
@@ -189,15 +189,21 @@ class Link:
 class Connection:
     """A connection that is being greeted."""
 
-    __slots__ = ("address", "certified", "greet", "nonce", "number", "peer_greet")
+    __slots__ = ("address", "certified", "greet", "host", "nonce", "number", "peer_greet")
 
-    def __init__(self, number: int, address: str | None, nonce: bytes, certified: str | None) -> None:
-        self.number = number
-        self.address = address
-        self.nonce = nonce
-        self.certified = certified
+    def __init__(self, made: ConnectionMade) -> None:
+        self.number = made.connection
+        self.address = made.address
+        self.nonce = made.nonce
+        self.certified = made.certified
+        self.host = made.host
         self.greet: Greet | None = None
         self.peer_greet: Greet | None = None
+
+    @property
+    def place(self) -> str | None:
+        """Where the other side is, for logs: what was dialled, or the host that has dialled."""
+        return self.address or self.host or None
 
 
 class Dialler:
@@ -393,8 +399,9 @@ class Links:
 
     # Connections.
 
-    def on_connection(self, number: int, address: str | None, nonce: bytes, certified: str | None) -> None:
-        connection = Connection(number, address, nonce, certified)
+    def on_connection(self, made: ConnectionMade) -> None:
+        number, address = made.connection, made.address
+        connection = Connection(made)
         self._greeting[number] = connection
         self._core.timers.set(Timer.GREETING, number, self._core.now + self._core.settings.greet_within_s)
         if address is not None:
@@ -609,7 +616,7 @@ class Links:
         core.timers.cancel(Timer.GREETING, connection.number)
         core.out.append(HangUp(connection.number, reason))
         if reason != ALREADY_LINKED:
-            self._complain("warning", "a connection is refused", reason, connection.address)
+            self._complain("warning", "a connection is refused", reason, connection.place)
         self._connection_gone(connection, reason, refused=connection.peer_greet is not None)
 
     def _on_refused(self, connection: Connection, reason: str) -> None:
@@ -618,7 +625,7 @@ class Links:
         core.timers.cancel(Timer.GREETING, connection.number)
         core.out.append(HangUp(connection.number, "refused"))
         if reason != ALREADY_LINKED:
-            self._complain("error", "the neighbour refuses this broker", reason, connection.address)
+            self._complain("error", "the neighbour refuses this broker", reason, connection.place)
         self._connection_gone(connection, reason, refused=True)
 
     def _connection_gone(self, connection: Connection, reason: str, *, refused: bool = False) -> None:

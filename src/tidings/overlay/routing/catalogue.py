@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidings.errors import DeclarationError, Problem
-from tidings.language import changes
+from tidings.errors import DeclarationError, FilterError, Problem
+from tidings.language import changes, filters, names
 from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, topic_text
 from tidings.language.names import NAME_BYTES_MAX
 from tidings.language.topics import Topic
@@ -151,6 +151,11 @@ class Catalogue:
         """The entry that holds under a name."""
         return self._entries.get((kind, name))
 
+    def governing(self, topic: str) -> Entry | None:
+        """The entry that declares a topic: of the declarations that match it, the most specific one."""
+        declared = self._topics.declaration(topic)
+        return None if declared is None else self.entry("topic", declared.name)
+
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name; what declares a topic is known to `Topics.declaration`."""
         found = self._meanings.get(("topic", name))
@@ -192,6 +197,8 @@ class Catalogue:
         held, old = self._entries.get(key), self._meanings.get(key)
         if held is not None and old is not None and (_same(old, meaning) or _breaks(old, meaning)):
             return None
+        if self._misfit(meaning):
+            return None
         text = _file_text(meaning)
         if len(text) > TEXT_LENGTH_MAX or self._too_much(text, 0 if held is not None else 1):
             return None
@@ -203,6 +210,11 @@ class Catalogue:
         core = self._core
         for key, meaning in self._new.items():
             old = self._meanings.get(key)
+            if key in self._tentative and self._misfit(meaning):
+                # The network declares its topic otherwise than this broker knew.
+                self._withdraw(key, self._tentative.pop(key))
+                self._refuse_file(key, meaning, None)
+                continue
             if key in self._tentative:
                 del self._tentative[key]
                 self._tell(self._entries[key], None)
@@ -225,11 +237,40 @@ class Catalogue:
                 self._tell(entry, None)
                 self._store(entry)
                 return False
+        if misfit := self._misfit(meaning):
+            self._core.log("error", MISFIT_FILE, kind=key[0], name=key[1], reason=misfit)
+            return True
         reason = f"{_shown(held)} holds" if held is not None else "the catalogue is full"
         if old is not None and (broken := _breaks(old, meaning)):
             reason += f", and it would break: {'; '.join(broken)}"
         self._core.log("error", REFUSED_FILE, kind=key[0], name=key[1], reason=reason)
         return True
+
+    def _withdraw(self, key: Key, before: Entry | None) -> None:
+        """Take back an entry that nobody has been told of."""
+        if before is not None:
+            self._hold(before)
+            return
+        self._length -= len(self._entries.pop(key).text)
+        self._meanings.pop(key, None)
+        self._core.out.append(CatalogueChanged(*key))
+
+    def _misfit(self, meaning: Meaning) -> str:
+        """Why a view does not fit the declared topic that it looks at; empty if it does.
+
+        The same as for subscriptions (`Routing`): fields are checked where one topic is named, without
+        wildcards. Over several topics a field that is not declared is only missing.
+        """
+        if not isinstance(meaning, View) or not meaning.where or names.name_fault(meaning.topic_filter):
+            return ""
+        topic = self._topics.declaration(meaning.topic_filter)
+        if topic is None:
+            return ""
+        try:
+            filters.parse(meaning.where, topic.fields)
+        except FilterError as error:
+            return error.reason
+        return ""
 
     # From clients here.
 
@@ -272,6 +313,8 @@ class Catalogue:
         latest = self._latest((kind, new.name))
         if latest is not None and latest.text == text:
             return latest
+        if misfit := self._misfit(new):
+            return misfit
         holds = latest is not None and latest.text
         if self._too_much(text, 0 if holds else 1):
             return (
@@ -513,6 +556,8 @@ REFUSED_FILE = (
     "a file is not taken, since something else is declared; put it right, give it a higher version, or "
     "declare it with `tidings topic declare`"
 )
+
+MISFIT_FILE = "a view of a file is not taken, since its filter does not fit the declared topic; put it right"
 
 
 def _key(meaning: Declared) -> Key:

@@ -6,9 +6,12 @@ order in which they were given. Everything else speaks of nodes by these numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import csv
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from tidings.errors import InputError
@@ -133,6 +136,35 @@ def from_nested(name: str, root: str, nested: Any) -> Hierarchy:
 
     walk(root, nested, 0)
     return from_parents(name, pairs)
+
+
+def from_file(name: str, root: str, path: Path) -> Hierarchy:
+    """A hierarchy from a file: CSV of child,parent, or TOML of nested tables below a root."""
+    try:
+        if path.suffix.lower() == ".toml":
+            return from_nested(name, root, tomllib.loads(path.read_text("utf-8")))
+        return from_parents(name, _pairs(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (csv.Error, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is neither CSV of child,parent nor TOML: {error}") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        header = [name.strip() for name in next(reader, [])]
+        if header[:2] != ["child", "parent"]:
+            raise InputError(f"the header is {','.join(header)!r}; it must begin with child,parent")
+        for values in reader:
+            pair = tuple(value.strip() for value in values[:2])
+            if not values:
+                continue
+            if len(pair) < 2 or not all(pair):
+                raise InputError(f"line {reader.line_num:,} is {','.join(values)!r}; give child,parent")
+            yield pair[0], pair[1]
 
 
 def _cycle(start: str, above: Mapping[str, str]) -> str:

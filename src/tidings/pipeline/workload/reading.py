@@ -1,4 +1,5 @@
-"""Reading a workload's spec from TOML, and writing it again. What is in the files that it names is not read.
+"""Reading a workload's spec from TOML, and writing it again. Of the files that it names those of hierarchies
+are checked, the others are not read.
 
 All that is wrong is said at once. Names of files are relative to the spec's folder, those of `changes` to the
 working directory; a spec that was read has them absolute, so that it means the same wherever it is kept.
@@ -338,6 +339,12 @@ def _contradictions(spec: Spec) -> Iterator[str]:
     for key, name in files:
         if name and not Path(name).is_file():
             yield f"{key}: there is no file {name}"
+    for one in spec.dimensions:
+        if one.file and Path(one.file).is_file():
+            try:
+                hierarchies.from_file(one.name, ROOT, Path(one.file))
+            except InputError as error:
+                yield f"dimensions.{one.name}.file: {error}"
     if not spec.counts.file:
         for region in spec.regions:
             if region not in regions.REGIONS:

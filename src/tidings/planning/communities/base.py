@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -253,21 +253,31 @@ class Limits:
     """The most that a cluster's clients may send, in its fair share V(s)."""
 
     moves: int | None = None
-    """Clients that may go to another cluster; None for any number."""
+    """Clients that may go to another broker; None for any number."""
+
+    moves_across: int | None = None
+    """Of these, clients that may go to another cluster: the moves that the paper counts."""
 
     moves_inside: int | None = None
-    """Clients that may go to another broker of their cluster."""
+    """Of these, clients that may go to another broker of their cluster."""
 
-    broker_overload: float = math.inf
-    """The most that a broker's clients may send, in an even share of all messages."""
+    broker_overload: float = 1.5
+    """The most that a broker's clients may send, in an even share of all messages, or as much as they do
+    before anything moves; math.inf for any."""
 
     def __post_init__(self) -> None:
         for name, value in (("overload", self.overload), ("broker_overload", self.broker_overload)):
             if not value >= 1:
                 raise InputError(f"{name} is {value}; it is in fair shares, so give 1 or more")
-        for name, count in (("moves", self.moves), ("moves_inside", self.moves_inside)):
+        for name in ("moves", "moves_across", "moves_inside"):
+            count = getattr(self, name)
             if count is not None and count < 0:
                 raise InputError(f"{name} is {count}; give a whole number from 0 up")
+
+    @property
+    def settings(self) -> dict[str, float | int | None]:
+        """By name, as a plan says them; None for what has no bound."""
+        return {name: None if value == math.inf else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,6 +350,23 @@ def cluster_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> N
 def broker_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:
     """By broker: what its clients send."""
     return summed(seats, flows.sent, len(network.graph.names))
+
+
+def even_share(network: Network, flows: Flows) -> float:
+    """What the clients of each broker would send if all had the same; brokers of the backbone have none."""
+    return flows.total / int((network.cluster_of != BACKBONE).sum())
+
+
+def broker_most(network: Network, flows: Flows, limits: Limits) -> NDArray[np.float64]:
+    """By broker: what its clients may send, which is never less than what they do before anything moves."""
+    bound = even_share(network, flows) * limits.broker_overload if flows.total else math.inf
+    found: NDArray[np.float64] = np.maximum(bound, broker_loads(network, flows, network.homes))
+    return found
+
+
+def slack(flows: Flows) -> float:
+    """What a load may be above its bound by, since sums of broken numbers are not exact."""
+    return 1e-9 * max(1.0, flows.total)
 
 
 def passing(network: Network, flows: Flows, seats: NDArray[np.int64]) -> NDArray[np.float64]:

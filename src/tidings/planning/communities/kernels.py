@@ -69,6 +69,7 @@ def anneal(
     sent: NDArray[np.float64],
     cluster_most: NDArray[np.float64],
     broker_most: NDArray[np.float64],
+    moves_most: int,
     across_most: int,
     inside_most: int,
 ) -> float:
@@ -149,6 +150,7 @@ def anneal(
             _put(client, goal, now, homes, cluster_of, sent, cluster_load, broker_load, moves)
         taken = change <= 0.0 or (heat > 0.0 and _draw(state) < np.exp(-change / heat))
         taken = taken and moves[0] <= across_most and moves[1] <= inside_most
+        taken = taken and moves[0] + moves[1] <= moves_most
         if taken:
             for number in range(count):
                 at, goal = froms[number], goals[number]
@@ -205,6 +207,7 @@ def settle(
     sent: NDArray[np.float64],
     cluster_most: NDArray[np.float64],
     broker_most: NDArray[np.float64],
+    moves_most: int,
     across_most: int,
     inside_most: int,
 ) -> int:
@@ -260,6 +263,8 @@ def settle(
             if to_across and not is_across and across >= across_most:
                 continue
             if to_inside and not is_inside and inside >= inside_most:
+                continue
+            if broker != home and now == home and across + inside >= moves_most:
                 continue
             if cluster != cluster_of[now] and cluster_load[cluster] + sent[client] > cluster_most[cluster]:
                 continue

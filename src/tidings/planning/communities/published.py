@@ -135,22 +135,35 @@ def clustered(
         place[community] = cluster
         load[cluster] += handled[community]
 
+    # By cluster: the communities that it may still take, the largest share first. A community only goes on to
+    # a cluster where its share is larger, so a cluster that cannot have it now never can.
+    shares = share.T.tolist()
+    left = [
+        deque(there[np.argsort(-share[there, cluster], kind="stable")].tolist())
+        for cluster, there in enumerate(map(np.flatnonzero, located.T))
+    ]
     waiting = deque(range(clusters))
+    # A cluster that waits twice has nothing to do the second time unless it lost a community in between.
+    changed = set(waiting)
     while waiting:
         cluster = waiting.popleft()
-        there = np.flatnonzero(located[:, cluster])
-        for community in there[np.argsort(-share[there, cluster], kind="stable")].tolist():
-            if overloaded(cluster):
-                break
-            if place[community] == cluster or overloaded(cluster, handled[community]):
-                continue
+        if cluster not in changed:
+            continue
+        changed.remove(cluster)
+        too_large: list[int] = []
+        while left[cluster] and not overloaded(cluster):
+            community = left[cluster].popleft()
             before = int(place[community])
-            if before < 0:
-                put(community, cluster)
-            elif share[community, cluster] > share[community, before]:
-                put(community, cluster)
-                if not overloaded(before):
-                    waiting.append(before)
+            if before >= 0 and shares[cluster][community] <= shares[before][community]:
+                continue
+            if overloaded(cluster, handled[community]):
+                too_large.append(community)
+                continue
+            put(community, cluster)
+            if before >= 0 and not overloaded(before):
+                waiting.append(before)
+                changed.add(before)
+        left[cluster].extendleft(reversed(too_large))
     for community in sorted(np.flatnonzero(place < 0).tolist(), key=lambda one: (-handled[one], one)):
         put(community, int(np.argmax(most - load)))
     return place

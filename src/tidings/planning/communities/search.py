@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody, summed
+from tidings.planning.communities.base import (
+    Limits,
+    Seating,
+    broker_most,
+    mean_hops,
+    slack,
+    somebody,
+    summed,
+)
 from tidings.planning.communities.bounds import within
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ ROUNDS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Of the frontier: so many moves across clusters give so many hops."""
+    """Of the frontier: so many moves, across clusters and inside, give so many hops."""
 
     moves: int
     hops: float
@@ -56,50 +64,36 @@ def planned(
     """
     somebody(flows)
     table = _Table(network, flows, limits, seed)
-    allowed = len(flows.clients) if limits.moves is None else limits.moves
-    seats = table.best(allowed, [one.seats for one in starts])
+    seats = table.best(table.moves_most, [one.seats for one in starts])
     first = starts[0] if starts else Seating(seats)
     return replace(first, seats=seats)
 
 
 def frontier(
-    network: Network,
-    flows: Flows,
-    limits: Limits,
-    points: int = 8,
-    seed: int = 0,
-    plan: Seating | None = None,
+    network: Network, flows: Flows, limits: Limits, plan: Seating, points: int = 8, seed: int = 0
 ) -> list[Point]:
     """What an operator may choose from: from no moves to all that are worth anything.
 
     `plan` is one that `planned` made within the same limits. It is a beginning for more moves, and the best
     of its moves are one for fewer. It is a point itself, unless one is found that is better with no more
-    moves: with a plan more moves always give fewer hops, and what `taken` says is on the frontier.
+    moves: so more moves always give fewer hops, and what `taken` says is on the frontier.
     """
     somebody(flows)
     table = _Table(network, flows, limits, seed)
+    groups = np.arange(len(plan.seats)) if plan.last is None else plan.last
 
     def point(seats: NDArray[np.int64]) -> Point:
-        return Point(len(moved(network, seats)[0]), mean_hops(network, flows, seats), seats)
+        return Point(int((seats != network.homes).sum()), mean_hops(network, flows, seats), seats)
 
-    if plan is None:
-        whole = table.best(len(flows.clients))
-    else:
-        # One that might move anybody is the end of the frontier.
-        whole = plan.seats if limits.moves is None else table.best(len(flows.clients), [plan.seats])
-    found = [point(whole)]
+    # One that might move anybody is the end of the frontier.
+    found = [point(plan.seats if limits.moves is None else table.best(len(flows.clients), [plan.seats]))]
     most = found[0].moves
     seats = network.homes
     for budget in sorted({round(most * part / (points - 1)) for part in range(points - 1)} - {most}):
         # What fewer moves gave is a beginning, so that more are never worse.
-        begins = [seats]
-        if plan is not None:
-            groups = np.arange(len(seats)) if plan.last is None else plan.last
-            begins.append(within(network, flows, replace(limits, moves=budget), plan.seats, groups))
-        seats = table.best(budget, [table.kept(budget, begins)])
+        some = within(network, flows, replace(limits, moves=budget), plan.seats, groups)
+        seats = table.best(budget, [table.kept(budget, [seats, some])])
         found.append(point(seats))
-    if plan is None:
-        return sorted(found, key=lambda one: one.moves)
     best: list[Point] = []
     for one in sorted([*found, point(plan.seats)], key=lambda one: (one.moves, one.hops)):
         if not best or one.hops < best[-1].hops:
@@ -109,7 +103,7 @@ def frontier(
 
 def taken(network: Network, plan: Seating, points: Sequence[Point]) -> Seating:
     """Of the frontier through a plan, what is best with no more moves than it has: mostly that plan."""
-    allowed = len(moved(network, plan.seats)[0])
+    allowed = int((plan.seats != network.homes).sum())
     return replace(plan, seats=[one for one in points if one.moves <= allowed][-1].seats)
 
 
@@ -132,13 +126,16 @@ class _Table:
         self.cluster_of = network.cluster_of[self.brokers]
         self.homes = self._numbered(network.homes)
         # A cluster that is over its share already may keep what it has; so may a broker.
-        fair, even = network.fair(flows.total), (flows.total or 1.0) / len(self.brokers)
+        fair = network.fair(flows.total)
         self.cluster_most = np.maximum(fair * limits.overload, self._by_cluster(self.homes))
-        self.broker_most = np.maximum(even * limits.broker_overload, self._by_broker(self.homes))
-        self.inside_most = count if limits.moves_inside is None else limits.moves_inside
+        self.broker_most = broker_most(network, flows, limits)[self.brokers]
+        self.moves_most, self.across_most, self.inside_most = (
+            count if bound is None else bound
+            for bound in (limits.moves, limits.moves_across, limits.moves_inside)
+        )
 
     def best(self, allowed: int, starts: Sequence[NDArray[np.int64]] = ()) -> NDArray[np.int64]:
-        """The best seating with at most so many moves across clusters, by brokers of the network."""
+        """The best seating with at most so many moves, by brokers of the network."""
         rng = np.random.default_rng(self.seed)
         found = self._kept(allowed, [self.homes, *map(self._numbered, starts)])
         found += [self._searched(seats, allowed, rng) for seats in found] if len(self.weights) else []
@@ -171,6 +168,7 @@ class _Table:
             self.cluster_most,
             self.broker_most,
             allowed,
+            self.across_most,
             self.inside_most,
         )
         unit = float(self.weights.mean() * self.distances.mean())
@@ -203,11 +201,13 @@ class _Table:
 
     def _keeps(self, seats: NDArray[np.int64], allowed: int) -> bool:
         """Whether a seating is within all limits."""
-        slack = 1e-9 * max(1.0, self.flows.total)
+        more = slack(self.flows)
+        moves = int((seats != self.homes).sum())
         across = int((self.cluster_of[seats] != self.cluster_of[self.homes]).sum())
         return bool(
-            across <= allowed
-            and int((seats != self.homes).sum()) - across <= self.inside_most
-            and (self._by_cluster(seats) <= self.cluster_most + slack).all()
-            and (self._by_broker(seats) <= self.broker_most + slack).all()
+            moves <= allowed
+            and across <= self.across_most
+            and moves - across <= self.inside_most
+            and (self._by_cluster(seats) <= self.cluster_most + more).all()
+            and (self._by_broker(seats) <= self.broker_most + more).all()
         )
