@@ -611,10 +611,8 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         root=", ".join(told["share"]),
         sessions=told["sessions"],
         subscriptions=told["subscriptions"],
-        received=counters["offered"]
-        + mqtt["counters"]["published"]
-        + counters["messages_in"].get("Publish", 0),
-        delivered=counters["delivered"] + mqtt["counters"]["delivered"],
+        received=mqtt["counters"]["published"] + counters["messages_in"].get("Publish", 0),
+        delivered=mqtt["counters"]["delivered"],
         mqtt=mqtt["addresses"].get("tcp", ""),
         others={name: address for name, address in mqtt["addresses"].items() if name != "tcp"},
         clients=mqtt["clients"],
