@@ -618,11 +618,10 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         clients=mqtt["clients"],
         retained=mqtt["retained"],
         refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),
-        # A broker of an earlier release does not gather.
-        seats=msgspec.convert(told.get("seats", ()), tuple[Seat, ...]),
-        waiting=told.get("gathering", {}).get("waiting", 0),
-        retain_ignored=mqtt["counters"].get("retain_ignored", 0),
-        log=msgspec.convert(told.get("log", ()), tuple[Kept, ...]),
+        seats=msgspec.convert(told["seats"], tuple[Seat, ...]),
+        waiting=told["gathering"]["waiting"],
+        retain_ignored=mqtt["counters"]["retain_ignored"],
+        log=msgspec.convert(told["log"], tuple[Kept, ...]),
     )
 
 
