@@ -3,24 +3,26 @@
     python benchmarks/faults.py [--trials N] [--seed N] [--brokers N] [--json]
 
 A ring of brokers, one process each, with disks, as `tidings broker` runs them; every link goes through a
-proxy here. A writer at the first broker publishes with QoS 1 all the time; each broker has a durable reader.
-A trial is one fault, at a moment and a place drawn from the seed:
+proxy here. A writer at the first broker publishes with QoS 1 all the time; each broker has a reader, whose
+session is kept. A trial is one fault, at a moment and a place drawn from the seed:
 
 * kill: kill -9 of a broker, which is started again at once, on its disk;
 * restart: SIGTERM, which drains it, and a new start;
 * cut: a link is cut in the middle of its bytes and stays so for up to 3 s;
 * blackout: kill -9 of all brokers at once, which are started again.
 
-Counted are losses (accepted by the writer's broker and not with every reader 60 s after the fault), repeats
-(handed to a reader twice without being marked as a possible repeat), publications out of order, and the time
-to heal: from the fault until a publication offered after it has been accepted and is with every reader. For
-a kill or a restart this includes the start of the process, which is told beside it.
+Trials begin when every reader has heard the writer. Counted from then on are losses (accepted by the
+writer's broker and not with every reader 60 s after the fault), repeats (handed to a reader twice without
+being marked as a possible repeat, DUP), publications out of order, and the time to heal: from the fault until
+a publication offered after it has been accepted and is with every reader. For a kill or a restart this
+includes the start of the process, which is told beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -30,16 +32,21 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from tidings.client.bare import Bare
+from tidings.client.network import Network, connect
+from tidings.client.urls import Address, read_all
 from tidings.errors import TidingsError
-from tidings.language.subscriptions import Subscription
-from tidings.live.attachment import attach
+from tidings.mqtt.codec import encode
+from tidings.mqtt.packets import Puback, Publish, Version
+from tidings.mqtt.reasons import FAILURE
 
 FAULTS = ("kill", "restart", "cut", "blackout")
 LOST_AFTER_S = 60.0
@@ -47,6 +54,8 @@ RATE_PER_S = 500
 """Publications of the writer; several are under way whenever the fault comes."""
 
 PAUSE_S = 0.02
+SESSION_S = 3600.0
+"""How long the sessions of readers are kept: longer than any fault lasts."""
 
 
 def free_port() -> int:
@@ -98,17 +107,29 @@ class Proxy:
 
 
 class Process:
-    """One broker."""
+    """One broker, which lets anybody in."""
 
     def __init__(
         self, name: str, port: int, folder: Path, neighbours: list[int], settings: tuple[str, ...] = ()
     ) -> None:
         self.name = name
         self.address = f"127.0.0.1:{port}"
+        mqtt = f"127.0.0.1:{free_port()}"
+        self.url = f"mqtt://{mqtt}"
         self._command = [
             *(sys.executable, "-c", "from tidings.cli import main; main()", "broker", "--id", name),
             *("--listen", self.address, "--data", str(folder / name), "--records", "off", "--http", "off"),
-            *("--log-level", "error", "--set", "redial_max=1s", "--set", "mqtt=off", *settings),
+            *(
+                "--log-level",
+                "error",
+                "--set",
+                "redial_max=1s",
+                "--set",
+                f"mqtt={mqtt}",
+                "--set",
+                "anonymous=true",
+                *settings,
+            ),
         ]
         for neighbour in neighbours:
             self._command += ["--neighbour", f"127.0.0.1:{neighbour}"]
@@ -133,6 +154,13 @@ class Process:
         await self._process.wait()
 
 
+def reading(broker: Process) -> Network:
+    """A client whose session is kept; it connects again by itself."""
+    return connect(
+        broker.url, client_id=f"reader at {broker.name}", session_expiry=SESSION_S, pause_max=PAUSE_S
+    )
+
+
 @dataclass
 class Reader:
     """Who has got what at one broker."""
@@ -140,30 +168,52 @@ class Reader:
     heard: set[int] = field(default_factory=set)
     repeats: int = 0
     disorders: int = 0
-    last: dict[str, int] = field(default_factory=dict)
-    """By incarnation and stream: order is promised within these."""
-
-    ids: set[str] = field(default_factory=set)
+    last: int = -1
 
     async def read(self, broker: Process) -> None:
         while True:
-            try:
-                async with await attach(broker.address, f"reader at {broker.name}", durable=True) as client:
-                    async for delivered in client:
-                        publication = delivered.publication
-                        self.hear(publication.id, int(publication.payload), delivered.repeat)
-            except (OSError, TidingsError):
-                await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TidingsError):
+                async with reading(broker) as network, network.subscribe("t", qos=1) as messages:
+                    async for message in messages:
+                        self.hear(int(message.payload), message.dup)
+            await asyncio.sleep(PAUSE_S)
 
-    def hear(self, identity: str, number: int, marked: bool) -> None:
-        if identity in self.ids:
+    def hear(self, number: int, marked: bool) -> None:
+        if number in self.heard:
             self.repeats += not marked
             return
-        self.ids.add(identity)
         self.heard.add(number)
-        place, _, count = identity.rpartition(":")
-        self.disorders += self.last.get(place, 0) > int(count)
-        self.last[place] = int(count)
+        self.disorders += self.last > number
+        self.last = number
+
+
+class Publisher(Bare):
+    """A connection that publishes with QoS 1 and waits for nothing. Nothing is published again."""
+
+    version = Version.V5
+    context = None
+    connect_within_s = LOST_AFTER_S
+
+    def __init__(self, broker: Process, client_id: str) -> None:
+        self.addresses: Sequence[Address] = read_all(broker.url, None, None, {})
+        self._accepts: dict[int, Callable[[], None]] = {}
+        self._count = 0
+        super().__init__(self, client_id, 0)
+
+    def publish(self, topic: str, payload: bytes, accepted: Callable[[], None]) -> None:
+        self.check()
+        packet_id = self._count % 65_535 + 1
+        self._count += 1
+        self._accepts[packet_id] = accepted
+        self.write(encode(Publish(topic, payload, 1, packet_id=packet_id), self.version))
+
+    def on(self, packet: object) -> None:
+        if isinstance(packet, Puback):
+            accepted = self._accepts.pop(packet.packet_id)
+            if packet.reason < FAILURE:
+                accepted()
+        else:
+            super().on(packet)
 
 
 @dataclass
@@ -173,20 +223,14 @@ class Writer:
 
     async def write(self, broker: Process) -> None:
         while True:
-            try:
-                async with await attach(broker.address, "writer") as client:
-                    while True:
-                        number, self.offered = self.offered, self.offered + 1
-                        answer = client.offer("t", b"%d" % number, qos=1)
-                        assert answer is not None
-                        answer.add_done_callback(lambda done, n=number: self.answered(done, n))  # type: ignore[misc]
-                        await asyncio.sleep(1 / RATE_PER_S)
-            except (OSError, TidingsError):
-                await asyncio.sleep(PAUSE_S)
-
-    def answered(self, done: asyncio.Future[None], number: int) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self.accepted.append(number)
+            with contextlib.suppress(TidingsError):
+                publisher = Publisher(broker, "writer")
+                await publisher.connect()
+                while True:
+                    number, self.offered = self.offered, self.offered + 1
+                    publisher.publish("t", b"%d" % number, partial(self.accepted.append, number))
+                    await asyncio.sleep(1 / RATE_PER_S)
+            await asyncio.sleep(PAUSE_S)
 
 
 @dataclass
@@ -209,6 +253,8 @@ class Ring:
         self.brokers: list[Process] = []
         self.readers = [Reader() for _ in range(count)]
         self.writer = Writer()
+        self.first = 0
+        """From here on every reader gets what is published."""
 
     async def start(self) -> None:
         fronts = [await proxy.start() for proxy in self.proxies]
@@ -216,16 +262,13 @@ class Ring:
             # Each dials the one before it.
             self.brokers.append(Process(f"b{n}", port, self.folder, [fronts[n - 1]]))
             await self.brokers[-1].start()
-        for broker in self.brokers:
-            async with await attach(broker.address, f"reader at {broker.name}", durable=True) as client:
-                while await client.subscribe("s", Subscription("t", qos=1)):
-                    pass  # "settling": not every broker has confirmed
         self.tasks = [
             asyncio.ensure_future(reader.read(broker))
             for reader, broker in zip(self.readers, self.brokers, strict=True)
         ]
         self.tasks.append(asyncio.ensure_future(self.writer.write(self.brokers[0])))
         await self.wait(lambda: self.everyone_has(0))
+        self.first = self.writer.offered
 
     async def trial(self) -> Trial:
         chance = self.chance
@@ -263,7 +306,7 @@ class Ring:
 
     def missing(self, end: int) -> set[int]:
         """What was accepted up to here and is not with everyone."""
-        accepted = {number for number in self.writer.accepted if number <= end}
+        accepted = {number for number in self.writer.accepted if self.first <= number <= end}
         return {number for reader in self.readers for number in accepted - reader.heard}
 
     @staticmethod

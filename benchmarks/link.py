@@ -49,7 +49,7 @@ from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.timers import Timer
-from tidings.wire.framing import LENGTH_BYTES, Decoder, Encoder, Speech
+from tidings.wire.framing import LENGTH_BYTES, Decoder, Encoder
 
 PAYLOAD_BYTES = 200
 BATCH = 64
@@ -120,7 +120,7 @@ class Bare(asyncio.Protocol):
     def __init__(self, meter: Meter, sends: bool) -> None:
         self.meter = meter
         self.sends = sends
-        self.decoder = Decoder(Speech.LINK)
+        self.decoder = Decoder()
         self.received = 0
         self.sent = 0
         self.batches = batches()
@@ -233,9 +233,6 @@ class LinkOnly:
 
     def status(self, now: float, *, tables: bool = False) -> None: ...
 
-    def qos_asked(self, _session: str, _name: str) -> int:
-        return 0
-
     def kept(self) -> dict[tuple[str, str], float]:
         return {}
 
@@ -302,7 +299,7 @@ class Counting:
         self.meter = meter
         self.start = self.broker.start
         self.status = self.broker.status
-        self.granted = False
+        self.paused = False
 
     def is_connected(self, _client: str) -> bool:
         return False
@@ -326,16 +323,19 @@ class Counting:
         return []
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
-        effects = self.broker.handle_all(events, now)
+        passed: list[e.Effect] = []
         count = 0
-        for effect in effects:
-            if type(effect) is e.Deliver:
+        for effect in self.broker.handle_all(events, now):
+            kind = type(effect)
+            if kind is e.Deliver:
                 count += 1
-            elif type(effect) is e.Grant:
-                self.granted = True
+            elif kind is e.Pause or kind is e.Resume:
+                self.paused = kind is e.Pause
+            elif kind is not e.Grant and kind is not e.Accept:
+                passed.append(effect)
         if count:
             self.meter.add(count)
-        return effects
+        return passed
 
 
 async def path(
@@ -347,6 +347,7 @@ async def path(
         options, front=lambda options, store: Counting(options, store, Meter(0, 0) if sends else meter)
     )
     await node.start()
+    assert isinstance(node.front, Counting)
     if not sends:
         node.tell(e.SessionOpened("r"))
         node.tell(e.SubscriptionAsked("r", "s", Subscription("road/#", qos=qos)))
@@ -361,7 +362,7 @@ async def path(
     sent = 0
     while meter.left > 0:
         # A client's socket is read once in a turn of the loop, and not at all while the broker pauses.
-        if not node._paused:
+        if not node.front.paused:
             node.tell_all(
                 [
                     e.PublicationOffered("w", n, topics[n % 50], payloads[n % 50], qos)

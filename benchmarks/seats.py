@@ -3,9 +3,9 @@
     python benchmarks/seats.py [--trials N] [--seed N] [--brokers N] [--json]
 
 A ring of brokers, one process each, with disks, as `tidings broker` runs them; every link goes through a
-proxy here. At each broker somebody reports with QoS 1 all the time, and a durable reader follows the events,
-every second one with a filter. A trial is about a few things that nobody has reported about before, and in
-the middle of it comes one fault, at a moment drawn from the seed:
+proxy here. At each broker somebody reports with QoS 1 all the time, and a reader whose session is kept
+follows the events, every second one with a filter. A trial is about a few things that nobody has reported
+about before, and in the middle of it comes one fault, at a moment drawn from the seed:
 
 * kill: kill -9 of the broker that has the seat, which is started again after up to 10 s, on its disk;
 * other: the same with another broker, the deputy among them;
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import random
@@ -35,6 +36,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -44,12 +46,10 @@ from rich.table import Table
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.faults import PAUSE_S, Process, Proxy, free_port
+from benchmarks.faults import PAUSE_S, Process, Proxy, Publisher, free_port, reading
 
+from tidings.client.deliveries import Delivery
 from tidings.errors import TidingsError
-from tidings.language.subscriptions import Subscription
-from tidings.live.attachment import attach
-from tidings.overlay.publication import Publication
 
 FAULTS = ("kill", "other", "restart", "partition", "cut")
 LOST_AFTER_S = 60.0
@@ -66,6 +66,8 @@ BEFORE_S, AFTER_S = (0.3, 1.5), 2.0
 """How long is reported before a fault, and after its end."""
 
 TOPIC = "roads"
+WARM = "before the first trial"
+"""A thing that shows that the network is there."""
 
 DECLARATION = """\
 name = "roads"
@@ -129,29 +131,30 @@ class Reader:
 
     async def read(self, broker: Process) -> None:
         while True:
-            try:
-                async with await attach(broker.address, f"reader at {broker.name}", durable=True) as client:
-                    async for delivered in client:
-                        self.hear(delivered.publication, delivered.repeat)
-            except (OSError, TidingsError):
-                await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TidingsError):
+                async with (
+                    reading(broker) as network,
+                    network.subscribe(TOPIC, where=self.where or None, qos=1) as deliveries,
+                ):
+                    async for delivery in deliveries:
+                        self.hear(delivery)
+            await asyncio.sleep(PAUSE_S)
 
-    def hear(self, publication: Publication, marked: bool) -> None:
-        told = publication.told
-        if told is None:
+    def hear(self, told: Delivery) -> None:
+        if told.id is None or told.version is None or told.state is None or told.seat is None:
             self.wrong += 1
             return
         self.deliveries += 1
         self.seat = told.seat
-        said = msgspec.json.decode(publication.payload) if publication.payload else {}
-        place = self.places.setdefault(told.event, said.get("place", ""))
+        said = msgspec.json.decode(told.payload) if told.payload else {}
+        place = self.places.setdefault(told.id, said.get("place", ""))
         events = self.events[place]
-        before = events.get(told.event)
+        before = events.get(told.id)
         if before is not None and told.version <= before.number:
             if told.version == before.number:
-                self.repeats += not marked
+                self.repeats += not told.dup
             else:
-                self.disorders += not marked
+                self.disorders += not told.dup
             return
         version = Version(
             told.version,
@@ -161,7 +164,7 @@ class Reader:
             said.get("speed", -1),
             said.get("lanes", 0),
         )
-        events[told.event] = version
+        events[told.id] = version
         thing = self.things.get(place)
         if thing is None or told.state in ("withdrawn", "merged-into"):
             return
@@ -191,21 +194,15 @@ class Reporter:
 
     async def report(self, broker: Process) -> None:
         while True:
-            try:
-                async with await attach(broker.address, f"reporter at {broker.name}") as client:
-                    while True:
-                        if self.today:
-                            place, witness, body = self.word()
-                            answer = client.offer(TOPIC, body, qos=1)
-                            assert answer is not None
-                            answer.add_done_callback(
-                                lambda done, place=place, witness=witness: self.answered(  # type: ignore[misc]
-                                    done, place, witness
-                                )
-                            )
-                        await asyncio.sleep(1 / RATE_PER_S)
-            except (OSError, TidingsError):
-                await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TidingsError):
+                publisher = Publisher(broker, f"reporter at {broker.name}")
+                await publisher.connect()
+                while True:
+                    if self.today:
+                        place, witness, body = self.word()
+                        publisher.publish(TOPIC, body, partial(self.accept, place, witness))
+                    await asyncio.sleep(1 / RATE_PER_S)
+            await asyncio.sleep(PAUSE_S)
 
     def word(self) -> tuple[str, str, bytes]:
         self.count += 1
@@ -222,10 +219,9 @@ class Reporter:
         thing.offered.add(witness)
         return place, witness, msgspec.json.encode(said)
 
-    def answered(self, done: asyncio.Future[None], place: str, witness: str) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self.things[place].accepted.add(witness)
-            self.latest[place] = witness
+    def accept(self, place: str, witness: str) -> None:
+        self.things[place].accepted.add(witness)
+        self.latest[place] = witness
 
 
 @dataclass
@@ -262,13 +258,16 @@ class Ring:
             settings = ("--topics", str(declaration))
             self.brokers.append(Process(f"b{n}", port, self.folder, [fronts[n - 1]], settings))
             await self.brokers[-1].start()
-        for broker, reader in zip(self.brokers, self.readers, strict=True):
-            async with await attach(broker.address, f"reader at {broker.name}", durable=True) as client:
-                while await client.subscribe("s", Subscription(TOPIC, reader.where, qos=1)):
-                    pass  # "settling": not every broker has confirmed
         for broker, reader, reporter in zip(self.brokers, self.readers, self.reporters, strict=True):
             self.tasks.append(asyncio.ensure_future(reader.read(broker)))
             self.tasks.append(asyncio.ensure_future(reporter.report(broker)))
+        # Not before the network is one and everybody has subscribed.
+        self.things[WARM] = Thing()
+        for reporter in self.reporters:
+            reporter.today = [WARM]
+        await self.wait(lambda: all(reader.living(WARM) for reader in self.readers))
+        for reporter in self.reporters:
+            reporter.today = []
 
     async def trial(self, number: int) -> Trial:
         chance = self.chance

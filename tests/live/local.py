@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import itertools
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +17,6 @@ from tidings.live.store import Store
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import Lane
 from tidings.overlay import events as e
-from tidings.overlay.publication import Publication
 
 WITHIN_S = 60.0
 """No test waits longer for anything: far more than a busy machine needs."""
@@ -55,10 +53,7 @@ class LocalStatus(msgspec.Struct):
 
 
 class LocalBroker:
-    """The smallest broker: delivers to the sessions here whose subscription is the topic itself.
-
-    What happened to it is in `heard`.
-    """
+    """The smallest broker: it stops when it is asked to. What happened to it is in `heard`."""
 
     indexed = False
     catalogue: Any = None
@@ -69,14 +64,6 @@ class LocalBroker:
         self.saved = dict(store.saved)
         self.boot = store.identity.boot
         self.heard: list[e.Event] = []
-        self.subscriptions: dict[tuple[str, str], str] = {
-            (key.split("/")[1], key.split("/")[2]): value.decode()
-            for key, value in store.saved.items()
-            if key.startswith("subscription/")
-        }
-        self.numbers = itertools.count(1)
-        self.tokens = itertools.count(1)
-        self.accepts: dict[int, e.Accept] = {}
         self.effects: dict[type, list[e.Effect]] = {}
         """What else to answer, by kind of event."""
 
@@ -86,39 +73,14 @@ class LocalBroker:
     def status(self, now: float, *, tables: bool = False) -> LocalStatus:
         return LocalStatus(self.id)
 
-    def qos_asked(self, _session: str, _name: str) -> int:
-        return 2
-
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         return [effect for event in events for effect in self.handle(event, now)]
 
     def handle(self, event: e.Event, now: float) -> list[e.Effect]:
         self.heard.append(event)
         out: list[e.Effect] = list(self.effects.get(type(event), ()))
-        match event:
-            case e.SubscriptionAsked():
-                self.subscriptions[event.session, event.name] = event.subscription.topic_filter
-                key = f"subscription/{event.session}/{event.name}"
-                out.append(e.Write(key, event.subscription.topic_filter.encode()))
-                out.append(e.Sync(next(self.tokens)))
-                out.append(e.Grant(event.session, event.name))
-            case e.PublicationOffered():
-                publication = Publication(
-                    self.id, 1, "r", next(self.numbers), event.topic, event.payload, event.qos
-                )
-                matches = tuple(
-                    sorted(key for key, topic in self.subscriptions.items() if topic == event.topic)
-                )
-                out.append(e.Deliver(publication, matches, 0))
-                if event.qos:
-                    token = next(self.tokens)
-                    self.accepts[token] = e.Accept(event.session, event.token)
-                    out.append(e.Sync(token))
-            case e.WritesSynced():
-                synced = [token for token in self.accepts if token <= event.token]
-                out.extend(self.accepts.pop(token) for token in synced)
-            case e.StopAsked():
-                out.append(e.Stop())
+        if isinstance(event, e.StopAsked):
+            out.append(e.Stop())
         return out
 
     def told(self, kind: type[T]) -> list[T]:

@@ -21,7 +21,6 @@ from tests.live.front import TCP, EchoFront, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
 from tidings.live import checks, clients, secure
-from tidings.live.attachment import attach
 from tidings.live.clients import SLICE_BYTES, SLICE_BYTES_MAX, SLICE_BYTES_MIN
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
@@ -144,21 +143,6 @@ def test_a_quiet_client_is_not_read_until_it_is_heeded() -> None:
         assert front.bytes_of(1) == b"quiet"
         node._carry_out([m.Heed(1)])
         assert await reader.readexactly(4) == b"more"
-        await node.stop()
-
-    run(story)
-
-
-def test_while_the_broker_pauses_clients_are_read() -> None:
-    """Their acknowledgements count. What of the rest is acted on is up to the front."""
-
-    async def story() -> None:
-        node, front = await echo_node()
-        reader, writer = await connect(node)
-        await until(lambda: front.told(m.ClientConnected))
-        node._carry_out([e.Pause()])
-        writer.write(b"hello")
-        assert await reader.readexactly(5) == b"hello"
         await node.stop()
 
     run(story)
@@ -505,18 +489,6 @@ def test_clients_beyond_a_limit_are_closed_and_there_is_room_when_one_goes(
         reader, writer = await connect(node)
         writer.write(b"x")
         assert await reader.readexactly(1) == b"x"
-        await node.stop()
-
-    run(story)
-
-
-def test_an_attached_program_cannot_take_the_session_of_a_client() -> None:
-    async def story() -> None:
-        node, front = await echo_node()
-        front.owns = lambda session: session == "c1"  # type: ignore[method-assign]
-        with pytest.raises(Exception, match="an MQTT client has the session 'c1'"):
-            await attach(node.address, "c1")
-        await (await attach(node.address, "c2")).close()
         await node.stop()
 
     run(story)

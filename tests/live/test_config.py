@@ -138,6 +138,18 @@ def test_every_field_of_the_broker_can_be_set_and_has_its_default() -> None:
     assert rows == fields
 
 
+def test_the_front_and_the_broker_bound_the_subscriptions_of_a_session_alike() -> None:
+    configuration = load(None, {}, {"id": "a"}, ["mqtt_subscriptions_max=20000"])
+    assert configuration.mqtt.subscriptions_max == 20_000
+    assert configuration.settings.session_subscriptions_max == 20_000
+
+
+@pytest.mark.parametrize("name", ["session_queue_bytes", "session_store_bytes", "session_subscriptions_max"])
+def test_settings_of_attached_programs_are_gone(tmp_path: Path, name: str) -> None:
+    (problem,) = problems(tmp_path, f'id = "a"\n{name} = 5\n')
+    assert problem.startswith(f"broker.toml:2: there is no setting {name!r}; ")
+
+
 def test_every_default_is_one_that_could_be_written() -> None:
     for setting in SETTINGS.values():
         if setting.default not in (None, ()) and not setting.secret:

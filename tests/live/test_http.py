@@ -368,7 +368,7 @@ def test_other_pages_and_methods_are_refused(pages: Pages, method: str, path: st
 def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     node.counters.frames_in = 3
     node.counters.bytes_out = 700
-    node.counters.offered = 4
+    node.counters.dials_failed = 4
     node.counters.kinds_in[HTTPStatus] = 5
     node.front.packets_in = 11
     node.front.dropped["slow"] = 12
@@ -381,7 +381,7 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     }
     assert samples["tidings_link_frames_total", (("direction", "in"),)] == 3
     assert samples["tidings_link_bytes_total", (("direction", "out"),)] == 700
-    assert samples["tidings_publications_offered_total", ()] == 4
+    assert samples["tidings_dials_failed_total", ()] == 4
     assert samples["tidings_link_messages_total", (("direction", "in"), ("kind", "HTTPStatus"))] == 5
     assert samples["tidings_mqtt_packets_total", (("direction", "in"),)] == 11
     assert samples["tidings_mqtt_dropped_total", (("reason", "slow"),)] == 12

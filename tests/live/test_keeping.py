@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import errno
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from tests.history.test_format_1 import RECORDED
 from tests.live.local import run, until
+from tests.live.mqtt import TCP, Gone, RawClient, dial, dial_again
 from tests.live.process import BrokerProcess
 from tidings.history.entries import EVENTS
 from tidings.history.files import DiskFiles
@@ -20,10 +22,10 @@ from tidings.history.logs import Logs, Syncing
 from tidings.history.segments import Damaged
 from tidings.language.topics import Topic
 from tidings.live import keeping
-from tidings.live.attachment import attach
 from tidings.live.keeping import KeepOptions
 from tidings.live.node import Node, NodeOptions
 from tidings.live.store import DiskStore
+from tidings.mqtt.packets import Puback, Publish
 from tidings.overlay.broker import Broker
 from tidings.records.holders import Holder
 
@@ -39,7 +41,7 @@ def kept(logs: Logs) -> list[bytes]:
 
 
 def news_node(folder: Path | None, **options: Any) -> Node:
-    return Node(NodeOptions("a", folder=folder, topics=(NEWS,), **options))
+    return Node(NodeOptions("a", folder=folder, **{"topics": (NEWS,), "listening": (TCP,), **options}))
 
 
 def test_what_is_acknowledged_is_in_the_log_and_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
@@ -47,9 +49,9 @@ def test_what_is_acknowledged_is_in_the_log_and_numbers_go_on_after_a_restart(tm
         for start in (0, 3):
             node = news_node(tmp_path)
             await node.start()
-            async with await attach(node.address, "c") as client:
-                for number in range(start, start + 3):
-                    await client.publish("news/x", b"%d" % number, qos=1)
+            client = await dial(node, "c")
+            for number in range(start, start + 3):
+                await client.publish("news/x", b"%d" % number)
             assert kept(node.logs) == [b"%d" % number for number in range(start + 3)]
             assert node.logs.holders("news/#") == [(node.logs.holder, 0, start + 3)]
             await node.stop()
@@ -80,9 +82,8 @@ def test_quality_of_service_0_is_logged_after_the_fact(tmp_path: Path) -> None:
     async def story() -> None:
         node = news_node(tmp_path)
         await node.start()
-        async with await attach(node.address, "c") as client:
-            client.offer("news/x", b"0")
-            await until(lambda: kept(node.logs) == [b"0"], "the entry")
+        (await dial(node, "c")).send(Publish("news/x", b"0"))
+        await until(lambda: kept(node.logs) == [b"0"], "the entry")
         await node.stop()
 
     run(story)
@@ -92,8 +93,7 @@ def test_without_a_folder_the_log_is_as_good_as_the_process() -> None:
     async def story() -> None:
         node = news_node(None)
         await node.start()
-        async with await attach(node.address, "c") as client:
-            await client.publish("news/x", b"1", qos=1)
+        await (await dial(node, "c")).publish("news/x", b"1")
         assert kept(node.logs) == [b"1"]
         size = node.gauges()["log_bytes"]
         told = {"topic": "news/#", "what": "events", "first": 0, "next": 1, "bytes": size}
@@ -108,9 +108,8 @@ def test_where_commits_do_not_sync_entries_are_shown_soon(tmp_path: Path, syncin
     async def story() -> None:
         node = news_node(tmp_path, keep=KeepOptions(syncing, every_s=0.02))
         await node.start()
-        async with await attach(node.address, "c") as client:
-            await client.publish("news/x", b"1", qos=1)
-            await until(lambda: kept(node.logs) == [b"1"], "the entry")
+        await (await dial(node, "c")).publish("news/x", b"1")
+        await until(lambda: kept(node.logs) == [b"1"], "the entry")
         await node.stop()
 
     run(story)
@@ -121,11 +120,10 @@ def test_retention_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     short = Topic.from_mapping({"name": "news/#", "kind": "plain", "keep": "10ms"})
 
     async def story() -> None:
-        node = Node(NodeOptions("a", folder=tmp_path, topics=(short,)))
+        node = news_node(tmp_path, topics=(short,))
         await node.start()
-        async with await attach(node.address, "c") as client:
-            await client.publish("news/x", b"1", qos=1)
-            await until(lambda: node.logs.holders("news/#") == [(node.logs.holder, 1, 1)], "an empty log")
+        await (await dial(node, "c")).publish("news/x", b"1")
+        await until(lambda: node.logs.holders("news/#") == [(node.logs.holder, 1, 1)], "an empty log")
         await node.stop()
 
     run(story)
@@ -137,19 +135,19 @@ def test_a_disk_that_is_full_stops_the_broker_and_acknowledges_nothing(
     async def story() -> None:
         node = news_node(tmp_path)
         await node.start()
-        client = await attach(node.address, "c")
-        await client.publish("news/x", b"1", qos=1)
+        client = await dial(node, "c")
+        await client.publish("news/x", b"1")
 
         def full(_files: DiskFiles, path: str, _data: bytes) -> None:
             raise OSError(errno.ENOSPC, "No space left on device", path)
 
         with monkeypatch.context() as patched:
             patched.setattr(DiskFiles, "append", full)
-            answer = asyncio.ensure_future(client.publish("news/x", b"2", qos=1))
+            answer = asyncio.ensure_future(client.publish("news/x", b"2"))
             reason = await asyncio.wait_for(node.stopped(), 30)
             assert "No space left on device; free space on its disk, or keep less" in reason
-            await asyncio.wait([answer])
-            assert answer.exception() is not None
+            with pytest.raises(Gone):
+                await answer
         again = news_node(tmp_path)
         await again.start()
         assert kept(again.logs) == [b"1"]
@@ -169,6 +167,29 @@ def test_a_broken_log_is_told_at_the_start(tmp_path: Path) -> None:
     run(story)
 
 
+class Flood:
+    """A client that always has as many publications of QoS 1 under way."""
+
+    def __init__(self, client: RawClient, offered: int) -> None:
+        self.offered = offered
+        """So many were published before; the next one says this number."""
+        self.under_way: deque[bytes] = deque()
+        self._client = client
+
+    def fill(self) -> None:
+        while len(self.under_way) < 50:
+            payload = b"%d" % self.offered
+            self._client.send(Publish("news/x", payload, 1, packet_id=self.offered % 50 + 1))
+            self.under_way.append(payload)
+            self.offered += 1
+
+    async def hear(self) -> bytes:
+        """The next one that is acknowledged."""
+        puback = await self._client.next(Puback)
+        assert puback.packet_id == int(self.under_way[0]) % 50 + 1
+        return self.under_way.popleft()
+
+
 def test_kill_minus_9_keeps_all_that_was_acknowledged_dense_and_once(tmp_path: Path) -> None:
     (tmp_path / "news.toml").write_text('name = "news/#"\nkind = "plain"\nkeep = "7d"\n')
 
@@ -178,26 +199,16 @@ def test_kill_minus_9_keeps_all_that_was_acknowledged_dense_and_once(tmp_path: P
         offered = 0
         for _ in range(3):
             await process.start()
-            client = await attach(process.address, "c")
-            waiting: set[asyncio.Task[bytes]] = set()
-
-            async def publish(payload: bytes, client: Any = client) -> bytes:
-                await client.publish("news/x", payload, qos=1)
-                return payload
-
-            target = len(acknowledged) + 500
-            while len(acknowledged) < target:
-                while len(waiting) < 50:
-                    waiting.add(asyncio.ensure_future(publish(b"%d" % offered)))
-                    offered += 1
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                acknowledged += [task.result() for task in done]
+            flood = Flood(await dial_again(lambda: process.mqtt, "c"), offered)
+            for _ in range(500):
+                flood.fill()
+                acknowledged.append(await flood.hear())
             await process.kill()
-            for task in waiting:
+            with contextlib.suppress(Gone, ConnectionError):
                 # It may have been acknowledged just before the end.
-                with contextlib.suppress(Exception):
-                    acknowledged.append(await task)
-            client.abort()
+                while flood.under_way:
+                    acknowledged.append(await flood.hear())
+            offered = flood.offered
         store = DiskStore(tmp_path / "a", "a", lambda error: pytest.fail(str(error)))
         logs = store.logs
         found = kept(logs)
@@ -230,14 +241,17 @@ def test_a_deputy_has_what_the_seat_told_and_answers_for_it_when_that_is_gone(tm
         nodes: list[Node] = []
         for name in ("a", "b"):
             near = tuple(node.address for node in nodes)
-            node = Node(NodeOptions(name, folder=tmp_path / name, neighbours=near, topics=(roads,)))
+            options = NodeOptions(
+                name, folder=tmp_path / name, neighbours=near, topics=(roads,), listening=(TCP,)
+            )
+            node = Node(options)
             await node.start()
             nodes.append(node)
         await until(lambda: all(members(node) == ["a", "b"] for node in nodes), "one network")
-        async with await attach(nodes[0].address, "c") as client:
-            await client.publish("roads", b'{"place": "x", "lanes": 2}', qos=1)
-            await client.publish("roads", b'{"place": "x", "note": "fire"}', qos=1)
-            await until(lambda: all(told(node.logs, seat(nodes)) == [1, 2] for node in nodes), "both logs")
+        client = await dial(nodes[0], "c")
+        await client.publish("roads", b'{"place": "x", "lanes": 2}')
+        await client.publish("roads", b'{"place": "x", "note": "fire"}')
+        await until(lambda: all(told(node.logs, seat(nodes)) == [1, 2] for node in nodes), "both logs")
         assert [
             entry.report for entry in nodes[0].logs.read("roads", "reports", nodes[0].logs.holder, 0)
         ] != []

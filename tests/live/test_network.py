@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,17 +11,22 @@ from typing import Any
 
 import pytest
 
-from tests.live.local import WITHIN_S, make_authority, reasons, run, until
+from tests.live.local import make_authority, reasons, run, until
+from tests.live.mqtt import KEPT, TCP, UNDER_WAY, Gone, dial, dial_again
 from tests.live.process import BrokerProcess
-from tidings.errors import PeerError
-from tidings.language.subscriptions import Subscription
 from tidings.live import addresses, tls
-from tidings.live.attachment import Attachment, attach
 from tidings.live.node import Node, NodeOptions
+from tidings.mqtt.packets import Disconnect, Puback, Publish
+from tidings.mqtt.reasons import Reason
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record, Run
 
 QUICK = Settings(redial_max_s=0.5)
+
+
+def broker(name: str, *others: str, settings: Settings = QUICK, **options: Any) -> NodeOptions:
+    """A broker that dials others and lets clients in."""
+    return NodeOptions(name, neighbours=others, listening=(TCP,), settings=settings, **options)
 
 
 class Listed:
@@ -41,14 +47,14 @@ class Listed:
 
 
 @asynccontextmanager
-async def network(edges: str, **options: Any) -> AsyncIterator[dict[str, Node]]:
+async def network(edges: str) -> AsyncIterator[dict[str, Node]]:
     """Brokers by name, with a link for each pair: "ab bc"; the second of a pair dials the first."""
     nodes: dict[str, Node] = {}
     for name in sorted(set(edges.replace(" ", ""))):
         neighbours = tuple(
             nodes[pair[0]].address for pair in edges.split() if pair[1] == name and pair[0] in nodes
         )
-        nodes[name] = Node(NodeOptions(name, neighbours=neighbours, settings=QUICK, **options))
+        nodes[name] = Node(broker(name, *neighbours))
         await nodes[name].start()
     everyone = tuple(nodes)
     await until(lambda: all(members(node) == everyone for node in nodes.values()), "one tree for all")
@@ -69,38 +75,33 @@ def links(node: Node) -> dict[str, str]:
     return {link.peer: link.state for link in node.broker.status(node.now()).links}
 
 
-async def payloads(client: Attachment, count: int) -> list[bytes]:
-    found = []
-    for _ in range(count):
-        delivered = await asyncio.wait_for(client.receive(), WITHIN_S)
-        client.take(delivered)
-        found.append(delivered.publication.payload)
-    return found
+ALL, FEW = 1, 2
+"""Identifiers of subscriptions."""
 
 
 @pytest.mark.parametrize("edges", ["ab", "ab bc cd", "ab bc cd ad", "ab ac ad"])
 def test_what_is_published_anywhere_reaches_whoever_asked_anywhere(edges: str) -> None:
     async def story() -> None:
         async with network(edges) as nodes:
-            clients = {name: await attach(node.address, f"at {name}") for name, node in nodes.items()}
-            for client in clients.values():
-                assert await client.subscribe("all", Subscription("news/#", qos=1)) == ""
-                assert await client.subscribe("few", Subscription("news/+", "n >= 2", qos=1)) == ""
-            for name, client in clients.items():
+            readers = {name: await dial(node, f"reader at {name}") for name, node in nodes.items()}
+            for reader in readers.values():
+                for identifier, where in ((ALL, ""), (FEW, "n >= 2")):
+                    topic_filter = "news/+" if where else "news/#"
+                    answer = await reader.ask(topic_filter, 1, where, identifier)
+                    assert (answer.reasons, answer.properties.reason_string) == ((1,), None)
+            for name, node in nodes.items():
+                writer = await dial(node, f"writer at {name}")
                 for n in range(4):
-                    await client.publish(
-                        f"news/{name}", b'{"n": %d, "from": "%s"}' % (n, name.encode()), qos=1
-                    )
-            for client in clients.values():
-                heard: dict[str, list[tuple[bytes, tuple[str, ...]]]] = {name: [] for name in nodes}
+                    await writer.publish(f"news/{name}", b'{"n": %d}' % n)
+            for reader in readers.values():
+                heard: dict[str, list[tuple[bytes, tuple[int, ...]]]] = {name: [] for name in nodes}
                 for _ in range(4 * len(nodes)):
-                    delivered = await asyncio.wait_for(client.receive(), WITHIN_S)
-                    heard[delivered.publication.origin].append(
-                        (delivered.publication.payload[6:7], delivered.names)
+                    publish = await reader.receive()
+                    heard[publish.topic.removeprefix("news/")].append(
+                        (publish.payload[6:7], tuple(sorted(publish.properties.subscription_identifiers)))
                     )
-                few = ("all",)
-                both = ("all", "few")
-                expected = [(b"0", few), (b"1", few), (b"2", both), (b"3", both)]
+                both = (ALL, FEW)
+                expected = [(b"0", (ALL,)), (b"1", (ALL,)), (b"2", both), (b"3", both)]
                 assert heard == dict.fromkeys(nodes, expected)
 
     run(story)
@@ -145,7 +146,7 @@ class Proxy:
 @pytest.mark.parametrize("first", [1, 37, 411, 1000, 1003])
 def test_a_link_that_is_cut_at_any_byte_resumes_without_loss_or_repeat(first: int) -> None:
     async def story() -> None:
-        one = Node(NodeOptions("a", settings=QUICK))
+        one = Node(broker("a"))
         await one.start()
         proxy = Proxy(one.address, [first, first + 500, 997, 1501, 2003, 4099, 8191, 16_001])
         sinks: list[Listed] = []
@@ -154,23 +155,24 @@ def test_a_link_that_is_cut_at_any_byte_resumes_without_loss_or_repeat(first: in
             sinks.append(Listed())
             return sinks[-1]
 
-        address = await proxy.start()
-        two = Node(NodeOptions("b", neighbours=(address,), settings=QUICK), records=sink)
+        two = Node(broker("b", await proxy.start()), records=sink)
         await two.start()
-        reader = await attach(one.address, "reader", durable=True)
-        await reader.subscribe("s", Subscription("t", qos=1))
-        writer = await attach(two.address, "writer")
-        await writer.subscribe("back", Subscription("u", qos=1))
         await until(lambda: links(two).get("a") == "up")
-        for n in range(600):
-            await writer.publish("t", b"%d" % n, qos=1)
-            await reader.publish("u", b"%d" % n, qos=1)
-        expected = [b"%d" % n for n in range(600)]
-        assert await payloads(reader, 600) == expected
-        assert await payloads(writer, 600) == expected
-        assert proxy.cuts == []
+        there, back = await dial(one, "there", **KEPT), await dial(two, "back")
+        for reader, topic in ((there, "t"), (back, "u")):
+            await reader.settle(topic)
+        writers = ((await dial(two, "to there"), "t"), (await dial(one, "to back"), "u"))
+        expected = [b"%d" % n for n in range(601)]
+        for payload in expected[:-1]:
+            for writer, topic in writers:
+                await writer.publish(topic, payload)
         await until(lambda: two.broker.status(two.now()).held == 0)
-        assert reader._waiting == writer._waiting == type(reader._waiting)()
+        for writer, topic in writers:
+            await writer.publish(topic, expected[-1])
+        # What came twice would come before the last one.
+        assert await there.payloads(601) == expected
+        assert await back.payloads(601) == expected
+        assert proxy.cuts == []
         ups = sinks[0].reasons(Kind.LINK_UP)
         assert "resumed" in ups
         await two.stop()
@@ -181,7 +183,9 @@ def test_a_link_that_is_cut_at_any_byte_resumes_without_loss_or_repeat(first: in
 
 
 class Traffic:
-    """A writer that publishes QoS 1 until it is told to stop, and a durable reader, each through crashes."""
+    """A writer that publishes at QoS 1 until it is told to stop, and a reader whose session is kept, each
+    through crashes.
+    """
 
     def __init__(self) -> None:
         self.offered = 0
@@ -190,41 +194,31 @@ class Traffic:
         self.repeats = 0
         """Unmarked ones."""
         self.going = True
-        self._ids: set[str] = set()
+        self._known: set[int] = set()
 
     async def write(self, address: Callable[[], str]) -> None:
         while self.going:
-            try:
-                async with await attach(address(), "writer") as writer:
-                    while self.going:
-                        batch = [(self.offered + n, self._offer(writer, self.offered + n)) for n in range(8)]
-                        self.offered += len(batch)
-                        for n, answer in batch:
-                            await answer
-                            self.accepted.append(n)
-            except Exception:  # noqa: BLE001 - whatever happens to the connection, it is made again
-                await asyncio.sleep(0.01)
-
-    @staticmethod
-    def _offer(writer: Attachment, n: int) -> asyncio.Future[None]:
-        answer = writer.offer("t", b"%d" % n, qos=1)
-        assert answer is not None
-        return answer
+            writer = await dial_again(address, "writer")
+            with contextlib.suppress(OSError, Gone):
+                while self.going:
+                    batch = range(self.offered, self.offered + 8)
+                    self.offered += len(batch)
+                    writer.send(*(Publish("t", b"%d" % n, 1, packet_id=n % 8 + 1) for n in batch))
+                    for n in batch:
+                        assert (await writer.next(Puback)).packet_id == n % 8 + 1
+                        self.accepted.append(n)
 
     async def read(self, address: Callable[[], str]) -> None:
         while True:
-            try:
-                async with await attach(address(), "reader", durable=True) as reader:
-                    async for delivered in reader:
-                        self._hear(
-                            delivered.publication.id, int(delivered.publication.payload), delivered.repeat
-                        )
-            except Exception:  # noqa: BLE001
-                await asyncio.sleep(0.01)
+            reader = await dial_again(address, "reader", **KEPT)
+            with contextlib.suppress(OSError, Gone):
+                while True:
+                    publish = await reader.receive()
+                    self._hear(int(publish.payload), publish.dup)
 
-    def _hear(self, identity: str, n: int, marked: bool) -> None:
-        if identity not in self._ids:
-            self._ids.add(identity)
+    def _hear(self, n: int, marked: bool) -> None:
+        if n not in self._known:
+            self._known.add(n)
             self.heard.append(n)
         elif not marked:
             self.repeats += 1
@@ -245,14 +239,13 @@ def test_kill_minus_9_loses_and_repeats_nothing_that_was_accepted(tmp_path: Path
             processes[name] = BrokerProcess(name, tmp_path, before)
             await processes[name].start()
             before = (processes[name].address,)
-        reader = await attach(processes["c"].address, "reader", durable=True)
-        while await reader.subscribe("s", Subscription("t", qos=1)):
-            pass  # "settling": the brokers have not found each other yet
+        reader = await dial_again(lambda: processes["c"].mqtt, "reader", **KEPT)
+        await reader.settle("t")
         await reader.close()
         traffic = Traffic()
         tasks = [
-            asyncio.ensure_future(traffic.write(lambda: processes["a"].address)),
-            asyncio.ensure_future(traffic.read(lambda: processes["c"].address)),
+            asyncio.ensure_future(traffic.write(lambda: processes["a"].mqtt)),
+            asyncio.ensure_future(traffic.read(lambda: processes["c"].mqtt)),
         ]
         await until(lambda: len(traffic.heard) >= 200, "traffic")
         await processes[victim].kill()
@@ -274,20 +267,19 @@ def test_kill_minus_9_loses_and_repeats_nothing_that_was_accepted(tmp_path: Path
 
 def test_sigterm_drains_what_was_accepted(tmp_path: Path) -> None:
     async def story() -> None:
-        reading = Node(NodeOptions("b", settings=QUICK))
+        reading = Node(broker("b"))
         await reading.start()
         writing = BrokerProcess("a", tmp_path, (reading.address,))
         await writing.start()
-        reader = await attach(reading.address, "reader")
-        while await reader.subscribe("s", Subscription("t", qos=1)):
-            pass
         await until(lambda: links(reading) == {"a": "up"})
-        writer = await attach(writing.address, "writer")
-        answers = [writer.offer("t", b"%d" % n, qos=1) for n in range(2_000)]
-        await asyncio.gather(*(answer for answer in answers if answer is not None))
+        reader = await dial(reading, "reader")
+        await reader.settle("t")
+        writer = await dial_again(lambda: writing.mqtt, "writer")
+        payloads = [b"%d" % n for n in range(2_000)]
+        await writer.publish_all("t", payloads)
         assert await writing.terminate() == 0
-        assert await payloads(reader, 2_000) == [b"%d" % n for n in range(2_000)]
-        assert await writer.lost == "the broker stops"
+        assert await reader.payloads(2_000) == payloads
+        assert (await writer.next(Disconnect)).reason == Reason.SERVER_SHUTTING_DOWN
         await reading.stop()
 
     run(story)
@@ -298,26 +290,23 @@ def test_a_writer_that_is_too_fast_is_held_back_and_nothing_is_lost() -> None:
         small = Settings(
             backlog_bytes=64_000, link_window_bytes=64_000, link_unacked_bytes=32_000, message_bytes_max=4_096
         )
-        one = Node(NodeOptions("a", settings=small))
+        one = Node(broker("a", settings=small))
         await one.start()
-        two = Node(NodeOptions("b", settings=small, neighbours=(one.address,)))
+        two = Node(broker("b", one.address, settings=small))
         await two.start()
         await until(lambda: members(two) == ("a", "b"))
-        reader = await attach(two.address, "reader")
-        assert await reader.subscribe("s", Subscription("t", qos=1)) == ""
-        writer = await attach(one.address, "writer")
+        reader = await dial(two, "reader")
+        await reader.settle("t")
+        writer = await dial(one, "writer")
+        payloads = [b"%d " % n + bytes(2_000) for n in range(2 * UNDER_WAY)]
+        writing = asyncio.ensure_future(writer.publish_all("t", payloads))
         paused, largest = False, 0
-        answers = []
-        for n in range(2_000):
-            answers.append(writer.offer("t", b"%d " % n + bytes(2_000), qos=1))
-            if n % 20 == 0:
-                await writer._writable.wait()
-                await asyncio.sleep(0)
+        while not writing.done():
             status = one.broker.status(one.now())
             paused, largest = paused or status.paused, max(largest, status.backlog_bytes)
-        await asyncio.gather(*(answer for answer in answers if answer is not None))
-        heard = [int(payload.split()[0]) for payload in await payloads(reader, 2_000)]
-        assert heard == list(range(2_000))
+            await asyncio.sleep(0)
+        await writing
+        assert await reader.payloads(len(payloads)) == payloads
         assert paused
         # One read from a socket may come on top of what makes it pause.
         assert largest < 64_000 + 400_000
@@ -331,8 +320,8 @@ def test_malformed_bytes_cost_one_connection_and_no_other(caplog: pytest.LogCapt
     async def story() -> None:
         async with network("ab") as nodes:
             node = nodes["a"]
-            reader = await attach(node.address, "reader")
-            await reader.subscribe("s", Subscription("t", qos=1))
+            reader = await dial(node, "reader")
+            await reader.settle("t")
             for wrong in (
                 b"GET / HTTP/1.1\r\n\r\n",
                 b"\x00\x00\x00\x01\xc1",
@@ -343,11 +332,9 @@ def test_malformed_bytes_cost_one_connection_and_no_other(caplog: pytest.LogCapt
                 assert await stranger.read() == b""
                 writer.close()
             assert node.counters.faults == 3
-            writer_b = await attach(nodes["b"].address, "writer")
-            await writer_b.publish("t", b"1", qos=1)
-            assert await payloads(reader, 1) == [b"1"]
+            await (await dial(nodes["b"], "writer")).publish("t", b"1")
+            assert await reader.payloads(1) == [b"1"]
             assert links(node) == {"b": "up"}
-            assert not reader.lost.done()
 
     run(story)
     said = reasons(caplog, "a connection is closed")
@@ -402,22 +389,18 @@ def certificates(folder: Path, authority: str, broker: str) -> tls.Tls:
     return tls.Tls(*make_authority(folder, authority)(broker))
 
 
-def test_brokers_and_programs_speak_over_tls(tmp_path: Path) -> None:
+def test_brokers_speak_over_tls(tmp_path: Path) -> None:
     async def story() -> None:
         issue = make_authority(tmp_path)
-        one = Node(NodeOptions("a", tls=tls.Tls(*issue("a"))))
+        one = Node(broker("a", tls=tls.Tls(*issue("a"))))
         await one.start()
-        two = Node(NodeOptions("b", tls=tls.Tls(*issue("b")), neighbours=(one.address,)))
+        two = Node(broker("b", one.address, tls=tls.Tls(*issue("b"))))
         await two.start()
         await until(lambda: links(one) == {"b": "up"} and links(two) == {"a": "up"})
-        _, context = tls.contexts(tls.Tls(*issue("some program")))
-        async with await attach(one.address, "reader", context=context) as reader:
-            await reader.subscribe("s", Subscription("t", qos=1))
-            async with await attach(two.address, "writer", context=context) as writer:
-                await writer.publish("t", b"secret" * 10_000, qos=1)
-            assert await payloads(reader, 1) == [b"secret" * 10_000]
-        with pytest.raises(PeerError):
-            await attach(one.address, "reader")
+        reader = await dial(one, "reader")
+        await reader.settle("t")
+        await (await dial(two, "writer")).publish("t", b"secret" * 10_000)
+        assert await reader.payloads(1) == [b"secret" * 10_000]
         await two.stop()
         await one.stop()
 

@@ -12,9 +12,7 @@ import pytest
 
 from tests.live.local import LocalBroker, local_broker, local_node, reasons, run, until
 from tidings.errors import InputError, SetupError
-from tidings.language.subscriptions import Advertisement, Subscription
 from tidings.live import addresses
-from tidings.live.attachment import attach
 from tidings.live.node import CLOCK_S, Node, NodeOptions
 from tidings.live.store import DiskStore
 from tidings.overlay import events as e
@@ -22,7 +20,6 @@ from tidings.overlay.frames import Frame
 from tidings.overlay.links.messages import Bye, Refuse
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record, Run
-from tidings.wire import attachment as a
 from tidings.wire.framing import Decoder, Encoder
 
 
@@ -199,11 +196,16 @@ def test_too_many_connections_are_turned_away(caplog: pytest.LogCaptureFixture) 
         assert await silent[2][0].read() == b""
         silent[0][1].close()
         await until(lambda: node.gauges()["ungreeted"] == 1)
-        clients = [await attach(node.address, f"c{n}") for n in range(2)]
+        greeted = []
+        for _ in range(2):
+            greeted.append(await connected(node))
+            greeted[-1][1].write(framed(Frame(1, 0)))
+            await until(lambda: len(local_broker(node).told(e.FrameReceived)) == len(greeted))
+        assert node.gauges()["ungreeted"] == 1
         _, more = await connected(node)
         await until(lambda: node.counters.connections_refused == 2)
-        assert len(clients) == node.gauges()["clients"]
-        for _, writer in silent:
+        assert node.gauges()["connections"] == 3
+        for _, writer in (*silent, *greeted):
             writer.close()
         more.close()
         await node.stop()
@@ -215,102 +217,15 @@ def test_too_many_connections_are_turned_away(caplog: pytest.LogCaptureFixture) 
     ]
 
 
-def test_words_of_a_program_reach_the_broker() -> None:
-    async def story() -> None:
-        node = local_node()
-        await node.start()
-        broker = local_broker(node)
-        client = await attach(node.address, "c")
-        client.advertise("x", Advertisement("t/#"))
-        client.withdraw("x")
-        await client.subscribe("s", Subscription("t"))
-        client.unsubscribe("s")
-        answer = client.offer("t", b"p", qos=1)
-        assert answer is not None
-        await answer
-        assert broker.told(e.AdvertisementAsked) == [e.AdvertisementAsked("c", "x", Advertisement("t/#"))]
-        assert broker.told(e.AdvertisementDropped) == [e.AdvertisementDropped("c", "x")]
-        assert broker.told(e.SubscriptionAsked) == [e.SubscriptionAsked("c", "s", Subscription("t"))]
-        assert broker.told(e.SubscriptionDropped) == [e.SubscriptionDropped("c", "s")]
-        assert broker.told(e.PublicationOffered) == [e.PublicationOffered("c", 1, "t", b"p", 1)]
-        # To the broker, the connection was one that went away before it greeted.
-        assert broker.told(e.ConnectionLost) == [e.ConnectionLost(1, "a program is attached")]
-        await node.stop()
-
-    run(story)
-
-
-def test_what_is_denied_or_rejected_is_told_to_the_program() -> None:
-    async def story() -> None:
-        node = local_node()
-        await node.start()
-        broker = local_broker(node)
-        broker.effects[e.SubscriptionAsked] = [e.Deny("c", "s", "too many")]
-        broker.effects[e.PublicationOffered] = [e.Reject("c", 1, "too large")]
-        client = await attach(node.address, "c")
-        with pytest.raises(InputError, match="'s' is denied: too many"):
-            await client.subscribe("s", Subscription("t"))
-        with pytest.raises(InputError, match="the publication is not taken: too large"):
-            await client.publish("t", b"", qos=1)
-        await node.stop()
-
-    run(story)
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "reason"),
-    [
-        ([a.Offer(1, "t", b"")], "a connection is closed", "malformed bytes: a frame that is not one"),
-        ([a.Attach("c"), a.Attach("d")], "a program is refused", "Attach is not expected here"),
-        ([a.Attach("c"), a.Attached(True)], "a program is refused", "Attached is not expected here"),
-    ],
-)
-def test_words_that_are_not_expected_cost_the_connection(
-    words: list[a.Word], text: str, reason: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def story() -> None:
-        node = local_node()
-        await node.start()
-        reader, writer = await connected(node)
-        for word in words:
-            writer.write(framed(Frame(0, 0, (word,))))
-        await reader.read()
-        await until(lambda: node.gauges()["connections"] == 0)
-        writer.close()
-        await node.stop()
-
-    run(story)
-    (said,) = reasons(caplog, text)
-    assert said.startswith(reason)
-
-
-def test_malformed_bytes_of_a_program_end_its_session(caplog: pytest.LogCaptureFixture) -> None:
-    async def story() -> None:
-        node = local_node()
-        await node.start()
-        other = await attach(node.address, "other")
-        reader, writer = await connected(node)
-        writer.write(framed(Frame(0, 0, (a.Attach("c"),))) + b"\xff" * 10)
-        await reader.read()
-        broker = local_broker(node)
-        await until(lambda: broker.told(e.SessionEnded) == [e.SessionEnded("c")])
-        assert not other.lost.done()
-        writer.close()
-        await node.stop()
-
-    run(story)
-    (said,) = reasons(caplog, "a connection is closed")
-    assert said.startswith("malformed bytes: a frame of 4294967295 bytes")
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_node_listens_where_it_is_told(host: str) -> None:
     async def story() -> None:
         node = local_node(host=host)
         await node.start()
         assert addresses.read(node.address)[1] > 0
-        async with await attach(node.address, "c") as client:
-            assert not client.resumed
+        _, writer = await connected(node)
+        await until(lambda: local_broker(node).told(e.ConnectionMade))
+        writer.close()
         await node.stop()
 
     run(story)
@@ -322,40 +237,25 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         addresses.read(text)
 
 
-def test_a_program_that_leaves_before_it_is_attached_is_a_connection_lost() -> None:
-    async def story() -> None:
-        node = local_node(settings=Settings(token="secret"))
-        await node.start()
-        broker = local_broker(node)
-        reader, writer = await connected(node)
-        writer.write(framed(Frame(0, 0, (a.Attach("c"),))))
-        assert len(await reader.read(100)) > 16
-        assert broker.told(e.ConnectionLost) == []
-        writer.close()
-        await until(lambda: broker.told(e.ConnectionLost))
-        assert node.gauges()["ungreeted"] == 0
-        await node.stop()
-
-    run(story)
-
-
 def test_a_bug_in_the_broker_stops_the_node_and_writes_nothing_more(tmp_path: Path) -> None:
     class Buggy(LocalBroker):
         def handle(self, event: e.Event, now: float) -> list[e.Effect]:
-            if isinstance(event, e.PublicationOffered):
+            if isinstance(event, e.NeighbourRemoved):
                 raise KeyError("a bug")
             return super().handle(event, now)
 
     async def story() -> None:
         node = Node(NodeOptions("a", folder=tmp_path), front=Buggy)
         await node.start()
-        client = await attach(node.address, "c")
-        await client.subscribe("s", Subscription("t"))
+        local_broker(node).effects[e.NeighbourAdded] = [e.Write("whole", b""), e.Sync(1)]
+        node.add_neighbour("127.0.0.1:1")
+        await until(lambda: local_broker(node).told(e.WritesSynced))
         node._store.write("half", b"")
-        client.offer("t", b"", qos=1)
+        with pytest.raises(KeyError):
+            node.remove_neighbour("127.0.0.1:1")
         assert await asyncio.wait_for(node.stopped(), 30) == "a bug: KeyError('a bug')"
         store = DiskStore(tmp_path, "a", print)
-        assert list(store.saved) == ["subscription/c/s"]
+        assert list(store.saved) == ["whole"]
         await store.close()
 
     run(story)
@@ -365,14 +265,13 @@ def test_a_disk_that_fails_stops_the_node(tmp_path: Path) -> None:
     async def story() -> None:
         node = local_node(tmp_path)
         await node.start()
-        client = await attach(node.address, "c")
         assert isinstance(node._store, DiskStore)
         node._store._database.execute("DROP TABLE row")
-        answer = asyncio.ensure_future(client.subscribe("s", Subscription("t")))
+        local_broker(node).effects[e.NeighbourAdded] = [e.Write("x", b""), e.Sync(1)]
+        node.add_neighbour("127.0.0.1:1")
         reason = await asyncio.wait_for(node.stopped(), 30)
         assert reason.startswith("the store cannot be written: ")
-        await asyncio.wait([answer])
-        assert (await client.lost).startswith("the store cannot be written: ")
+        assert local_broker(node).told(e.WritesSynced) == []
 
     run(story)
 
@@ -480,9 +379,6 @@ def test_status_is_plain_values() -> None:
         assert status["gauges"] == {
             "connections": 0,
             "ungreeted": 0,
-            "sessions": 0,
-            "clients": 0,
-            "queue_bytes": 0,
             "store_pending": 0,
             "log_bytes": 0,
             "mqtt_connections": 0,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,9 +13,13 @@ from pathlib import Path
 import pytest
 
 from tests.live.local import run, until
+from tests.live.mqtt import KEPT, TCP, Gone, RawClient, dial
 from tidings.language.subscriptions import Subscription
-from tidings.live.attachment import Attachment, attach
 from tidings.live.node import Node, NodeOptions
+from tidings.mqtt.packets import Asked, Properties, Puback, Suback, Unsuback
+from tidings.mqtt.packets import Publish as MqttPublish
+from tidings.mqtt.packets import Subscribe as MqttSubscribe
+from tidings.mqtt.packets import Unsubscribe as MqttUnsubscribe
 from tidings.overlay.settings import Settings
 from tidings.sim.topologies import from_links
 from tidings.sim.world import World
@@ -25,8 +31,8 @@ FILTERS = ["news/#", "+/sport", "news/sport", "#", "weather/+", "news/+"]
 WHERE = ["", "", "n > 20", "n BETWEEN 10 AND 30", "kind = 'goal' OR n < 5"]
 TOPICS = ["news/sport", "news/politics", "weather/athens", "local/sport"]
 
-Got = dict[str, dict[tuple[str, str], list[tuple[bytes, tuple[str, ...]]]]]
-"""By session, then by origin and topic: the payloads in their order, with the subscriptions they matched."""
+Got = dict[str, dict[tuple[str, str], list[bytes]]]
+"""By session, of which each has one subscription, then by origin and topic: the payloads in their order."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +44,8 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Unsubscribe:
-    broker: str
     name: str
+    topic_filter: str
 
 
 @dataclass(frozen=True)
@@ -79,12 +85,13 @@ def story(seed: int) -> Iterator[list[Step]]:
     def publications(count: int, qos: list[int], at: list[str]) -> list[Step]:
         return [
             Publish(
-                chance.choice(at),
+                broker,
                 chance.choice(TOPICS),
-                b'{"n": %d, "kind": "%s"}' % (next(numbers), chance.choice([b"goal", b"foul"])),
+                b'{"n": %d, "kind": "%s", "at": "%s"}'
+                % (next(numbers), chance.choice([b"goal", b"foul"]), broker.encode()),
                 chance.choice(qos),
             )
-            for _ in range(count)
+            for broker in chance.choices(at, k=count)
         ]
 
     asked = [
@@ -96,7 +103,7 @@ def story(seed: int) -> Iterator[list[Step]]:
     owed = Subscribe(victim, "owed", Subscription("news/#", qos=1))
     yield [*(Subscribe(*each) for each in asked), owed]
     yield publications(15, [0, 1], BROKERS)
-    yield [Unsubscribe(broker, name) for broker, name, _ in asked[::3]]
+    yield [Unsubscribe(name, subscription.topic_filter) for _, name, subscription in asked[::3]]
     yield publications(10, [0, 1], BROKERS)
     yield [Break("b0", "b1"), Break("b3", "b4")]
     yield publications(10, [1], BROKERS)
@@ -111,18 +118,19 @@ def simulated(seed: int) -> tuple[Got, list[int]]:
     world = World(from_links(LINKS), seed, settings=QUICK)
     world.start()
     assert world.settle()
-    clients = {broker: world.client(broker, f"at {broker}", durable=True) for broker in BROKERS}
-    for client in clients.values():
-        client.attach()
+    clients = {}
     counts = []
     for steps in story(seed):
         for step in steps:
             match step:
                 case Subscribe():
-                    clients[step.broker].subscribe(step.name, step.subscription)
+                    clients[step.name] = world.client(step.broker, step.name, durable=True)
+                    clients[step.name].subscribe("1", step.subscription)
                 case Unsubscribe():
-                    clients[step.broker].unsubscribe(step.name)
+                    clients[step.name].unsubscribe("1")
                 case Publish():
+                    if step.broker not in clients:
+                        clients[step.broker] = world.client(step.broker, step.broker)
                     assert clients[step.broker].publish(step.topic, step.payload, step.qos)
                 case Break():
                     world.break_connection(step.one, step.other)
@@ -131,24 +139,18 @@ def simulated(seed: int) -> tuple[Got, list[int]]:
                 case Return():
                     world.start_broker(step.broker)
         assert world.settle()
-        counts.append(
-            sum(
-                len({session for session, _ in delivery.subscriptions})
-                for delivery in world.ledger.deliveries
-            )
-        )
-    got: Got = {f"at {broker}": {} for broker in BROKERS}
+        counts.append(sum(len(delivery.subscriptions) for delivery in world.ledger.deliveries))
+    got: Got = {}
     for delivery in world.ledger.deliveries:
-        for session in dict.fromkeys(session for session, _ in delivery.subscriptions):
-            names = tuple(name for owner, name in delivery.subscriptions if owner == session)
-            note(got, session, delivery.publication.origin, delivery.publication.topic).append(
-                (delivery.publication.payload, names)
-            )
+        publication = delivery.publication
+        for session, _ in delivery.subscriptions:
+            line_of(got, session, publication.topic, publication.payload).append(publication.payload)
     return got, counts
 
 
-def note(got: Got, session: str, origin: str, topic: str) -> list[tuple[bytes, tuple[str, ...]]]:
-    return got[session].setdefault((origin, topic), [])
+def line_of(got: Got, session: str, topic: str, payload: bytes) -> list[bytes]:
+    """What a session has got on a topic from the broker that a payload names."""
+    return got.setdefault(session, {}).setdefault((json.loads(payload)["at"], topic), [])
 
 
 class Live:
@@ -158,10 +160,13 @@ class Live:
         self._folder = folder
         self._ports: dict[str, int] = {}
         self.nodes: dict[str, Node] = {}
-        self.clients: dict[str, Attachment] = {}
-        self._readers: dict[str, asyncio.Task[None]] = {}
-        self.got: Got = {f"at {broker}": {} for broker in BROKERS}
-        self.repeats = 0
+        self._homes: dict[str, str] = {}
+        """By session: its broker."""
+        self._readers: dict[str, RawClient] = {}
+        self._writers: dict[str, RawClient] = {}
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        self._answers: asyncio.Queue[Suback | Unsuback] = asyncio.Queue()
+        self.got: Got = {}
 
     async def start(self, broker: str) -> None:
         neighbours = tuple(
@@ -172,27 +177,61 @@ class Live:
             port=self._ports.get(broker, 0),
             neighbours=neighbours,
             folder=self._folder / broker,
+            listening=(TCP,),
             settings=QUICK,
         )
         node = self.nodes[broker] = Node(options)
         await node.start()
         self._ports[broker] = int(node.address.rpartition(":")[2])
-        client = self.clients[broker] = await attach(node.address, f"at {broker}", durable=True)
-        self._readers[broker] = asyncio.ensure_future(self._read(client))
+        self._writers[broker] = await dial(node, broker)
+        for session, home in self._homes.items():
+            if home == broker:
+                await self._connect(session)
 
-    async def _read(self, client: Attachment) -> None:
-        async for delivered in client:
-            publication = delivered.publication
-            line = note(self.got, client.session, publication.origin, publication.topic)
-            if (publication.payload, delivered.names) in line:
-                assert delivered.repeat, "only what may be one is a repeat"
-            else:
-                line.append((publication.payload, delivered.names))
+    async def _connect(self, session: str) -> None:
+        reader = await dial(self.nodes[self._homes[session]], session, **KEPT)
+        self._readers[session] = reader
+        self._reading[session] = asyncio.ensure_future(self._read(session, reader))
+
+    async def _read(self, session: str, reader: RawClient) -> None:
+        with contextlib.suppress(Gone, OSError):
+            while True:
+                packet = await reader.packet()
+                if isinstance(packet, Suback | Unsuback):
+                    self._answers.put_nowait(packet)
+                elif isinstance(packet, MqttPublish):
+                    line = line_of(self.got, session, packet.topic, packet.payload)
+                    if packet.payload in line:
+                        assert packet.dup, "only what may be one is a repeat"
+                    else:
+                        line.append(packet.payload)
+                    if packet.qos:
+                        reader.send(Puback(packet.packet_id))
+
+    async def subscribe(self, step: Subscribe) -> None:
+        self._homes[step.name] = step.broker
+        await self._connect(step.name)
+        asked = step.subscription
+        where = Properties(user=(("where", asked.where),) if asked.where else ())
+        self._readers[step.name].send(MqttSubscribe(1, (Asked(asked.topic_filter, asked.qos),), where))
+        answer = await self._answers.get()
+        assert (answer.reasons, answer.properties.reason_string) == ((1,), None)
+
+    async def unsubscribe(self, step: Unsubscribe) -> None:
+        self._readers[step.name].send(MqttUnsubscribe(1, (step.topic_filter,)))
+        assert (await self._answers.get()).reasons == (0,)
+
+    async def publish(self, step: Publish) -> None:
+        writer = self._writers[step.broker]
+        if step.qos:
+            await writer.publish(step.topic, step.payload)
+        else:
+            writer.send(MqttPublish(step.topic, step.payload))
 
     async def crash(self, broker: str) -> None:
         self.nodes[broker].stop_now()
         await self.nodes[broker].stopped()
-        await asyncio.wait([self._readers[broker]])
+        await asyncio.gather(*(self._reading[one] for one, home in self._homes.items() if home == broker))
 
     def abort(self, one: str, other: str) -> None:
         """Cut the connections between two brokers."""
@@ -221,10 +260,9 @@ class Live:
         return sum(len(line) for session in self.got.values() for line in session.values())
 
     async def stop(self) -> None:
-        for reader in self._readers.values():
-            reader.cancel()
         for node in self.nodes.values():
             await node.stop()
+        await asyncio.gather(*self._reading.values())
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -240,14 +278,11 @@ def test_live_and_simulated_brokers_deliver_the_same(tmp_path: Path, seed: int) 
             for step in steps:
                 match step:
                     case Subscribe():
-                        assert await live.clients[step.broker].subscribe(step.name, step.subscription) == ""
+                        await live.subscribe(step)
                     case Unsubscribe():
-                        live.clients[step.broker].unsubscribe(step.name)
-                        await live.clients[step.broker].publish(
-                            "$nobody", b"", qos=1
-                        )  # all before it is heard
+                        await live.unsubscribe(step)
                     case Publish():
-                        await live.clients[step.broker].publish(step.topic, step.payload, step.qos)
+                        await live.publish(step)
                     case Break():
                         live.abort(step.one, step.other)
                     case Crash():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tidings.errors import SetupError
-from tidings.live.store import FILE, DiskStore, Kept, MemoryStore, Store
+from tidings.live.store import FILE, FORMAT, DiskStore, Store
 
 
 def unexpected(error: BaseException) -> None:
@@ -53,22 +54,16 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
 def test_any_number_of_rows_goes_in_one_commit(tmp_path: Path, count: int) -> None:
     async def story() -> None:
         store = DiskStore(tmp_path, "a", unexpected)
-        store.keep_session("s")
         for n in range(count):
             store.write(f"k{n}", bytes([n % 251]))
-            store.put("s", n + 1, b"value")
         await synced(store)
         assert store.syncs == 1
-        assert store.rows == 2 * count + 1
+        assert store.rows == count
         for n in range(0, count, 2):
             store.erase(f"k{n}")
-        store.take("s", range(1, count + 1, 2))
         await store.close()
         again = DiskStore(tmp_path, "a", unexpected)
         assert again.saved == {f"k{n}": bytes([n % 251]) for n in range(1, count, 2)}
-        left = list(range(2, count + 1, 2))
-        assert again.sessions == {"s": Kept(max(left, default=0), 5 * len(left))}
-        assert [number for number, _ in await again.read("s", 0, 1 << 20)] == left
         await again.close()
 
     run(story)
@@ -85,35 +80,6 @@ def test_syncs_are_told_in_order_and_share_commits(tmp_path: Path) -> None:
         assert told == list(range(50))
         assert store.syncs == 2
         assert store.pending() == 0
-        await store.close()
-
-    run(story)
-
-
-@pytest.mark.parametrize("kind", ["memory", "disk"])
-def test_what_waits_for_a_session_is_read_in_order_and_in_parts(tmp_path: Path, kind: str) -> None:
-    async def story() -> None:
-        store: Store = MemoryStore("a") if kind == "memory" else DiskStore(tmp_path, "a", unexpected)
-        store.keep_session("s")
-        store.keep_session("t")
-        for n in range(1, 8):
-            store.put("s", n, bytes(10))
-        store.put("t", 1, b"other")
-        await synced(store)
-        assert [n for n, _ in await store.read("s", 0, 25)] == [1, 2, 3]
-        assert [n for n, _ in await store.read("s", 3, 1)] == [4]
-        store.take("s", [1, 2, 5])
-        await synced(store)
-        assert [n for n, _ in await store.read("s", 0, 1000)] == [3, 4, 6, 7]
-        store.end_session("s")
-        store.keep_session("s")
-        store.put("s", 9, b"new")
-        await synced(store)
-        assert await store.read("s", 0, 1000) == [(9, b"new")]
-        store.end_session("s")
-        await synced(store)
-        assert await store.read("s", 0, 1000) == []
-        assert await store.read("t", 0, 1000) == [(1, b"other")]
         await store.close()
 
     run(story)
@@ -203,9 +169,49 @@ def test_a_store_of_another_format_is_refused(used: Path, form: int) -> None:
     database.execute(f"PRAGMA user_version = {form}")
     database.close()
     assert refusal(used) == (
-        f"the store FOLDER/{FILE} has format {form}, and this release reads format 1; start the broker with "
+        f"the store FOLDER/{FILE} has format {form}, and this release reads format 2; start the broker with "
         "the release that wrote it, or move its folder away: it then starts as one that has lost its disk"
     )
+
+
+FORMAT_1 = """
+CREATE TABLE session (session TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE waiting (
+    session TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (session, number)
+) WITHOUT ROWID;
+PRAGMA user_version = 1;
+"""
+"""What a store of format 1 had beside what it has now."""
+
+
+def test_a_store_of_format_1_is_taken_over(used: Path) -> None:
+    with contextlib.closing(sqlite3.connect(used / FILE)) as database:
+        database.executescript(FORMAT_1)
+
+    async def story() -> None:
+        for boot in (1, 2):
+            store = DiskStore(used, "a", unexpected)
+            assert len(store.saved) == 2_000
+            assert store.identity.boot == store.identity.incarnation + boot
+            await store.close()
+
+    run(story)
+    with contextlib.closing(sqlite3.connect(used / FILE)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (FORMAT,)
+        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
+        assert [name for (name,) in tables] == ["identity", "row"]
+
+
+def test_a_store_with_sessions_of_attached_programs_is_refused_and_left_as_it_is(used: Path) -> None:
+    with contextlib.closing(sqlite3.connect(used / FILE, isolation_level=None)) as database:
+        database.executescript(FORMAT_1)
+        database.execute("INSERT INTO session VALUES ('reader'), ('other')")
+    for _ in range(2):
+        assert refusal(used) == (
+            f"the store FOLDER/{FILE} has format 1 and 2 durable sessions of attached programs, such as "
+            "'other', which this release does not serve; end them with the release that wrote it, or move "
+            "its folder away: the broker then starts as one that has lost its disk"
+        )
 
 
 def test_a_database_of_others_is_refused(tmp_path: Path) -> None:

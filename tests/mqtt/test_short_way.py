@@ -257,3 +257,16 @@ def test_an_answer_that_waits_for_the_disk_counts_once_and_is_not_sent_to_nobody
     # The bench sees to it that nothing is sent to a connection that was shut.
     publisher.send(Publish("t", b"y", 1, packet_id=2), Disconnect())
     assert [packet.payload for packet in subscriber.take(Publish)] == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("topic", ["t", "$share/group/t"])
+def test_a_client_that_publishes_all_the_time_is_not_taken_for_silent(topic: str) -> None:
+    talk = Talk()
+    talk.connect("subscriber").subscribe(topic)
+    publisher = talk.connect("publisher", keep_alive_s=10)
+    before = talk.front.status(talk.now).counters["packets_in"]
+    for _ in range(40):
+        publisher.send(Publish("t", b"x"))
+        talk.advance(1.0)
+    assert not publisher.closed
+    assert talk.front.status(talk.now).counters["packets_in"] - before == 40

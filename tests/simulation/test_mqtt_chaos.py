@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.language.subscriptions import Subscription
 from tidings.sim import faults, topologies
 from tidings.sim.device_runs import DeviceRun, chaos
 from tidings.sim.runs import Plan
@@ -74,19 +73,3 @@ def test_a_run_has_all_that_is_promised_in_it() -> None:
         assert any(getattr(wish, asked) for wish in diary.wishes), asked
     assert any(wish.topic_filter.startswith("view/") for wish in diary.wishes)
     assert any(len(offer.sends) > 1 for offer in diary.offers)
-
-
-def test_clients_that_are_no_mqtt_clients_go_on_working_behind_a_front_door() -> None:
-    run = DeviceRun(plan((), count=0, churn=0))
-    world = run.world
-    world.start()
-    one, other = run.plan.topology.ids[:2]
-    reader = world.client(one, "program", durable=True)
-    reader.subscribe("1", Subscription("t", "value > 3", qos=1))
-    assert world.settle()
-    writer = world.client(other, "other program")
-    offers = [writer.publish("t", b'{"value": %d}' % value, 1) for value in range(6)]
-    assert world.settle()
-    assert all(offer is not None and offer.accepted is not None for offer in offers)
-    got = [delivery.publication.payload for delivery in world.ledger.deliveries]
-    assert got == [b'{"value": 4}', b'{"value": 5}']

@@ -19,7 +19,6 @@ from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Done, Keep, Publish
 from tidings.overlay.routing.messages import Subscribe, Table
 from tidings.overlay.trees.messages import Distance, Roll, Seek
-from tidings.wire import attachment as a
 from tidings.wire import framing
 from tidings.wire.framing import (
     FRAME_MESSAGES_MAX,
@@ -27,7 +26,6 @@ from tidings.wire.framing import (
     LENGTH_BYTES,
     Decoder,
     Encoder,
-    Speech,
 )
 from tidings.wire.messages import AnyMessage
 
@@ -48,15 +46,6 @@ NUMBERED = st.one_of(
 )
 
 GREETING = Frame(0, 0, (Greet((1, 2), "a", "tidings", 1, (), b"nonce", (), 0, 5),))
-PROPERTIES = st.lists(st.tuples(NAMES, NAMES), max_size=2).map(tuple)
-WORDS = st.one_of(
-    st.builds(a.Ask, NAMES, SUBSCRIPTIONS),
-    st.builds(a.Offer, NUMBERS, NAMES, st.binary(max_size=64), st.integers(0, 2), NAMES, PROPERTIES),
-    st.builds(a.Taken, st.lists(NUMBERS, max_size=3).map(tuple)),
-    st.builds(a.Delivered, NUMBERS, PUBLICATIONS, st.just(("x",)), NUMBERS, st.booleans()),
-)
-
-
 WELCOME = Frame(0, 0, (Welcome(PROTOCOL_VERSION, b""),))
 
 
@@ -106,20 +95,20 @@ def test_what_is_said_arrives_however_the_bytes_are_cut(data: st.DataObject, sai
 @given(st.lists(NUMBERED, min_size=2, max_size=20))
 def test_frames_that_follow_each_other_are_written_as_one(messages: list[Message]) -> None:
     said = [Frame(10 + n, n, (message,)) for n, message in enumerate(messages)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said))
+    heard = Decoder().feed(encoded(*said))
     assert heard == [Frame(10, len(messages) - 1, tuple(messages))]
 
 
 def test_frames_do_not_grow_without_bound() -> None:
     said = [Frame(n, 0, (Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said))
+    heard = Decoder().feed(encoded(*said))
     assert [len(frame.messages) for frame in heard] == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX, 1]
 
 
 def test_a_gap_in_the_numbers_is_not_written_over() -> None:
     message = (Seek("r", (1, 1)),)
     said = [Frame(1, 0, message), Frame(3, 0, message), Frame(4, 5, ()), Frame(4, 6, message)]
-    heard = Decoder(Speech.LINK).feed(encoded(*said))
+    heard = Decoder().feed(encoded(*said))
     assert heard == [Frame(1, 0, message), Frame(3, 6, message * 2)]
 
 
@@ -128,7 +117,7 @@ def test_what_was_taken_is_not_written_again() -> None:
     encoder = Encoder()
     for frame in (Frame(1, 0, two), WELCOME, Frame(3, 0, two)):
         encoder.add(frame)
-    heard = Decoder(Speech.LINK).feed(encoder.take())
+    heard = Decoder().feed(encoder.take())
     assert [len(frame.messages) for frame in heard] == [2, 1, 2]
     assert encoder.frames == 3
     assert encoder.take() == b""
@@ -139,41 +128,23 @@ def test_what_is_too_large_for_one_frame_is_written_as_several() -> None:
     encoder = Encoder(frame_bytes_max=1_000)
     for frame in (Frame(1, 0, large), Frame(0, 0, large)):
         encoder.add(frame)
-    heard = Decoder(Speech.LINK).feed(encoder.take())
+    heard = Decoder().feed(encoder.take())
     assert [(f.first, len(f.messages)) for f in heard] == [(1, 1), (2, 2), (0, 1), (0, 2)]
 
 
-@given(st.data(), st.lists(WORDS, max_size=8))
-def test_words_of_a_program_arrive(data: st.DataObject, words: list[a.Word]) -> None:
-    decoder = Decoder()
-    said = [Frame(0, 0, (a.Attach("s", True, b"proof"),)), Frame(0, 0, tuple(words))]
-    assert fed(data.draw(pieces(encoded(*said))), decoder) == said
-    assert decoder.speech is Speech.ATTACHMENT
-
-
-def test_a_program_takes_frames_as_large_as_it_likes() -> None:
-    said = [Frame(0, 0, (a.Rejected(1, "x" * GREETING_BYTES_MAX),))]
-    assert Decoder(Speech.ATTACHMENT).feed(encoded(*said)) == said
-    small = Decoder(Speech.ATTACHMENT, attachment_bytes_max=1_000)
-    assert small.feed(encoded(*said)) == []
-    assert small.fault is not None
-
-
-@given(st.data(), st.binary(max_size=200), st.sampled_from(Speech))
-def test_any_bytes_give_frames_or_one_fault(data: st.DataObject, junk: bytes, speech: Speech) -> None:
-    whole, cut = Decoder(speech), Decoder(speech)
+@given(st.data(), st.binary(max_size=200))
+def test_any_bytes_give_frames_or_one_fault(data: st.DataObject, junk: bytes) -> None:
+    whole, cut = Decoder(), Decoder()
     assert whole.feed(junk) == fed(data.draw(pieces(junk)), cut)
     assert str(whole.fault) == str(cut.fault)
 
 
-@given(st.data(), conversations(), st.sampled_from(Speech))
-def test_bytes_with_a_flipped_bit_give_frames_or_one_fault(
-    data: st.DataObject, said: list[Frame], speech: Speech
-) -> None:
+@given(st.data(), conversations())
+def test_bytes_with_a_flipped_bit_give_frames_or_one_fault(data: st.DataObject, said: list[Frame]) -> None:
     changed = bytearray(encoded(*said))
     at = data.draw(st.integers(0, len(changed) - 1))
     changed[at] ^= 1 << data.draw(st.integers(0, 7))
-    whole, cut = Decoder(speech), Decoder(speech)
+    whole, cut = Decoder(), Decoder()
     assert whole.feed(bytes(changed)) == fed(data.draw(pieces(bytes(changed))), cut)
     assert str(whole.fault) == str(cut.fault)
 
@@ -185,10 +156,10 @@ ANYTHING = st.recursive(
 )
 
 
-@given(ANYTHING, st.sampled_from(Speech))
-def test_any_other_messagepack_is_a_fault_or_a_sound_frame(value: object, speech: Speech) -> None:
+@given(ANYTHING)
+def test_any_other_messagepack_is_a_fault_or_a_sound_frame(value: object) -> None:
     body = msgspec.msgpack.encode(value)
-    decoder = Decoder(speech)
+    decoder = Decoder()
     for frame in decoder.feed(len(body).to_bytes(LENGTH_BYTES, "big") + body):
         assert frame.first >= 0
         assert frame.ack >= 0
@@ -246,28 +217,14 @@ def test_a_large_frame_is_taken_only_from_a_peer_that_has_agreed() -> None:
     assert behind.feed(encoded(GREETING, WELCOME, table)) == [GREETING, WELCOME, table]
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (GREETING, Frame(0, 0, (a.Offer(1, "t", b""),))),
-        (Frame(0, 0, (a.Attach("s"),)), GREETING),
-    ],
-)
-def test_brokers_and_programs_keep_to_their_own_words(first: Frame, second: Frame) -> None:
-    decoder = Decoder()
-    assert decoder.feed(encoded(first, second)) == [first]
-    assert decoder.fault is not None
-
-
 def test_fields_added_by_a_later_release_are_passed_over() -> None:
     body = msgspec.msgpack.encode([7, 3, [[3, "full", "new field", 12]], "another"])
     heard = Decoder().feed(len(body).to_bytes(LENGTH_BYTES, "big") + body)
     assert heard == [Frame(7, 3, (Refuse("full"),))]
 
 
-def test_every_message_and_word_has_a_tag_of_its_own() -> None:
-    kinds = [*AnyMessage.__args__, *a.AnyWord.__args__]
-    tags = [kind.__struct_config__.tag for kind in kinds]
+def test_every_message_has_a_tag_of_its_own() -> None:
+    tags = [kind.__struct_config__.tag for kind in AnyMessage.__args__]
     assert len(tags) == len(set(tags))
 
 
@@ -281,14 +238,6 @@ def test_every_message_that_a_part_of_a_broker_declares_is_known() -> None:
                 if isinstance(kind, type) and issubclass(kind, Message)
             }
     assert found - {Message, Data} == set(AnyMessage.__args__)
-
-
-def test_the_proof_of_a_program_is_for_one_nonce_and_session() -> None:
-    proofs = {
-        a.proof(*given) for given in [("t", b"n", "s"), ("u", b"n", "s"), ("t", b"o", "s"), ("t", b"n", "r")]
-    }
-    assert len(proofs) == 4
-    assert a.proof("", b"n", "s") == b""
 
 
 def test_the_examples_in_the_module_hold() -> None:

@@ -611,20 +611,17 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         root=", ".join(told["share"]),
         sessions=told["sessions"],
         subscriptions=told["subscriptions"],
-        received=counters["offered"]
-        + mqtt["counters"]["published"]
-        + counters["messages_in"].get("Publish", 0),
-        delivered=counters["delivered"] + mqtt["counters"]["delivered"],
+        received=mqtt["counters"]["published"] + counters["messages_in"].get("Publish", 0),
+        delivered=mqtt["counters"]["delivered"],
         mqtt=mqtt["addresses"].get("tcp", ""),
         others={name: address for name, address in mqtt["addresses"].items() if name != "tcp"},
         clients=mqtt["clients"],
         retained=mqtt["retained"],
         refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),
-        # A broker of an earlier release does not gather.
-        seats=msgspec.convert(told.get("seats", ()), tuple[Seat, ...]),
-        waiting=told.get("gathering", {}).get("waiting", 0),
-        retain_ignored=mqtt["counters"].get("retain_ignored", 0),
-        log=msgspec.convert(told.get("log", ()), tuple[Kept, ...]),
+        seats=msgspec.convert(told["seats"], tuple[Seat, ...]),
+        waiting=told["gathering"]["waiting"],
+        retain_ignored=mqtt["counters"]["retain_ignored"],
+        log=msgspec.convert(told["log"], tuple[Kept, ...]),
     )
 
 

@@ -29,7 +29,7 @@ from tidings.mqtt import events as m
 from tidings.mqtt.clients import SETTLE, Lane
 
 TURN_S = 0.01
-"""How long clients are listened to before links, timers and programs have their turn."""
+"""How long clients are listened to before links and timers have their turn."""
 
 SLICE_BYTES = 4096
 """What a new client may bring in one go: a hundred subscriptions, which may take 0.1 s."""

@@ -220,6 +220,10 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         _of_settings(
             "link_subscriptions_max", count(1), "Subscriptions that a neighbour may ask for on one tree."
         ),
+        Setting(
+            "connections_max", count(1, 1_000_000), 1024, "Connections of other brokers at `listen` at once."
+        ),
+        Setting("ungreeted_max", count(1, 100_000), 64, "Those of them that have not said yet who they are."),
     ),
     "Publications and subscriptions": (
         _of_settings(
@@ -402,7 +406,14 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "QoS 0 for a client that takes less than it asked for; what does not fit is dropped.",
         ),
         _of_mqtt("sessions_max", count(1), "Sessions, of clients that are there or away."),
-        _of_mqtt("subscriptions_max", count(1), "Subscriptions of one session."),
+        Setting(
+            "mqtt_subscriptions_max",
+            count(1),
+            10_000,
+            "Subscriptions of one session.",
+            field="session_subscriptions_max",
+            mqtt_field="subscriptions_max",
+        ),
         _of_mqtt("retained_messages", count(0), "Retained messages."),
         _of_mqtt("retained_bytes", size(0), "The same in bytes."),
         _of_mqtt(
@@ -421,20 +432,6 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             mqtt_field="unknown_properties",
         ),
         _of_mqtt("sys_every", duration(0), "How often `$SYS` is brought up to date; 0 for never."),
-    ),
-    "Attached programs": (
-        _of_settings(
-            "session_subscriptions_max", count(1), "Subscriptions of one session, of MQTT clients too."
-        ),
-        Setting(
-            "connections_max",
-            count(1, 1_000_000),
-            1024,
-            "Connections at `listen` at once, of links and attached programs together.",
-        ),
-        Setting("ungreeted_max", count(1, 100_000), 64, "Connections that have not yet said what they are."),
-        Setting("session_queue_bytes", size(), 4 << 20, "What may wait in memory for one slow program."),
-        Setting("session_store_bytes", size(), 256 << 20, "What is kept on disk for one durable session."),
     ),
     "Topics that are kept": (
         Setting(

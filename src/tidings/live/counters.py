@@ -28,27 +28,6 @@ class Counters:
     kinds_out: Counter[type] = field(default_factory=Counter)
     """Messages to other brokers."""
 
-    offered: int = 0
-    """Publications that clients offered."""
-
-    accepted: int = 0
-    """Publications of QoS 1 and 2 that were acknowledged."""
-
-    rejected: int = 0
-    """Publications that were not taken."""
-
-    delivered: int = 0
-    """Publications handed to a session, one for each."""
-
-    dropped: int = 0
-    """Publications of QoS 0 for a client that is too slow."""
-
-    overflowed: int = 0
-    """Publications of QoS 1 and 2 that a durable session had no more room for."""
-
-    expelled: int = 0
-    """Clients without a durable session that were too slow for QoS 1 and 2."""
-
     connections_made: int = 0
     connections_lost: int = 0
 

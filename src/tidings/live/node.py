@@ -1,4 +1,4 @@
-"""A node: one broker and its front door, with sockets, a clock, files, and programs attached to it.
+"""A node: one broker and its front door, with sockets, a clock and files.
 
 It brings events in, carries effects out, keeps the clock and owns the folder. Effects are carried out by a
 table, in their order, and none of them is waited for: whatever comes of one is a new event.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import os
 import random
@@ -36,7 +35,6 @@ from tidings.live.connections import Connection
 from tidings.live.counters import Counters
 from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max
 from tidings.live.listeners import Admission, Listeners, Listening, bind
-from tidings.live.sessions import Limits, Session, Sessions
 from tidings.live.store import DiskStore, MemoryStore, Store
 from tidings.live.tls import ClientTls
 from tidings.live.users import Users
@@ -49,10 +47,9 @@ from tidings.overlay.broker import Broker
 from tidings.overlay.frames import Frame
 from tidings.overlay.routing.catalogue import pages_text
 from tidings.overlay.routing.messages import Catalogue, Enter, Subscribe, Unsubscribe
-from tidings.overlay.settings import MIB, Settings
+from tidings.overlay.settings import Settings
 from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record, Run
-from tidings.wire import attachment as a
 
 DIAL_WITHIN_S = 10.0
 """How long an attempt to connect may take, TLS included."""
@@ -61,7 +58,7 @@ STOP_BEYOND_DRAIN_S = 5.0
 """A broker that was asked to stop and has not by its own time and this, is stopped."""
 
 TURN_S = 0.01
-"""How long one program is listened to before others have their turn."""
+"""How long one neighbour is listened to before others have their turn."""
 
 DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe, Catalogue, Enter})
 """Messages that take the broker milliseconds."""
@@ -70,8 +67,8 @@ DEAR_MESSAGES = 8
 """Messages about subscriptions that are told to the broker together."""
 
 TURN_WEIGHT = 128
-"""Words that are told to the broker together; a subscription counts for sixteen, since it takes milliseconds
-to compare it with others."""
+"""Messages that are told to the broker together; a frame about subscriptions counts for half of them, since
+it takes milliseconds to compare these with others."""
 
 CLOCK_S = 0.001
 """What uvloop's timers count by. One that is early by less would be called again and again until then."""
@@ -87,9 +84,6 @@ NONCE_BYTES = 16
 
 BACKLOG = 128
 """Connections that the kernel holds until they are accepted."""
-
-SESSION_CHARACTERS_MAX = 255
-"""Of a session's name, as of a broker's id."""
 
 LOG = logging.getLogger("tidings.broker")
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -122,16 +116,10 @@ class NodeOptions:
     """None for plain TCP."""
 
     connections_max: int = 1024
-    """Brokers and programs together. Each is a file to the system, and 1024 a usual limit for these."""
+    """To other brokers. Each is a file to the system, and 1024 a usual limit for these."""
 
     ungreeted_max: int = 64
     """Connections that have not said yet who they are."""
-
-    session_queue_bytes: int = 4 * MIB
-    """Waiting in memory for one program."""
-
-    session_store_bytes: int = 256 * MIB
-    """Waiting on disk for one program; as much as is held for absent brokers."""
 
     keep: KeepOptions = KeepOptions()  # noqa: RUF009
     """Of topics that are kept: when their log is durable, and how large it may become."""
@@ -199,8 +187,6 @@ class BrokerLike(Protocol):
 
     @property
     def catalogue(self) -> Any: ...
-
-    def qos_asked(self, session: str, name: str) -> int: ...
 
     def kept(self) -> Mapping[tuple[str, str], float]: ...
 
@@ -283,7 +269,7 @@ class Node:
         self.stopping = False
         """Whether it was asked to stop, or has."""
         self.address = ""
-        """Where it listens for brokers and programs."""
+        """Where it listens for other brokers."""
         self.pages_url = ""
         """Where others reach its pages; empty if it has none. Told to the network when it has joined."""
         self.access = options.access
@@ -298,16 +284,12 @@ class Node:
         self._handshakes = 0
         self._sink: RecordSink | None = None
         self._dirty: list[Connection] = []
-        self._words: dict[int, deque[Any]] = {}
-        """By connection: what a program has said that is not yet acted on."""
         self._frames: dict[int, deque[Frame]] = {}
         """By connection: what a neighbour has said that is not yet acted on."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._wake_at = 0.0
-        self._paused = False
         self._compiling = False
-        self._by_connection: dict[int, Session] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.clock_offset = time.time() - time.monotonic()
         """What `now` is beyond `time.monotonic`, always."""
@@ -315,13 +297,6 @@ class Node:
             e.Send: self._send,
             e.Dial: self._dial,
             e.HangUp: self._hang_up,
-            e.Deliver: self._deliver,
-            e.Grant: self._grant,
-            e.Deny: self._deny,
-            e.Accept: self._accept,
-            e.Reject: self._reject,
-            e.Pause: self._pause,
-            e.Resume: self._resume,
             e.Write: self._write,
             e.Erase: self._erase,
             e.Append: self._append,
@@ -335,13 +310,6 @@ class Node:
             e.CatalogueChanged: _nothing,
             Record: self._record,
             Run: self._record,
-        }
-        self._events: dict[type, Callable[[str, Any], e.Event]] = {
-            a.Offer: self._offered,
-            a.Ask: lambda session, word: e.SubscriptionAsked(session, word.name, word.subscription),
-            a.Drop: lambda session, word: e.SubscriptionDropped(session, word.name),
-            a.Announce: lambda session, word: e.AdvertisementAsked(session, word.name, word.advertisement),
-            a.Withdraw: lambda session, word: e.AdvertisementDropped(session, word.name),
         }
 
     # For those who run it.
@@ -435,9 +403,6 @@ class Node:
     def _begin(self) -> None:
         options = self.options
         self.address = addresses.write(*self._listener.getsockname()[:2])
-        self._sessions = Sessions(
-            self._store, Limits(options.session_queue_bytes, options.session_store_bytes), self.counters
-        )
         self._clients = Clients(self, users=options.users, anonymous=options.access.anonymous)
         self._carry |= self._clients.carry
         for note in self._store.logs.notes:
@@ -571,9 +536,6 @@ class Node:
         return {
             "connections": len(self._connections),
             "ungreeted": len(self._ungreeted),
-            "sessions": len(self._sessions.by_name),
-            "clients": self._sessions.attached,
-            "queue_bytes": self._sessions.queue_bytes,
             "store_pending": self._store.pending(),
             "log_bytes": self._store.logs.bytes,
             "mqtt_connections": self._clients.connections,
@@ -593,9 +555,6 @@ class Node:
             return
         try:
             self._carry_out(self.front.handle_all(events, self.now()))
-            if (told := self._sessions.mark()) is not None:
-                # Delivered to a durable session, and the broker does not wait for it: the session does.
-                self._store.sync(told)
         except Exception as error:
             self.on_bug(error)
             raise
@@ -630,12 +589,6 @@ class Node:
 
     def received(self, connection: Connection, frames: list[Frame]) -> None:
         number = connection.number
-        if connection.attached:
-            waiting = self._words.setdefault(number, deque())
-            waiting.extend(word for frame in frames for word in frame.messages)
-            if len(waiting) == sum(len(frame.messages) for frame in frames):
-                self._take_turn(connection)
-            return
         waiting = self._frames.setdefault(number, deque())
         idle = not waiting
         for frame in frames:
@@ -646,23 +599,12 @@ class Node:
             self._take_frames(connection)
 
     def lost(self, connection: Connection, reason: str) -> None:
-        self._words.pop(connection.number, None)
         self._frames.pop(connection.number, None)
         self.counters.connections_lost += 1
         if connection.decoder.fault is not None:
             self._say(logging.WARNING, "a connection is closed", address=connection.peer, reason=reason)
-        ungreeted = connection.number in self._ungreeted
         self._forget(connection)
-        session = self._by_connection.pop(connection.number, None)
-        if session is not None:
-            self._let_go(session)
-        elif ungreeted or not connection.attached:
-            self.tell(e.ConnectionLost(connection.number, reason))
-
-    def writable(self, connection: Connection) -> None:
-        session = self._by_connection.get(connection.number)
-        if session is not None:
-            session.pump()
+        self.tell(e.ConnectionLost(connection.number, reason))
 
     def flush_soon(self, connection: Connection) -> None:
         if not self._dirty:
@@ -681,7 +623,7 @@ class Node:
         return self._numbers
 
     def _connection(self, address: str | None) -> Connection:
-        return Connection(self, self._number(), address, self.options.settings.message_bytes_max + MIB)
+        return Connection(self, self._number(), address)
 
     async def _accept_all(self) -> None:
         while True:
@@ -712,8 +654,6 @@ class Node:
     async def _take(self, accepted: socket.socket, peer: Any) -> None:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            # Programs send no heartbeats: the system finds out that one has gone without a word.
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             await self._loop.connect_accepted_socket(
                 lambda: self._connection(None),
                 accepted,
@@ -778,38 +718,6 @@ class Node:
             self._forget(connection)
             connection.close()
 
-    def _deliver(self, effect: e.Deliver) -> None:
-        self._sessions.deliver(effect.publication, effect.subscriptions, effect.hops, self.broker.qos_asked)
-
-    def _grant(self, effect: e.Grant) -> None:
-        self._tell_session(effect.session, a.Granted(effect.name, effect.reason))
-
-    def _deny(self, effect: e.Deny) -> None:
-        self._tell_session(effect.session, a.Denied(effect.name, effect.reason))
-
-    def _accept(self, effect: e.Accept) -> None:
-        self.counters.accepted += 1
-        self._tell_session(effect.session, a.Accepted(effect.token))
-
-    def _reject(self, effect: e.Reject) -> None:
-        self.counters.rejected += 1
-        self._tell_session(effect.session, a.Rejected(effect.token, effect.reason))
-
-    def _tell_session(self, name: str, word: a.Word) -> None:
-        session = self._sessions.by_name.get(name)
-        if session is not None and session.connection is not None:
-            session.connection.say(word)
-
-    def _pause(self, _: e.Pause) -> None:
-        self._paused = True
-        for number in self._by_connection:
-            self._connections[number].silence("broker")
-
-    def _resume(self, _: e.Resume) -> None:
-        self._paused = False
-        for number in self._by_connection:
-            self._connections[number].listen("broker")
-
     def _tell_pages(self) -> None:
         """Say where the pages are, if that is not known yet; every broker then writes it down."""
         known = self.broker.catalogue.pages().get(self.id, "")
@@ -840,14 +748,7 @@ class Node:
         self._store.append(effect.name, effect.what, effect.holder, entry_of(effect))
 
     def _sync(self, effect: e.Sync) -> None:
-        self._store.sync(partial(self._synced, effect.token, self._sessions.mark()))
-
-    def _synced(self, token: int, told: Callable[[], None] | None) -> None:
-        if self._finished:
-            return
-        if told is not None:
-            told()
-        self.tell(e.WritesSynced(token))
+        self._store.sync(partial(self.tell, e.WritesSynced(effect.token)))
 
     def _set_timer(self, effect: e.SetTimer) -> None:
         # A timer that is moved back, as most are, stays; when it fires it sees that it is early.
@@ -887,7 +788,7 @@ class Node:
         # The effects behind this one, if there are any, are carried out first.
         self._loop.call_soon(self._finish, effect.reason)
 
-    # What programs say.
+    # What neighbours say.
 
     def _take_frames(self, connection: Connection) -> None:
         """Go on with what a neighbour has said, for a while; then others have their turn."""
@@ -905,133 +806,11 @@ class Node:
                 events.append(e.FrameReceived(number, frame))
             self.tell_all(events)
         if waiting and connection.open:
-            connection.silence("turn")
+            connection.silence()
             self._loop.call_soon(self._take_frames, connection)
         else:
             self._frames.pop(number, None)
-            connection.listen("turn")
-
-    def _take_turn(self, connection: Connection) -> None:
-        """Go on with what a program has said, for a while; then others have their turn."""
-        waiting = self._words.get(connection.number)
-        if waiting is None:
-            return
-        until = time.monotonic() + TURN_S
-        while waiting and connection.open and time.monotonic() < until:
-            words: list[Any] = []
-            weight = 0
-            while waiting and weight < TURN_WEIGHT:
-                words.append(waiting.popleft())
-                weight += TURN_WEIGHT // 8 if isinstance(words[-1], a.Ask) else 1
-            self._on_words(connection, words)
-        if waiting and connection.open:
-            connection.silence("turn")
-            self._loop.call_soon(self._take_turn, connection)
-        else:
-            self._words.pop(connection.number, None)
-            connection.listen("turn")
-
-    def _on_words(self, connection: Connection, words: Sequence[Any]) -> None:
-        """Some of what a program has said; as much of it as can be is told to the broker at once."""
-        events: list[e.Event] = []
-        for word in words:
-            session = self._by_connection.get(connection.number)
-            event_of = self._events.get(type(word))
-            if session is not None and event_of is not None:
-                events.append(event_of(session.name, word))
-                continue
-            self.tell_all(events)
-            events.clear()
-            if not connection.open:
-                return
-            if session is not None and isinstance(word, a.Taken):
-                session.on_taken(word.numbers)
-            elif session is not None and isinstance(word, a.Leave):
-                self._on_leave(session, word)
-            elif session is None and isinstance(word, a.Attach):
-                self._on_attach(connection, word)
-            else:
-                self._refuse(connection, f"{type(word).__name__} is not expected here")
-        self.tell_all(events)
-
-    def _on_attach(self, connection: Connection, attach: a.Attach) -> None:
-        token, name = self.options.settings.token, attach.session
-        if not 0 < len(name) <= SESSION_CHARACTERS_MAX or not name.isprintable():
-            self._refuse(connection, "a session's name has 1 to 255 printable characters")
-            return
-        if not hmac.compare_digest(attach.proof, a.proof(token, connection.nonce, name)):
-            if attach.proof:
-                self._refuse(connection, "the cluster token is not ours")
-            else:
-                connection.say(a.Challenge(connection.nonce))
-            return
-        if self.stopping:
-            self._refuse(connection, "this broker is stopping")
-            return
-        if self.front.owns(name):
-            self._refuse(connection, f"an MQTT client has the session {name!r}; take another name")
-            return
-        # To the broker, which watches over greetings, this connection is no more.
-        self._ungreeted.discard(connection.number)
-        self.tell(e.ConnectionLost(connection.number, "a program is attached"))
-        old = self._sessions.by_name.get(name)
-        if old is not None and old.connection is not None:
-            other = old.connection
-            other.say(a.Leave(reason="another connection has taken the session"))
-            self._forget(other)
-            del self._by_connection[other.number]
-            other.close()
-            self._let_go(old)
-        if old is not None and old.durable and not attach.durable:
-            self._end(old)
-        session, resumed = self._sessions.open(name, attach.durable)
-        connection.attach()
-        self._by_connection[connection.number] = session
-        if self._paused:
-            connection.silence("broker")
-        self.tell(e.SessionOpened(name, attach.durable))
-        connection.say(a.Attached(resumed))
-        session.attach(connection)
-
-    def _refuse(self, connection: Connection, reason: str) -> None:
-        self._say(logging.WARNING, "a program is refused", address=connection.peer, reason=reason)
-        connection.say(a.Refused(reason))
-        connection.drop(reason)
-
-    def _offered(self, session: str, word: a.Offer) -> e.Event:
-        self.counters.offered += 1
-        return e.PublicationOffered(
-            session,
-            word.token,
-            word.topic,
-            word.payload,
-            word.qos,
-            word.content_type,
-            word.properties,
-            word.retain,
-        )
-
-    def _on_leave(self, session: Session, word: a.Leave) -> None:
-        connection = session.connection
-        assert connection is not None, "a program that speaks is there"
-        self._forget(connection)
-        del self._by_connection[connection.number]
-        connection.close()
-        self._let_go(session)
-        if word.for_good and session.durable:
-            self._end(session)
-
-    def _let_go(self, session: Session) -> None:
-        """The program of a session has gone."""
-        session.detach()
-        if session.durable:
-            self.tell(e.SessionClosed(session.name))
-        else:
-            self._end(session)
-
-    def _end(self, session: Session) -> None:
-        self._sessions.end(session)
-        self.tell(e.SessionEnded(session.name))
+            connection.listen()
 
     # The end, and odds and ends.
 
@@ -1052,8 +831,6 @@ class Node:
         self._listeners.close()
         self._clients.close()
         for connection in list(self._connections.values()):
-            if connection.attached:
-                connection.say(a.Leave(reason=reason or "the broker stops"))
             connection.close()
         self._connections.clear()
         try:

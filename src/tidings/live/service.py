@@ -206,8 +206,6 @@ def options_of(configuration: Configuration, files_max: int | None = None) -> No
         else None,
         connections_max=values["connections_max"],
         ungreeted_max=values["ungreeted_max"],
-        session_queue_bytes=values["session_queue_bytes"],
-        session_store_bytes=values["session_store_bytes"],
         keep=KeepOptions(Syncing(values["keep_sync"]), values["keep_sync_every"], values["keep_bytes"]),
         mqtt=configuration.mqtt,
         listening=tuple(

@@ -1,8 +1,8 @@
-"""What a broker keeps over a restart: its own rows, its durable sessions, what waits for these, and its logs.
+"""What a broker keeps over a restart: its rows and its logs.
 
 Rows gather while a commit is under way and go to disk together in the next one: all that was written before a
 `sync` becomes durable at once or not at all. Files are read and written on one thread beside the event loop.
-What the rows of a broker mean is not known here.
+What the rows mean is not known here.
 
 One thread and few, large statements: `sqlite3` gives the interpreter's lock away at every step and may wait
 milliseconds to get it back, so a step per row would cost more than the disk.
@@ -34,8 +34,8 @@ FILE = "store.sqlite"
 BESIDE = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside it. It makes them with the rights of the file itself."""
 
-FORMAT = 1
-"""Of the file; no other is read."""
+FORMAT = 2
+"""Of the file. Format 1 had sessions of attached programs too; without any, it is taken over."""
 
 APPLICATION = 0x54494447
 """Marks the file as ours, in SQLite's header ("TIDG")."""
@@ -49,14 +49,7 @@ STATEMENT_ROWS = (256, 16, 1)
 _TABLES = """
 CREATE TABLE identity (broker TEXT NOT NULL, incarnation INTEGER NOT NULL, boot INTEGER NOT NULL);
 CREATE TABLE row (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE session (session TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE waiting (
-    session TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (session, number)
-) WITHOUT ROWID;
 """
-
-Row = tuple[int, bytes]
-"""Number and content of something that waits for a session."""
 
 Logged = tuple[str, str, Holder, Entry]
 """Name, what and holder of a log, and an entry for it."""
@@ -81,33 +74,15 @@ class Identity:
 
 
 @dataclass(slots=True)
-class Kept:
-    """What waits for one durable session."""
-
-    last: int = 0
-    """The largest number ever seen, so that none is given twice."""
-
-    bytes: int = 0
-
-
-@dataclass(slots=True)
 class Batch:
     """Changes that become durable together; None stands for what goes."""
 
     rows: dict[str, bytes | None] = field(default_factory=dict)
-    ended: dict[str, None] = field(default_factory=dict)
-    """Sessions that go, before anything else, with all that waits for them."""
-
-    kept: dict[str, None] = field(default_factory=dict)
-    """Sessions that come."""
-
-    waiting: dict[tuple[str, int], bytes | None] = field(default_factory=dict)
-
     entries: list[Logged] = field(default_factory=list)
     """What goes to logs, in order, before anything else."""
 
     def __len__(self) -> int:
-        return len(self.rows) + len(self.ended) + len(self.kept) + len(self.waiting) + len(self.entries)
+        return len(self.rows) + len(self.entries)
 
 
 class Store(ABC):
@@ -116,9 +91,6 @@ class Store(ABC):
     identity: Identity
     saved: Mapping[str, bytes]
     """The broker's rows, as they were when the store was opened."""
-
-    sessions: Mapping[str, Kept]
-    """The durable sessions, as they were then."""
 
     logs: Logs
     """What was appended and is shown. Other threads may read from it."""
@@ -139,21 +111,6 @@ class Store(ABC):
     def erase(self, key: str) -> None: ...
 
     @abstractmethod
-    def keep_session(self, session: str) -> None: ...
-
-    @abstractmethod
-    def end_session(self, session: str) -> None:
-        """The session goes, with all that waits for it."""
-
-    @abstractmethod
-    def put(self, session: str, number: int, value: bytes) -> None:
-        """Something waits for a session. Numbers count up."""
-
-    @abstractmethod
-    def take(self, session: str, numbers: Sequence[int]) -> None:
-        """These wait no longer."""
-
-    @abstractmethod
     def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         """An entry goes to a log."""
 
@@ -164,12 +121,6 @@ class Store(ABC):
     @abstractmethod
     def sync(self, done: Callable[[], None]) -> None:
         """Calls `done`, from the loop, when all before is durable. In the order of asking."""
-
-    @abstractmethod
-    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
-        """What waits for a session and is durable, from behind `after` on: at least one row if there are any,
-        and about as many as `bytes_max` hold.
-        """
 
     @abstractmethod
     def pending(self) -> int:
@@ -187,29 +138,13 @@ class MemoryStore(Store):
         boot = _clock_ms()
         self.identity = Identity(broker, boot, boot)
         self.saved = {}
-        self.sessions = {}
         self.logs = memory_logs(self.identity.holder)
-        self._waiting: dict[str, dict[int, bytes]] = {}
 
     def write(self, key: str, value: bytes) -> None:
         """Nothing will ever read it."""
 
     def erase(self, key: str) -> None:
         """There is nothing."""
-
-    def keep_session(self, session: str) -> None:
-        self._waiting.setdefault(session, {})
-
-    def end_session(self, session: str) -> None:
-        self._waiting.pop(session, None)
-
-    def put(self, session: str, number: int, value: bytes) -> None:
-        self._waiting[session][number] = value
-
-    def take(self, session: str, numbers: Sequence[int]) -> None:
-        waiting = self._waiting[session]
-        for number in numbers:
-            waiting.pop(number, None)
 
     def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         self.logs.append(name, what, holder, entry)
@@ -221,10 +156,6 @@ class MemoryStore(Store):
     def sync(self, done: Callable[[], None]) -> None:
         self.syncs += 1
         asyncio.get_running_loop().call_soon(done)
-
-    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
-        waiting = self._waiting.get(session, {})
-        return _some(((n, value) for n, value in waiting.items() if n > after), bytes_max)
 
     def pending(self) -> int:
         return 0
@@ -251,13 +182,6 @@ class DiskStore(Store):
         self._database, self.identity = _open(self.path, broker)
         try:
             self.saved = dict(self._database.execute("SELECT key, value FROM row ORDER BY key"))
-            self.sessions = {
-                session: Kept(last, size)
-                for session, last, size in self._database.execute(
-                    "SELECT session.session, coalesce(max(number), 0), coalesce(sum(length(value)), 0)"
-                    " FROM session LEFT JOIN waiting USING (session) GROUP BY session.session ORDER BY 1"
-                )
-            }
         except sqlite3.Error as error:
             self._database.close()
             raise _damaged(self.path, error) from error
@@ -282,26 +206,6 @@ class DiskStore(Store):
         self._next.rows[key] = None
         self._changed()
 
-    def keep_session(self, session: str) -> None:
-        self._next.kept[session] = None
-        self._changed()
-
-    def end_session(self, session: str) -> None:
-        self._next.ended[session] = None
-        self._next.kept.pop(session, None)
-        for owned in [key for key in self._next.waiting if key[0] == session]:
-            del self._next.waiting[owned]
-        self._changed()
-
-    def put(self, session: str, number: int, value: bytes) -> None:
-        self._next.waiting[session, number] = value
-        self._changed()
-
-    def take(self, session: str, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self._next.waiting[session, number] = None
-        self._changed()
-
     def append(self, name: str, what: str, holder: Holder, entry: Entry) -> None:
         self._next.entries.append((name, what, holder, entry))
         self._changed()
@@ -318,11 +222,6 @@ class DiskStore(Store):
     def sync(self, done: Callable[[], None]) -> None:
         self._asked.append(done)
         self._begin()
-
-    async def read(self, session: str, after: int, bytes_max: int) -> list[Row]:
-        # Taken, but not yet erased on disk. What is under way will be, when the thread comes to this.
-        taken = {n for (name, n), value in self._next.waiting.items() if name == session and value is None}
-        return await self._loop.run_in_executor(self._thread, self._read, session, after, bytes_max, taken)
 
     def pending(self) -> int:
         return len(self._next) + self._under_way
@@ -383,33 +282,14 @@ class DiskStore(Store):
             self.logs.commit()
         run = self._database.execute
         run("BEGIN")
-        for session in batch.ended:
-            run("DELETE FROM waiting WHERE session = ?", (session,))
-            run("DELETE FROM session WHERE session = ?", (session,))
-        for session in batch.kept:
-            run("INSERT OR IGNORE INTO session VALUES (?)", (session,))
         put = [(key, value) for key, value in batch.rows.items() if value is not None]
         for some, width in _chunks(put):
             run(f"INSERT OR REPLACE INTO row VALUES {_places('(?,?)', width)}", _flat(some))  # noqa: S608
         gone = [(key,) for key, value in batch.rows.items() if value is None]
         for erased, width in _chunks(gone):
             run(f"DELETE FROM row WHERE key IN ({_places('?', width)})", _flat(erased))  # noqa: S608
-        came = [(*key, value) for key, value in batch.waiting.items() if value is not None]
-        for more, width in _chunks(came):
-            run(f"INSERT OR REPLACE INTO waiting VALUES {_places('(?,?,?)', width)}", _flat(more))  # noqa: S608
-        taken = [key for key, value in batch.waiting.items() if value is None]
-        for less, width in _chunks(taken):
-            places = _places("(?,?)", width)
-            run(f"DELETE FROM waiting WHERE (session, number) IN (VALUES {places})", _flat(less))  # noqa: S608
         run("COMMIT")
         self.sync_seconds += time.monotonic() - started
-
-    def _read(self, session: str, after: int, bytes_max: int, taken: set[int]) -> list[Row]:
-        found = self._database.execute(
-            "SELECT number, value FROM waiting WHERE session = ? AND number > ? ORDER BY number",
-            (session, after),
-        )
-        return _some((row for row in found if row[0] not in taken), bytes_max)
 
 
 def _open(path: Path, broker: str) -> tuple[sqlite3.Connection, Identity]:
@@ -459,13 +339,15 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
         database.execute(f"PRAGMA user_version = {FORMAT}")
     elif application != APPLICATION:
         raise SetupError(f"{path} is a database, but not a store of Tidings; give the broker another folder")
+    elif form == 1:
+        _take_over(database, path)
     elif form != FORMAT:
         raise SetupError(
             f"the store {path} has format {form}, and this release reads format {FORMAT}; start the broker"
             " with the release that wrote it, or move its folder away: it then starts as one that has lost"
             " its disk"
         )
-    else:
+    if application:
         database.execute("UPDATE identity SET boot = boot + 1")
     identity = Identity(*database.execute("SELECT broker, incarnation, boot FROM identity").fetchone())
     if identity.broker != broker:
@@ -477,6 +359,23 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
     return identity
 
 
+def _take_over(database: sqlite3.Connection, path: Path) -> None:
+    """Makes a store of format 1 one of ours: the same without sessions of attached programs.
+
+    What such a session asked for is among the rows of the broker, and nobody could ever take it back.
+    """
+    count, name = database.execute("SELECT count(*), min(session) FROM session").fetchone()
+    if count:
+        raise SetupError(
+            f"the store {path} has format 1 and {count} durable sessions of attached programs, such as"
+            f" {name!r}, which this release does not serve; end them with the release that wrote it, or move"
+            " its folder away: the broker then starts as one that has lost its disk"
+        )
+    for table in ("waiting", "session"):
+        database.execute(f"DROP TABLE {table}")
+    database.execute(f"PRAGMA user_version = {FORMAT}")
+
+
 def _damaged(path: Path, error: sqlite3.Error) -> SetupError:
     return SetupError(
         f"the store {path} is damaged: {error}; bring it back from a copy, or move it away: the broker then"
@@ -486,17 +385,6 @@ def _damaged(path: Path, error: sqlite3.Error) -> SetupError:
 
 def _clock_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _some(rows: Iterator[Row], bytes_max: int) -> list[Row]:
-    some: list[Row] = []
-    size = 0
-    for number, value in rows:
-        some.append((number, value))
-        size += len(value)
-        if size >= bytes_max:
-            break
-    return some
 
 
 def _chunks(rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[list[tuple[Any, ...]], int]]:

@@ -203,8 +203,6 @@ class Front:
         self.retained = Retained(settings.retained_messages, settings.retained_bytes)
         self._timers: Timers[Due] = Timers()
         self._announced: float | None = None
-        self._strangers: dict[str, None] = {}
-        """Sessions of programs that are not MQTT clients."""
         self._unsynced: deque[tuple[int, list[tuple[Session, int]]]] = deque()
         """By sync: what sessions will then have on disk."""
         self._shut: list[Shut] = []
@@ -235,16 +233,14 @@ class Front:
             AccessChanged: self._on_access_changed,
             TimerFired: self._on_timer,
             WritesSynced: self._on_synced,
-            SessionOpened: self._on_stranger,
-            SessionEnded: self._on_stranger_gone,
             StopAsked: self._on_stop_asked,
         }
         self._effects: dict[type, Callable[[Any], None]] = {
-            Deliver: self._deliver,
+            Deliver: publishing.on_deliver,
             Grant: self._grant,
             Deny: self._deny,
             Accept: self._accept,
-            Reject: self._reject,
+            Reject: publishing.on_rejected,
             Enlist: self._enlist,
             Decline: self._decline,
             CatalogueChanged: self._catalogue_changed,
@@ -401,17 +397,13 @@ class Front:
         return own if own < other else other
 
     def owns(self, session: str) -> bool:
-        """Whether a session is that of an MQTT client."""
+        """Whether there is a session of this name."""
         return session in self.sessions
 
     def is_connected(self, client: str) -> bool:
         """Whether an MQTT client is there."""
         session = self.sessions.get(client)
         return session is not None and session.client is not None
-
-    def qos_asked(self, session: str, name: str) -> int:
-        """The quality of service of a program's subscription."""
-        return self.broker.qos_asked(session, name)
 
     def _collect(self, effects: list[Effect]) -> list[Effect | ClientEffect]:
         """Carry out what the broker wants of clients; the rest, and what clients get, is for the driver."""
@@ -757,12 +749,8 @@ class Front:
                 client, Reason.CLIENT_IDENTIFIER_NOT_VALID, "no client id, and the broker may not assign one"
             )
             return
-        if len(connect.client_id) > CLIENT_ID_CHARACTERS_MAX or connect.client_id in self._strangers:
-            text = (
-                "the client id is that of a program attached to this broker"
-                if connect.client_id in self._strangers
-                else f"the client id has more than {CLIENT_ID_CHARACTERS_MAX} characters"
-            )
+        if len(connect.client_id) > CLIENT_ID_CHARACTERS_MAX:
+            text = f"the client id has more than {CLIENT_ID_CHARACTERS_MAX} characters"
             self._turn_away(client, Reason.CLIENT_IDENTIFIER_NOT_VALID, text)
             return
         if will is not None:
@@ -1108,36 +1096,19 @@ class Front:
 
     # What the broker wants.
 
-    def _deliver(self, effect: Deliver) -> None:
-        # A session that has ended meanwhile is neither ours nor a stranger's.
-        matches = self._publishing.on_deliver(effect)
-        strangers = tuple(it for it in matches if it[0] in self._strangers)
-        if strangers:
-            self._core.out.append(Deliver(effect.publication, strangers, effect.hops))
+    # A session may have ended meanwhile.
 
     def _grant(self, effect: Grant) -> None:
         if effect.session in self.sessions:
             self._subscribing.on_granted(effect.session, effect.name, effect.reason)
-        else:
-            self._core.out.append(effect)
 
     def _deny(self, effect: Deny) -> None:
         if effect.session in self.sessions:
             self._subscribing.on_denied(effect.session, effect.name, effect.reason)
-        else:
-            self._core.out.append(effect)
 
     def _accept(self, effect: Accept) -> None:
         if effect.session in self.sessions:
             self._publishing.on_accepted(effect)
-        elif effect.session in self._strangers:
-            self._core.out.append(effect)
-
-    def _reject(self, effect: Reject) -> None:
-        if effect.session in self._strangers:
-            self._core.out.append(effect)
-        else:
-            self._publishing.on_rejected(effect)
 
     def _enlist(self, effect: Enlist) -> None:
         self._requests.on_enlisted(effect)
@@ -1165,13 +1136,11 @@ class Front:
                 session.on_synced(number)
         self.broker.tell(event)
 
-    def _pause(self, effect: Pause) -> None:
+    def _pause(self, _effect: Pause) -> None:
         self._paused = True
-        self._core.out.append(effect)
 
-    def _resume(self, effect: Resume) -> None:
+    def _resume(self, _effect: Resume) -> None:
         self._paused = False
-        self._core.out.append(effect)
         for client in self.clients.values():
             self._take_again(client)
 
@@ -1224,16 +1193,6 @@ class Front:
 
     def _say_own(self, message: Publication) -> None:
         self._publishing.say(message)
-
-    # Programs that are not MQTT clients.
-
-    def _on_stranger(self, event: SessionOpened) -> None:
-        self._strangers[event.session] = None
-        self.broker.tell(event)
-
-    def _on_stranger_gone(self, event: SessionEnded) -> None:
-        self._strangers.pop(event.session, None)
-        self.broker.tell(event)
 
     # After a restart.
 

@@ -24,7 +24,7 @@ from tidings.overlay.routing.table import Entry, Node
 class Place:
     """A topic, and who gets what is published there."""
 
-    __slots__ = ("foreign", "plans", "route", "short", "topic")
+    __slots__ = ("plans", "route", "short", "topic")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -33,8 +33,6 @@ class Place:
         )
         """Whether nothing about it needs the long way."""
         self.route: Route | None = None
-        self.foreign = False
-        """Whether someone who is not a client of ours has a content filter there."""
         self.plans: list[Plan | None] = [None] * 4
         """For QoS 0 and 1, each from publishers of 3.1.1 and of 5.0."""
 
@@ -45,7 +43,6 @@ class Plan:
     __slots__ = (
         "acknowledged",
         "audience",
-        "foreign",
         "others",
         "plain",
         "receivers",
@@ -62,8 +59,6 @@ class Plan:
         self.others: list[tuple[Session, tuple[str, ...]]] = []
         """Who must be looked at one by one."""
         self.receivers: tuple[str, ...] = ()
-        self.foreign = False
-        """Whether someone who is not a client of ours gets it."""
         self.settled_after = 0
         """The turn before whose end not all who may get it have been told that they have subscribed."""
         self.audience: Audience | None = None

@@ -193,11 +193,9 @@ class Publishing:
         if route is None or not broker.fresh(route):
             place.plans = [None] * 4
             route = place.route = broker.route(place.topic)
-            place.foreign = self._has_strangers(route)
         if (
             not may
             or not place.short
-            or place.foreign
             or not broker.straight(route)
             # What it published before is yet to come out of the broker, and must not be overtaken.
             or client.offered_in == self._core.turn
@@ -207,17 +205,9 @@ class Publishing:
         plan = place.plans[sort]
         if plan is None or plan.version != self._core.plans:
             plan = place.plans[sort] = self._plan(route, burst.qos, burst.v5)
-        if (
-            plan.foreign
-            or plan.settled_after == self._core.turn
-            or (burst.qos and (route.filtered or client.acks))
-        ):
+        if plan.settled_after == self._core.turn or (burst.qos and (route.filtered or client.acks)):
             return place, route, None
         return place, route, plan
-
-    def _has_strangers(self, route: Route) -> bool:
-        """Whether a subscription with a content filter is of a program, and not of a client of ours."""
-        return any(session_id not in self._sessions for session_id in _filtering(route))
 
     def _place(self, key: bytes) -> Place:
         place = Place(topic_of(key[2:]))
@@ -247,10 +237,7 @@ class Publishing:
             by_session.setdefault(session_id, []).append(name)
         plan.receivers = tuple(by_session)
         for session_id, subscribed in by_session.items():
-            session = self._sessions.get(session_id)
-            if session is None:
-                plan.foreign = True
-                return plan
+            session = self._sessions[session_id]
             asked = [session.subscriptions[name] for name in subscribed]
             client = session.client
             highest = min(qos, max(it.qos for it in asked))
@@ -772,10 +759,9 @@ class Publishing:
 
     # Out, the long way.
 
-    def on_deliver(self, effect: Deliver) -> tuple[tuple[str, str], ...]:
-        """Give a publication to the clients among its receivers; those that are not clients of ours."""
+    def on_deliver(self, effect: Deliver) -> None:
+        """Give a publication to the clients that get it. A session may have ended meanwhile."""
         matches = effect.subscriptions
-        strangers: list[tuple[str, str]] = []
         at, count = 0, len(matches)
         while at < count:
             session_id = matches[at][0]
@@ -783,13 +769,10 @@ class Publishing:
             while end < count and matches[end][0] == session_id:
                 end += 1
             session = self._sessions.get(session_id)
-            if session is None:
-                strangers += matches[at:end]
-            else:
+            if session is not None:
                 subscribed = tuple([match[1] for match in matches[at:end]])
                 self.give(session, subscribed, effect.publication, effect.hops)
             at = end
-        return tuple(strangers)
 
     def give(
         self, session: Session, subscribed: tuple[str, ...], publication: Publication, hops: int = 0

@@ -289,10 +289,6 @@ class Broker:
         """Something has happened, as of the last `handle`; `collect` then says what is to be done."""
         self._events[type(event)](event)
 
-    def qos_asked(self, session: str, name: str) -> int:
-        """The quality of service of a client's subscription."""
-        return self._routing.sessions[session].subscriptions[name].qos
-
     def subscription(self, session: str, name: str) -> Subscription | None:
         """What a client here has asked for under a name, as it is understood."""
         known = self._routing.sessions.get(session)

@@ -19,6 +19,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -45,7 +46,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Carry, HandOver, Seated
-from tidings.overlay.links.messages import Bye, Refuse
+from tidings.overlay.links.messages import Bye, Greet, Refuse
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing.messages import Advertise, Enter, Subscribe, Table, Unadvertise, Unsubscribe
 from tidings.overlay.settings import Settings
@@ -134,6 +135,8 @@ class Player:
         self._lines: list[str] = []
         self._shown = {name for group in SHOWN_FIRST for name in GROUPS[group]}
         self._settings: dict[str, Settings] = {}
+        self._speak: dict[str, int] = {}
+        """By id: the newest protocol version of brokers of older releases."""
         self._ids: dict[str, str] = {}
         self._clients: dict[str, Client] = {}
         self._cut: list[tuple[str, str]] = []
@@ -163,6 +166,8 @@ class Player:
         """Say something about one broker before the network begins."""
         name, options = words[0], _options(words[1:])
         self._ids[name] = options.pop("id", name)
+        if "speaks" in options:
+            self._speak[self._ids[name]] = int(options.pop("speaks"))
         self._settings[name] = _settings(DEFAULTS, options)
 
     def _do_network(self, words: list[str]) -> None:
@@ -185,7 +190,7 @@ class Player:
         self._world = World(
             topology,
             0,
-            machine=self._machine,
+            machine=self._machine or self._broker,
             settings=own,
             ids=self._ids,
             sync_s=0.0,
@@ -195,6 +200,10 @@ class Player:
         down = away.split(",") if away else []
         self._world.start([name for name in topology.ids if name not in down])
         self._world.settle()
+
+    def _broker(self, id: str, **given: Any) -> Broker:  # noqa: A002  it is the broker's parameter
+        newest = self._speak.get(id)
+        return Broker(id, **given) if newest is None else Older(id, newest, **given)
 
     def _do_settle(self, words: list[str]) -> None:
         """Let time pass until only heartbeats are left."""
@@ -390,6 +399,29 @@ class Player:
             kind = (record.reason or "").partition(":")[0]
         if kind in self._shown and (said := record_text(record)):
             self._lines.append(f"{record.broker}: {said}")
+
+
+class Older(Broker):
+    """A broker of an older release, as far as others can tell from its greeting."""
+
+    def __init__(self, id: str, newest: int, **given: Any) -> None:  # noqa: A002
+        super().__init__(id, **given)
+        self._newest = newest
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        return [self._as_older(effect) for effect in super().handle(event, now)]
+
+    def _as_older(self, effect: Effect) -> Effect:
+        if not isinstance(effect, Send):
+            return effect
+        said = [
+            msgspec.structs.replace(message, versions=(1, self._newest))
+            if isinstance(message, Greet)
+            else message
+            for message in effect.frame.messages
+        ]
+        frame = msgspec.structs.replace(effect.frame, messages=tuple(said))
+        return msgspec.structs.replace(effect, frame=frame)
 
 
 def message_text(message: Message) -> str:

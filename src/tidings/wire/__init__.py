@@ -1,4 +1,4 @@
-"""The bytes between brokers, and between a broker and a program attached to it.
+"""The bytes between brokers.
 
 Calculations only: bytes are given and taken as values. Sockets are in `live`, meaning is in `overlay`.
 """

@@ -3,20 +3,16 @@
 Two state machines without a socket. The encoder writes frames that follow each other as one. The decoder
 takes bytes cut anywhere, and trusts none of them: lengths are bounded before anything is kept, types
 are checked, and whatever is wrong becomes one `PeerError` in `fault`, after which nothing more is read. What
-the messages mean is not known here, but for two words: behind `Welcome` the peer may send large frames, and a
-connection that begins with `Attach` is not a link.
+the messages mean is not known here, with one exception: behind `Welcome` the peer may send large frames.
 """
 
 from __future__ import annotations
-
-from enum import Enum
 
 import msgspec
 
 from tidings.errors import PeerError
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.messages import Welcome
-from tidings.wire.attachment import AnyWord, Attach
 from tidings.wire.messages import AnyMessage
 
 LENGTH_BYTES = 4
@@ -28,52 +24,17 @@ FRAME_BYTES_MAX = 64 * 1024 * 1024
 GREETING_BYTES_MAX = 64 * 1024
 """The largest frame from a peer that is not welcome yet: a greeting has some hundred."""
 
-ATTACHMENT_BYTES_MAX = 2 * 1024 * 1024
-"""The largest frame of an attached program: the largest payload, its properties, and the topic."""
-
 FRAME_MESSAGES_MAX = 1024
 """Messages that are written as one frame, at most: larger frames gain nothing and arrive later."""
 
 
-class Speech(Enum):
-    """What may be said on a connection."""
-
-    OPENING = "opening"
-    """Nothing was said yet: a broker or a program may be there."""
-
-    LINK = "link"
-    """Messages between brokers."""
-
-    ATTACHMENT = "attachment"
-    """Words between a broker and a program."""
-
-
-class _Opening(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    first: int
-    ack: int
-    messages: tuple[AnyMessage | Attach, ...] = ()
-
-
-class _Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class _Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
     first: int
     ack: int
     messages: tuple[AnyMessage, ...] = ()
 
 
-class _Attachment(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    first: int
-    ack: int
-    messages: tuple[AnyWord, ...] = ()
-
-
-_READERS: dict[
-    Speech, msgspec.msgpack.Decoder[_Opening | _Link | _Attachment]
-] = {
-    Speech.OPENING: msgspec.msgpack.Decoder(_Opening),
-    Speech.LINK: msgspec.msgpack.Decoder(_Link),
-    Speech.ATTACHMENT: msgspec.msgpack.Decoder(_Attachment),
-}  # fmt: skip
-
+_READER = msgspec.msgpack.Decoder(_Frame)
 _WRITER = msgspec.msgpack.Encoder()
 
 
@@ -153,20 +114,10 @@ class Decoder:
     a frame of 1195725856 bytes; 65536 are allowed here
     """
 
-    def __init__(
-        self,
-        speech: Speech = Speech.OPENING,
-        *,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
-        attachment_bytes_max: int = ATTACHMENT_BYTES_MAX,
-    ) -> None:
-        self.speech = speech
-        """What may be said; found out from the first word."""
+    def __init__(self) -> None:
         self.fault: PeerError | None = None
         """What the peer did wrong. The frames before it were sound and have been given."""
-        self._frame_bytes_max = frame_bytes_max
-        self._attachment_bytes_max = attachment_bytes_max
-        self._limit = attachment_bytes_max if speech is Speech.ATTACHMENT else GREETING_BYTES_MAX
+        self._limit = GREETING_BYTES_MAX
         self._kept = bytearray()
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
@@ -206,7 +157,7 @@ class Decoder:
 
     def _decode(self, data: memoryview) -> Frame | None:
         try:
-            read = _READERS[self.speech].decode(data)
+            read = _READER.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             self.fault = PeerError(f"a frame that is not one: {error}")
             return None
@@ -215,17 +166,6 @@ class Decoder:
                 f"a frame numbered {read.first} that acknowledges {read.ack}; neither is negative"
             )
             return None
-        if not read.first and read.messages:
-            self._follow(read.messages)
+        if not read.first and any(type(message) is Welcome for message in read.messages):
+            self._limit = FRAME_BYTES_MAX
         return Frame(read.first, read.ack, read.messages)
-
-    def _follow(self, messages: tuple[Message, ...]) -> None:
-        """Greetings change what may come next."""
-        if self.speech is Speech.OPENING:
-            if isinstance(messages[0], Attach):
-                self.speech = Speech.ATTACHMENT
-                self._limit = self._attachment_bytes_max
-            else:
-                self.speech = Speech.LINK
-        if self.speech is Speech.LINK and any(type(message) is Welcome for message in messages):
-            self._limit = self._frame_bytes_max

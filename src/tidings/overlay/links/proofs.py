@@ -1,9 +1,8 @@
 """Proofs that somebody knows the cluster token, made for one purpose each.
 
 A proof is an HMAC over what it is for and all that identifies the occasion, each part with its length, so
-that no proof can be taken for another: not that of a dialler for that of a listener, not that of a broker for
-that of a program, not that of one connection for that of the next. It does not hide anything; over a line
-that others can change, use TLS.
+that no proof can be taken for another: not that of a dialler for that of a listener, not that of one
+connection for that of the next. It does not hide anything; over a line that others can change, use TLS.
 """
 
 from __future__ import annotations
