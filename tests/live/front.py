@@ -50,11 +50,14 @@ class EchoFront(LocalBroker):
         words = event.data.split()
         match words:
             case [b"shut"]:
-                return [m.Transmit(event.connection, [b"good", b"bye"]), m.Shut(event.connection, "asked")]
+                return [
+                    m.Transmit(event.connection, [b"good", b"bye"]),
+                    m.CloseClient(event.connection, "asked"),
+                ]
             case [b"who", name, password]:
-                return [m.Verify(event.connection, name.decode(), password)]
+                return [m.CheckPassword(event.connection, name.decode(), password)]
             case [b"quiet"]:
-                return [m.Transmit(event.connection, [b"shh"]), m.Quiet(event.connection)]
+                return [m.Transmit(event.connection, [b"shh"]), m.PauseReading(event.connection)]
         return [m.Transmit(event.connection, [event.data])]
 
     def views(self, event: m.BytesReceived) -> list[Any]:

@@ -141,7 +141,7 @@ def test_a_quiet_client_is_not_read_until_it_is_heeded() -> None:
         other.write(b"x")
         await other_reader.readexactly(1)
         assert front.bytes_of(1) == b"quiet"
-        node._carry_out([m.Heed(1)])
+        node._carry_out([m.ResumeReading(1)])
         assert await reader.readexactly(4) == b"more"
         await node.stop()
 

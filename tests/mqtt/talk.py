@@ -17,16 +17,16 @@ from tidings.mqtt.events import (
     ALL_ALLOWED,
     Access,
     BytesReceived,
+    CheckPassword,
     ClientConnected,
     ClientEvent,
     ClientLost,
     ClientVerified,
+    CloseClient,
     Distribute,
-    Heed,
-    Quiet,
-    Shut,
+    PauseReading,
+    ResumeReading,
     Transmit,
-    Verify,
 )
 from tidings.mqtt.front import Front
 from tidings.mqtt.packets import (
@@ -166,22 +166,22 @@ class Talk:
             elif isinstance(effect, Transmit):
                 assert effect.connection not in told, "two Transmit for one connection in one turn"
                 told.add(effect.connection)
-                assert effect.connection not in self._shut, "Transmit after Shut"
+                assert effect.connection not in self._shut, "Transmit after CloseClient"
                 client = self.clients.get(effect.connection)
                 if client is not None:
                     client.hear(b"".join(effect.chunks))
-            elif isinstance(effect, Shut):
+            elif isinstance(effect, CloseClient):
                 self._shut.add(effect.connection)
                 client = self.clients.pop(effect.connection, None)
                 if client is not None:
                     client.closed = True
-            elif isinstance(effect, Verify):
+            elif isinstance(effect, CheckPassword):
                 user = effect.username if self.users.get(effect.username) == effect.password else None
                 self._events.append(ClientVerified(effect.connection, user))
-            elif isinstance(effect, Quiet | Heed):
+            elif isinstance(effect, PauseReading | ResumeReading):
                 client = self.clients.get(effect.connection)
                 if client is not None:
-                    client.unheard = isinstance(effect, Quiet)
+                    client.unheard = isinstance(effect, PauseReading)
                     self._read(client)
             elif isinstance(effect, Log):
                 self.logs.append(effect)

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.matching import compile_kernels, spans
+from tidings.matching import compile_kernels
 from tidings.mqtt import bursts
 from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.fanout import spans
 from tidings.mqtt.packets import Puback, Publish, Version
 
 TOPICS = ("a", "t/1", "t/2", "x" * 120)

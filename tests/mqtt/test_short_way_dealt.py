@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.mqtt.talk import V5, V311
 from tests.mqtt.test_short_way import Recorded
-from tidings.matching import compile_kernels, compiling, dealing
+from tidings.matching import compile_kernels, compiling
 from tidings.mqtt import dealing as hands
+from tidings.mqtt import fanout
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested, Distribute, Transmit
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Publish, Subscribe, Version
@@ -318,12 +319,12 @@ def test_neighbours_of_several_topics_are_one_hand_if_they_meet_the_same_filters
     if slow is None and hands_of is not None:
         seen: list[int] = []
 
-        class Seen(dealing.Dealt):
+        class Seen(fanout.Dealt):
             def __init__(self, begins: Any, *others: Any) -> None:
                 seen.append(len(begins))
                 super().__init__(begins, *others)
 
-        monkeypatch.setattr(dealing, "Dealt", Seen)
+        monkeypatch.setattr(fanout, "Dealt", Seen)
         run(1, subscribed, [(True, SEVERAL)] * 3, slow, trees)
         assert seen == hands_of * 3
 
@@ -341,12 +342,12 @@ def test_publishers_of_both_versions_reach_a_content_filter(deal_from: int, firs
 def test_a_burst_for_content_filters_is_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
     dealt = []
 
-    class Seen(dealing.Dealt):
+    class Seen(fanout.Dealt):
         def stretches(self, data: bytes, takers: Sequence[int] | None = None) -> list[memoryview]:
             dealt.append(data)
             return super().stretches(data, takers)
 
-    monkeypatch.setattr(dealing, "Dealt", Seen)
+    monkeypatch.setattr(fanout, "Dealt", Seen)
     sent, lines, _ = run(
         hands.DEAL_FROM,
         [
@@ -366,7 +367,7 @@ def test_what_is_too_much_to_be_dealt_goes_one_by_one(monkeypatch: pytest.Monkey
     who: list[Subscriber] = [(True, [("t/1", 0, "n >= 3", 0)]), (True, [("t/1", 0, "n > 1", 0)])]
     what: list[Turn] = [(True, [b'{"n":3}', b'{"n":2}', b"text"] * 10)]
     expected = run(1_000_000, who, what, None)
-    monkeypatch.setattr(dealing, "BYTES_MAX", 100)
+    monkeypatch.setattr(fanout, "BYTES_MAX", 100)
     assert run(1, who, what, None) == expected
 
 

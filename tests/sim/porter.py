@@ -15,7 +15,7 @@ from typing import Any
 
 from tidings.language.regions import Unknown
 from tidings.mqtt.codec import Decoder, encode
-from tidings.mqtt.events import BytesReceived, ClientConnected, ClientLost, Shut, Transmit
+from tidings.mqtt.events import BytesReceived, ClientConnected, ClientLost, CloseClient, Transmit
 from tidings.mqtt.packets import (
     AnyPacket,
     Asked,
@@ -153,7 +153,7 @@ class Porter:
 
     def hang_up(self, caller: Caller) -> None:
         self.callers.pop(caller.number)
-        self.after.append(Shut(caller.number, "done"))
+        self.after.append(CloseClient(caller.number, "done"))
 
     def leave(self, session: Session, now: float, with_will: bool) -> None:
         if not with_will:

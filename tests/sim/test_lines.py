@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from tests.sim.porter import Porter
-from tidings.mqtt.events import BytesReceived, ClientCongested, ClientConnected, ClientLost, Heed, Quiet, Shut
+from tidings.mqtt.events import (
+    BytesReceived,
+    ClientCongested,
+    ClientConnected,
+    ClientLost,
+    CloseClient,
+    PauseReading,
+    ResumeReading,
+)
 from tidings.mqtt.packets import Version
 from tidings.sim import topologies
 from tidings.sim.devices import Device, Temper
@@ -154,7 +162,7 @@ class Moody(Listening):
             if isinstance(event, BytesReceived):
                 self.heard += 1
                 if self.heard == 1:
-                    effects.append(Quiet(event.connection))
+                    effects.append(PauseReading(event.connection))
         return effects
 
 
@@ -167,7 +175,7 @@ def test_nothing_is_read_from_a_client_between_quiet_and_heed(told: list[Any]) -
     world.run(1.0)
     assert not any(isinstance(event, BytesReceived) for event in told[before:])
     assert party.line is not None
-    world.lines.carry[Heed](world.hosts["a"], Heed(party.line.number))
+    world.lines.carry[ResumeReading](world.hosts["a"], ResumeReading(party.line.number))
     world.run(1.0)
     assert any(isinstance(event, BytesReceived) for event in told[before:])
 
@@ -177,7 +185,7 @@ def test_a_connection_that_the_door_shuts_ends_behind_what_was_sent(told: list[A
     party = client(world, "p", Temper(Version.V5, expiry_s=600))
     world.run(1.0)
     assert party.line is not None
-    world.lines.carry[Shut](world.hosts["a"], Shut(party.line.number, "enough"))
+    world.lines.carry[CloseClient](world.hosts["a"], CloseClient(party.line.number, "enough"))
     world.run(5.0)
     connections = world.lines.diary.connections["p"]
     assert connections[0].parted_why == "shut"

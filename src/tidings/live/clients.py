@@ -333,10 +333,10 @@ class Clients:
         self.carry: dict[type, Callable[..., None]] = {
             m.Distribute: self._distribute,
             m.Transmit: self._transmit,
-            m.Shut: self._shut,
-            m.Verify: self._verify,
-            m.Quiet: lambda effect: self._silence(effect.connection, QUIET),
-            m.Heed: lambda effect: self._listen(effect.connection, QUIET),
+            m.CloseClient: self._shut,
+            m.CheckPassword: self._verify,
+            m.PauseReading: lambda effect: self._silence(effect.connection, QUIET),
+            m.ResumeReading: lambda effect: self._listen(effect.connection, QUIET),
         }
         """How each effect is carried out."""
 
@@ -557,7 +557,7 @@ class Clients:
                 data = bytes(data)
             transport.write(data)
 
-    def _shut(self, effect: m.Shut) -> None:
+    def _shut(self, effect: m.CloseClient) -> None:
         client = self.by_number.pop(effect.connection, None)
         if client is not None:
             client.shut()
@@ -574,7 +574,7 @@ class Clients:
 
     # Names and passwords.
 
-    def _verify(self, effect: m.Verify) -> None:
+    def _verify(self, effect: m.CheckPassword) -> None:
         number, name, password = effect.connection, effect.username, effect.password
         client, users = self.by_number.get(number), self.users
         if users is None:

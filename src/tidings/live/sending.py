@@ -18,9 +18,10 @@ from types import ModuleType
 
 import numpy as np
 
-from tidings.matching import Dealt, compile_kernels
+from tidings.matching import compile_kernels
 from tidings.matching.compiling import kept
 from tidings.matching.state import Array
+from tidings.mqtt.fanout import Dealt
 
 BLOCK_BYTES = 256 * 1024
 """What is laid out before it is sent: what a client gets of one read is mostly less, and larger blocks would

@@ -9,21 +9,16 @@ from __future__ import annotations
 
 from tidings.matching.base import Matcher, Matches
 from tidings.matching.compiling import compile_kernels
-from tidings.matching.dealing import Deal, Dealt, Links, spans
 from tidings.matching.index import Index
 from tidings.matching.reading import Answers, Payloads
 from tidings.matching.scan import Scan
 
 __all__ = [
     "Answers",
-    "Deal",
-    "Dealt",
     "Index",
-    "Links",
     "Matcher",
     "Matches",
     "Payloads",
     "Scan",
     "compile_kernels",
-    "spans",
 ]

@@ -1,7 +1,7 @@
 """Dealing: publications that meet content filters, to the clients whose filters they satisfy.
 
 Few of them are taken one by one: decoded, matched, handed on. Many are read, matched and dealt out together,
-without a Python value of any of them (`matching.dealing`). What is dealt out together is a *hand*: what one
+without a Python value of any of them (`mqtt.fanout`). What is dealt out together is a *hand*: what one
 client has sent at once, as far as it meets the same filters, whatever its topics. Both ways give the same
 result, which a test compares.
 """
@@ -14,14 +14,14 @@ from itertools import chain
 
 import numpy as np
 
-from tidings.matching import Answers, Deal, Dealt, Payloads, spans
+from tidings.matching import Answers, Payloads
 from tidings.matching.compiling import compiled_batches
-from tidings.matching.dealing import BYTES_MAX
 from tidings.matching.state import Array
 from tidings.mqtt.bursts import QOS_0, Burst
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.events import Distribute
+from tidings.mqtt.fanout import BYTES_MAX, Deal, Dealt, spans
 from tidings.mqtt.plans import Audience, Plan
 from tidings.mqtt.sessions import Session
 from tidings.overlay.broker import Broker

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidings.language.subscriptions import EVERYTHING
-from tidings.matching import Dealt
+from tidings.mqtt.fanout import Dealt
 from tidings.overlay.events import Happened, Wanted
 
 
@@ -56,7 +56,7 @@ class ClientCongested(Happened, frozen=True):
 
 
 class ClientVerified(Happened, frozen=True):
-    """The answer to `Verify`."""
+    """The answer to `CheckPassword`."""
 
     connection: int
 
@@ -122,14 +122,14 @@ class Distribute(Wanted, frozen=True):
         ]
 
 
-class Shut(Wanted, frozen=True):
+class CloseClient(Wanted, frozen=True):
     """Send what is left, then close a client's connection; no `ClientLost` need follow."""
 
     connection: int
     reason: str
 
 
-class Verify(Wanted, frozen=True):
+class CheckPassword(Wanted, frozen=True):
     """Find out whether name and password fit, which takes time; then tell `ClientVerified`.
 
     Nothing need be read from the connection until then.
@@ -140,13 +140,13 @@ class Verify(Wanted, frozen=True):
     password: bytes
 
 
-class Quiet(Wanted, frozen=True):
-    """Read nothing more from a client until `Heed`: enough of it was read that cannot be acted on yet."""
+class PauseReading(Wanted, frozen=True):
+    """Read nothing more from a client until `ResumeReading`: enough of it was read that cannot be acted on yet."""
 
     connection: int
 
 
-class Heed(Wanted, frozen=True):
+class ResumeReading(Wanted, frozen=True):
     connection: int
 
 
@@ -194,4 +194,4 @@ ClientEvent = (
     | SessionRemoved
     | AccessChanged
 )
-ClientEffect = Distribute | Transmit | Shut | Verify | Quiet | Heed
+ClientEffect = Distribute | Transmit | CloseClient | CheckPassword | PauseReading | ResumeReading

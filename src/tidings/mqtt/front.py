@@ -29,6 +29,7 @@ from tidings.mqtt.events import (
     Access,
     AccessChanged,
     BytesReceived,
+    CheckPassword,
     ClientCongested,
     ClientConnected,
     ClientEffect,
@@ -36,12 +37,11 @@ from tidings.mqtt.events import (
     ClientExpelled,
     ClientLost,
     ClientVerified,
-    Heed,
-    Quiet,
+    CloseClient,
+    PauseReading,
+    ResumeReading,
     SessionRemoved,
-    Shut,
     Transmit,
-    Verify,
 )
 from tidings.mqtt.packets import (
     AnyPacket,
@@ -205,7 +205,7 @@ class Front:
         self._announced: float | None = None
         self._unsynced: deque[tuple[int, list[tuple[Session, int]]]] = deque()
         """By sync: what sessions will then have on disk."""
-        self._shut: list[Shut] = []
+        self._shut: list[CloseClient] = []
         self._unread: deque[Client] = deque()
         """Clients that wait with something expensive, the longest first."""
         self._stopping = False
@@ -636,14 +636,14 @@ class Front:
     def _hush(self, client: Client) -> None:
         if not client.quiet:
             client.quiet = True
-            self._core.out.append(Quiet(client.number))
+            self._core.out.append(PauseReading(client.number))
 
     def _heed(self, client: Client) -> None:
         full = self._holds_back(client) and self._is_far_ahead(client)
         if client.quiet and not client.unread and not full:
             client.quiet = False
             client.heard_at = self._core.now
-            self._core.out.append(Heed(client.number))
+            self._core.out.append(ResumeReading(client.number))
 
     def _slow_down(self, client: Client, before: tuple[int, int]) -> None:
         """Take no publications of a client for as long as it has sent more than it may."""
@@ -705,7 +705,7 @@ class Front:
         elif connect.username is not None and self.access.verify:
             client.connect = connect
             client.state = State.VERIFYING
-            self._core.out.append(Verify(client.number, connect.username, connect.password or b""))
+            self._core.out.append(CheckPassword(client.number, connect.username, connect.password or b""))
         elif not self.access.anonymous:
             self._turn_away(client, Reason.NOT_AUTHORIZED, "a user name and password are needed")
         else:
@@ -957,7 +957,7 @@ class Front:
         self._shut_down(client, text)
 
     def _shut_down(self, client: Client, text: str) -> None:
-        self._shut.append(Shut(client.number, text))
+        self._shut.append(CloseClient(client.number, text))
         self._gone(client, text)
 
     def _gone(self, client: Client, reason: str) -> None:
@@ -1165,7 +1165,7 @@ class Front:
             if client.state is State.OPEN:
                 self._core.log("info", DISCONNECTED, **client.who, reason="the broker stops")
             client.state = State.SHUT
-            self._shut.append(Shut(client.number, "the broker stops"))
+            self._shut.append(CloseClient(client.number, "the broker stops"))
             session = client.session
             if session is not None:
                 session.detach()

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from tidings.language import names
 from tidings.language.views import PREFIX
-from tidings.matching import Links
 from tidings.mqtt.clients import Client
+from tidings.mqtt.fanout import Links
 from tidings.mqtt.properties import variable
 from tidings.mqtt.sessions import Asked, Session
 from tidings.mqtt.subscribing import VIEW

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.mqtt.events import (
     BytesReceived,
+    CheckPassword,
     ClientCongested,
     ClientConnected,
     ClientEvent,
     ClientLost,
     ClientVerified,
+    CloseClient,
     Distribute,
-    Heed,
-    Quiet,
-    Shut,
+    PauseReading,
+    ResumeReading,
     Transmit,
-    Verify,
 )
 from tidings.sim.devices import Device
 from tidings.sim.diary import Diary, Offer, Outage, Settled
@@ -146,10 +146,10 @@ class Lines:
         self.carry: dict[type, Callable[[Host, Any], None]] = {
             Distribute: self._distribute,
             Transmit: self._transmit,
-            Shut: self._shut,
-            Quiet: self._quiet,
-            Heed: self._heed,
-            Verify: self._verify,
+            CloseClient: self._shut,
+            PauseReading: self._quiet,
+            ResumeReading: self._heed,
+            CheckPassword: self._verify,
         }
 
     def party(self, device: Device) -> Party:
@@ -355,11 +355,11 @@ class Lines:
 
     # Reading or not.
 
-    def _quiet(self, host: Host, effect: Quiet) -> None:
+    def _quiet(self, host: Host, effect: PauseReading) -> None:
         if (line := self._lines.get((host.address, effect.connection))) is not None:
             line.quiet = True
 
-    def _heed(self, host: Host, effect: Heed) -> None:
+    def _heed(self, host: Host, effect: ResumeReading) -> None:
         if (line := self._lines.get((host.address, effect.connection))) is not None:
             line.quiet = False
             self._agenda.add(self._agenda.now, self._hear_on, line)
@@ -373,7 +373,7 @@ class Lines:
             else:
                 self._tell(host, BytesReceived(line.number, data))
 
-    def _verify(self, host: Host, effect: Verify) -> None:
+    def _verify(self, host: Host, effect: CheckPassword) -> None:
         told = ClientVerified(effect.connection, effect.username)
         self._agenda.add(self._agenda.now + 0.05, self._verified, host, (host.boot, told))
 
@@ -383,7 +383,7 @@ class Lines:
 
     # Ends.
 
-    def _shut(self, host: Host, effect: Shut) -> None:
+    def _shut(self, host: Host, effect: CloseClient) -> None:
         """The broker closes, behind all that it has sent."""
         key = (host.address, effect.connection)
         if key in self._parting:  # it did so before it was told that the client had gone

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.matching import Answers, Deal, Links, compiling, dealing, state
+from tidings.matching import Answers, compiling, state
 from tidings.matching.state import Blocks
+from tidings.mqtt import fanout
+from tidings.mqtt.fanout import Deal, Links
 
 
 def answers(found: list[list[int]]) -> Answers:
@@ -57,7 +59,7 @@ def test_each_taker_gets_its_pieces_in_order(
 
 
 def test_what_would_be_too_much_at_once_is_not_dealt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dealing, "BYTES_MAX", 11)
+    monkeypatch.setattr(fanout, "BYTES_MAX", 11)
     begins, ends = np.array([0, 6]), np.array([6, 12])
     deal = Deal(2, 1)
     deal.mark_one(0, 0)
@@ -133,7 +135,7 @@ def test_a_deal_has_nothing_of_the_one_before_it(by_one: bool) -> None:
 
 def test_what_several_get_lies_together_and_not_with_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as one of them is kept, all of it is."""
-    monkeypatch.setattr(dealing, "TOGETHER_BYTES", 10)
+    monkeypatch.setattr(fanout, "TOGETHER_BYTES", 10)
     deal = Deal(3, 5)
     for piece, taker in ((0, 0), (1, 0), (1, 1), (2, 2), (0, 4), (1, 4), (2, 4)):
         deal.mark_one(piece, taker)
