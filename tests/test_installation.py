@@ -38,7 +38,7 @@ def test_a_foreign_distribution_is_named_with_the_way_out(tmp_path: Path, name: 
         installation.check(path=[str(tmp_path)])
     message = str(caught.value)
     assert f"{name} 2.0.1 is installed in {tmp_path}" in message
-    assert f"pip uninstall {name} && pip install --force-reinstall --no-deps tidings-network" in message
+    assert f"pip uninstall {name} && pip install --force-reinstall --no-deps ." in message
 
 
 def module(file: Path, **names: str) -> ModuleType:

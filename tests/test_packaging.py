@@ -185,7 +185,7 @@ print(read_table({str(tmp_path)!r}).num_rows)
 def test_the_pipeline_names_the_extra_that_is_missing(empty: Path) -> None:
     told = run(empty, "python", "-c", "from tidings.pipeline import session; session.start()")
     assert "SetupError" in told.stderr
-    assert "pip install 'tidings-network[spark]'" in told.stderr
+    assert "pip install '.[spark]' in a checkout" in told.stderr
 
 
 # The lock

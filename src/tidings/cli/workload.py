@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidings import installation
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError, SetupError
 from tidings.records.workload import DECLARATIONS, SPEC_FILE
@@ -83,6 +84,8 @@ def generate(
 
         tidings workload generate --subscriptions 20000 --events 2000 --brokers 12 --out my-workload
     """
+    # Some of them are in another extra too; a workload needs this one.
+    installation.need("a workload", "pyspark", "scipy", extra="spark")
     from tidings.cli import stages
     from tidings.pipeline.session import check_master
     from tidings.pipeline.workload import making, reading

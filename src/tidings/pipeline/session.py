@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tidings import installation
 from tidings.errors import InputError, SetupError
 from tidings.pipeline.java import java_home
 
@@ -103,10 +104,7 @@ def start(
         if is_connect(master, given):
             import pyspark.sql.connect.session  # noqa: F401  its absence is said here, and by its name
     except ImportError as error:
-        raise SetupError(
-            f"the pipeline runs on Spark, and {error.name or 'pyspark'!r} is not installed: "
-            f"pip install 'tidings-network[spark]'"
-        ) from error
+        raise installation.absent("the pipeline", error.name or "pyspark", extra="spark") from error
     builder = SparkSession.builder.appName(app)
     if is_server(master):
         return connected(builder.remote(master), master, given)
@@ -144,7 +142,8 @@ def started(builder: SparkSession.Builder, master: str) -> SparkSession:
             return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise SetupError(
-            f"Spark does not start on {master}: {java_line(error)}. docs/pipeline.md says what a master needs"
+            f"Spark does not start on {master}: {java_line(error)}. What a master needs is in the "
+            f"documentation of the pipeline"
         ) from error
 
 
@@ -183,8 +182,8 @@ def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, st
                 session.conf.set(name, value)
     except PySparkException as error:
         raise SetupError(
-            f"no session at {master}: {first_line(error)}. Is a Connect server there? docs/pipeline.md "
-            f"shows how to start one"
+            f"no session at {master}: {first_line(error)}. Is a Connect server there? How to start one "
+            f"is in the documentation of the pipeline"
         ) from error
     for name, value in given.items():
         try:
@@ -222,8 +221,8 @@ def check_answers(master: str, port: int, what: str) -> None:
         except (OSError, ValueError) as error:
             if number == len(places):
                 raise SetupError(
-                    f"nobody answers at {master}: {error}. Start {what} there (docs/pipeline.md), or name "
-                    f"another"
+                    f"nobody answers at {master}: {error}. Start {what} there, as the documentation "
+                    f"of the pipeline shows, or name another"
                 ) from error
         else:
             return
