@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from tidings import __version__, installation
+from tidings import installation
 from tidings.cli.commands import COMMANDS, GROUPS
 from tidings.errors import TidingsError
 
@@ -70,6 +70,9 @@ for _name, _typer in _groups.items():
 
 def _version(asked: bool) -> None:
     if asked:
+        # Here, because the file of another package in place of ours has none, and `main` says so.
+        from tidings import __version__
+
         typer.echo(f"tidings-network {__version__}")
         raise typer.Exit
 
