@@ -325,6 +325,23 @@ def test_bench_tells_programs_the_same(stub: Stub, monkeypatch: pytest.MonkeyPat
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99.9"] <= latency["max"]
 
 
+def test_bench_tells_of_a_broker_that_took_less_time_than_the_machine_counts(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidings.client import load
+
+    monkeypatch.setattr(load, "REST_WITHIN_S", 0)
+    monkeypatch.setattr(load, "cpu_seconds", lambda pid: 0.5)
+    asked = ("bench", "--messages", "1", "--broker-pid", "1")
+    result = run(*asked)
+    assert result.exit_code == 0, result.stderr
+    assert (
+        "broker            0.00 CPU seconds, too short a run to tell what one message takes" in result.stdout
+    )
+    told = json.loads(run(*asked, "--json").stdout)
+    assert (told["broker_cpu_seconds"], told["received_per_broker_cpu_second"]) == (0, None)
+
+
 def test_bench_refuses_what_does_not_go_together(stub: Stub) -> None:
     assert run("bench", "--for", "1s").exit_code == 2
     assert run("bench", "--size", "many").exit_code == 2
