@@ -149,19 +149,32 @@ def started(builder: SparkSession.Builder, master: str) -> SparkSession:
 
 @contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Let Ctrl-C mean what it meant before.
+    """Let Ctrl-C mean what it meant before, and signals wait until Spark is there.
 
     PySpark puts a handler of its own in the place of whatever the program had. Its handler speaks to the JVM
     in the middle of another call, which then fails with pages of its own. Who stops the session, and all who
     get it from here do, ends its jobs anyway.
+
+    An exception while PySpark waits for its JVM makes it remove the folder through which the JVM tells its
+    port. The JVM then stays for ever, because only behind that does it look whether we are still there.
     """
-    handler = signal.getsignal(signal.SIGINT)
+    came: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # None is a handler that was not put there by Python, and that Python cannot put back.
+            if (handler := signal.getsignal(number)) is not None:
+                handlers[number] = handler
+            # What is ignored stays so, and what ends the process at once does.
+            if callable(handler):
+                signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        # None is a handler that was not put there by Python, and that Python cannot put back.
-        if threading.current_thread() is threading.main_thread() and handler is not None:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def unless_interrupted(record: logging.LogRecord) -> bool:
