@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -25,10 +26,10 @@ BARE = "tid" + "ings"
 HOSTS = re.compile(
     r"\b(?:test\.)?pyp" + r"i\.(?:org|python\.org)|\bpython" + r"hosted\b|\bconda\.anaconda\b", re.I
 )
-BARE_INSTALL = re.compile(
+INSTALL_BY_NAME = re.compile(
     r"(?:pip[0-9.]*|pipx|uv|poetry|conda)\b[^\n`|]*\b(?:install|add)\s+(?:-\S+\s+)*['\"]?"
     + BARE
-    + r"(?![-\w./])"
+    + r"(?:-network)?(?![-\w./])"
 )
 
 
@@ -48,28 +49,31 @@ def pages(root: Path) -> list[Path]:
     return [file for file in texts(root) if file.suffix == ".md"]
 
 
-def test_no_file_says_to_install_the_bare_name(root: Path) -> None:
+def test_no_file_says_to_install_by_name(root: Path) -> None:
+    """The bare name is of others, and no index has ours: a checkout or a wheel is what can be installed."""
     found = [
         f"{file.relative_to(root)}: {match[0]}"
         for file in texts(root)
-        for match in BARE_INSTALL.finditer(file.read_text(encoding="utf-8"))
+        for match in INSTALL_BY_NAME.finditer(file.read_text(encoding="utf-8"))
     ]
     assert found == []
 
 
 @pytest.mark.parametrize(
-    ("text", "bare"),
+    ("text", "by_name"),
     [
         ("pip install %s", True),
         ("pip install --upgrade '%s[spark]'", True),
         ("uv add %s", True),
-        ("pip install %s-network", False),
-        ("pip install '%s-network[spark]'", False),
-        ("pip uninstall django-%s && pip install --no-deps %s-network", False),
+        ("pip install %s-network", True),
+        ("pip install '%s-network[spark]'", True),
+        ("pip install '.[spark]'", False),
+        ("pip install 'dist/%s_network-0.1.0-py3-none-any.whl[spark]'", False),
+        ("pip uninstall django-%s && pip install --no-deps .", False),
     ],
 )
-def test_the_bare_name_is_told_from_ours(text: str, bare: bool) -> None:
-    assert (BARE_INSTALL.search(text.replace("%s", BARE)) is not None) is bare
+def test_a_name_is_told_from_a_place(text: str, by_name: bool) -> None:
+    assert (INSTALL_BY_NAME.search(text.replace("%s", BARE)) is not None) is by_name
 
 
 def test_no_file_names_a_package_index(root: Path) -> None:
@@ -79,6 +83,37 @@ def test_no_file_names_a_package_index(root: Path) -> None:
         for match in HOSTS.finditer(file.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+OWN = {
+    "access.toml",  # examples/access.toml is one
+    "athens-1.toml",  # docs/configuration.md says what is in it
+    "/etc/tidings/athens-1.toml",
+    "road.toml",  # any declaration
+    "rtt_ms.csv",  # measured by others
+    "rtt_ms_median18.csv",
+    "services.csv",
+}
+"""Files in commands of pages that are the reader's own."""
+
+
+def test_files_in_the_commands_of_pages_exist(root: Path) -> None:
+    """Each is in the checkout, or a command on the same page or `make demo` writes it."""
+    missing = []
+    for page in pages(root):
+        blocks = re.findall(r"^ *```(?:sh)?\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.S | re.M)
+        lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+        commands = [line for line in lines if re.match(r"[ $]*tidings ", line)]
+        written = {name for line in commands for name in re.findall(r"(?:--out|>) ([^\s\]]+)", line)}
+        missing += [
+            f"{page.relative_to(root)}: {name}"
+            for line in commands
+            for name in re.findall(r"(?<![\w/$.-])[\w./-]+\.(?:toml|csv|jsonl?|graphml)\b", line)
+            if not (root / name).exists()
+            and not name.startswith("tidings-demo/")
+            and name not in written | OWN
+        ]
+    assert missing == []
 
 
 def test_links_between_files_lead_somewhere(root: Path) -> None:
@@ -215,6 +250,37 @@ def test_a_blocked_road_is_one_event_as_the_readme_says(root: Path) -> None:
 
 
 # The command line
+
+UNSHIPPED = re.compile(
+    r"\b(?:docs|examples|benchmarks|tests|tools)/[\w./-]+|\b[\w/-]+\.md\b"  # folders of a checkout, pages
+    r"|\b[\w-]+/[\w./-]+\.(?:toml|csv|jsonl?|py|ipynb)\b|`make "  # a user's own files need no folder
+)
+
+
+def test_help_names_nothing_that_the_wheel_does_not_ship() -> None:
+    from tidings.cli import EPILOG
+    from tidings.cli.commands import GROUPS
+
+    texts = {"the epilog": EPILOG, **GROUPS}
+    for name, command in commands().items():
+        texts[name] = "\n".join([command.help, *(one.help or "" for one in command.params)])
+    found = [f"{name}: {text}" for name, said in texts.items() for text in UNSHIPPED.findall(said)]
+    assert found == []
+
+
+def test_messages_name_nothing_that_the_wheel_does_not_ship(root: Path) -> None:
+    """What the code says is in strings; strings that stand alone are for its readers."""
+    found = []
+    for file in (root / "src").rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found += [
+            f"{file.relative_to(root)}:{node.lineno}: {text}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+            for text in UNSHIPPED.findall(node.value)
+        ]
+    assert found == []
 
 
 def test_a_mistake_is_pointed_at_as_the_readme_shows(root: Path) -> None:

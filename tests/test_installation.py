@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import tidings
 from tidings import installation
 from tidings.errors import ForeignPackage, SetupError
 
@@ -38,7 +42,7 @@ def test_a_foreign_distribution_is_named_with_the_way_out(tmp_path: Path, name: 
         installation.check(path=[str(tmp_path)])
     message = str(caught.value)
     assert f"{name} 2.0.1 is installed in {tmp_path}" in message
-    assert f"pip uninstall {name} && pip install --force-reinstall --no-deps tidings-network" in message
+    assert f"pip uninstall {name} && pip install --force-reinstall --no-deps ." in message
 
 
 def module(file: Path, **names: str) -> ModuleType:
@@ -54,6 +58,48 @@ def test_a_folder_of_that_name_that_comes_first_is_named(tmp_path: Path) -> None
         ForeignPackage, match=r"finds .*/tidings/__init__\.py, which is not that of tidings-network"
     ):
         installation.check(path=[], module=module(other, __version__="2.0"))
+
+
+def command(*path: Path) -> subprocess.CompletedProcess[str]:
+    """What the installed command does, with these folders first on the path."""
+    return subprocess.run(
+        [sys.executable, "-c", "from tidings_network import main; main()", "--version"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["tidings/__init__.py", "tidings.py"])
+def test_the_command_names_what_hides_it(tmp_path: Path, root: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    told = command(tmp_path)
+    assert told.returncode == 2
+    ours = root / "src" / "tidings" / "__init__.py"
+    assert told.stderr == (
+        f"tidings: `import tidings` finds {tmp_path / name}, and not {ours}. "
+        "Rename or remove it, or take its folder off PYTHONPATH\n"
+    )
+
+
+def test_a_folder_without_a_package_in_it_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tidings").mkdir()
+    assert command(tmp_path).stdout == f"tidings-network {tidings.__version__}\n"
+
+
+def test_the_command_names_a_file_of_others_in_our_folder(tmp_path: Path, root: Path) -> None:
+    for package in ("tidings", "tidings_network"):
+        (tmp_path / package).mkdir()
+        for inside in (root / "src" / package).iterdir():
+            (tmp_path / package / inside.name).symlink_to(inside)
+    theirs = tmp_path / "tidings" / "__init__.py"
+    theirs.unlink()
+    theirs.touch()
+    told = command(tmp_path)
+    assert told.returncode == 2
+    assert f"finds {theirs}, which is not that of tidings-network" in told.stderr
 
 
 def test_a_file_of_others_in_our_folder_is_named() -> None:

@@ -85,7 +85,7 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     assert {f"tidings/cli/demo/athens/{name}" for name in city} <= names
     # Spark finds the format `tidings` by the name of this module.
     assert "pyspark_tidings/__init__.py" in names
-    others = {name.partition("/")[0] for name in names} - {"tidings", "pyspark_tidings"}
+    others = {name.partition("/")[0] for name in names} - {"tidings", "tidings_network", "pyspark_tidings"}
     assert others == {f"tidings_network-{tidings.__version__}.dist-info"}
 
 
@@ -106,7 +106,7 @@ def test_the_source_archive_holds_what_make_needs(built: Path) -> None:
 def test_the_command_runs_from_the_wheel(wheel: Path) -> None:
     """What it needs beside the wheel is in this environment; the tests below install it into an empty one."""
     told = subprocess.run(
-        [sys.executable, "-c", "from tidings.cli import main; main()", "--version"],
+        [sys.executable, "-c", "from tidings_network import main; main()", "--version"],
         env={**os.environ, "PYTHONPATH": str(wheel)},
         cwd=wheel.parent,
         capture_output=True,
@@ -185,7 +185,7 @@ print(read_table({str(tmp_path)!r}).num_rows)
 def test_the_pipeline_names_the_extra_that_is_missing(empty: Path) -> None:
     told = run(empty, "python", "-c", "from tidings.pipeline import session; session.start()")
     assert "SetupError" in told.stderr
-    assert "pip install 'tidings-network[spark]'" in told.stderr
+    assert "pip install '.[spark]' in a checkout" in told.stderr
 
 
 # The lock
@@ -223,6 +223,6 @@ def test_the_lock_pins_all_that_the_project_names(root: Path, lock: str) -> None
 def test_extras_alone_bring_what_is_heavy(root: Path) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "tidings-network"
-    assert project["scripts"] == {"tidings": "tidings.cli:main"}
+    assert project["scripts"] == {"tidings": "tidings_network:main"}
     base = {re.split(r"[^a-z0-9-]", name)[0] for name in project["dependencies"]}
     assert base & HEAVY == set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.errors import SetupError
+from tidings.installation import install
 
 OLDEST = (4, 2)
 """The first Spark whose Python sources are told how much to read (`ReadLimit`) and may be written to in Arrow
@@ -21,7 +22,7 @@ try:
 except ImportError as error:
     raise SetupError(
         f"the format `tidings` needs Spark {OLDEST[0]}.{OLDEST[1]} or newer, and {error.name or 'pyspark'!r} "
-        "is not there: pip install 'tidings-network[spark]'"
+        f"is not there: {install('spark')}"
     ) from error
 
 
@@ -31,14 +32,14 @@ def fault_of(version: str) -> str | None:
     >>> fault_of("4.3.0"), fault_of("4.10.1.dev0")
     (None, None)
     >>> fault_of("4.1.1")
-    "the format `tidings` needs Spark 4.2 or newer, and this is 4.1.1: pip install 'tidings-network[spark]'"
+    "the format `tidings` needs Spark 4.2 or newer, and this is 4.1.1: pip install ...[spark]..."
     """
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers >= OLDEST:
         return None
     return (
         f"the format `tidings` needs Spark {OLDEST[0]}.{OLDEST[1]} or newer, and this is {version}: "
-        "pip install 'tidings-network[spark]'"
+        f"{install('spark')}"
     )
 
 

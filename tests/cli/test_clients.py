@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +98,37 @@ def test_pub_publishes_lines_and_reports_those_that_are_none(stub: Stub, tmp_pat
     assert [payload for _, payload in published(stub)] == [
         b'{"n":1}', b'{"n":2}', b'{"n":1}', b'{"n":1}', b'{"n":2}', b'{"n":2}',
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("qos", ["1", "2"])
+def test_pub_names_each_line_that_the_broker_refuses_and_publishes_the_others(
+    stub: Stub, tmp_path: Path, qos: str
+) -> None:
+    stub.refuse_publish, stub.refuse_payload = (Reason.PAYLOAD_FORMAT_INVALID, "no field"), b"{}"
+    file = tmp_path / "reports.jsonl"
+    file.write_text('{"n": 1}\n\n{}\n{"n": 2}\n{}\n{"n": 3}\n', encoding="utf-8")
+    result = run("pub", "declared/x", "--file", str(file), "--repeat", "2", "--qos", qos)
+    assert result.exit_code == 1
+    why = "the broker refuses what was published to 'declared/x': no field (payload format invalid (0x99))"
+    assert sorted(result.stderr.splitlines()) == [f"{file}:3: {why}", f"{file}:5: {why}"]
+    assert result.stdout == "published 6 reports to declared/x, acknowledged\n"
+
+
+def test_pub_ends_with_the_first_line_where_none_may_be_published(stub: Stub) -> None:
+    stub.refuse_publish = (Reason.NOT_AUTHORIZED, "nobody may publish here")
+    program = "import tidings.cli; tidings.cli.main()"
+    # A process of its own: what its thread would say at the end is seen.
+    told = subprocess.run(
+        [sys.executable, "-c", program, "pub", "declared/x", "-", "--quiet"],
+        input='{"n": 1}\n' * 1_000,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 2
+    (line,) = told.stderr.splitlines()
+    assert line.startswith("tidings: standard input:1: the broker refuses what was published to 'declared/x'")
+    assert isinstance(run("pub", "a/+", "-", given="{}\n").exception, InputError)
 
 
 def test_pub_sends_text_as_it_is(stub: Stub) -> None:
@@ -323,6 +356,23 @@ def test_bench_tells_programs_the_same(stub: Stub, monkeypatch: pytest.MonkeyPat
     timed = json.loads(run("bench", "--rate", "5000", "--messages", "100", "--json").stdout)
     latency = timed["latency_us"]
     assert 0 < latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["p99.9"] <= latency["max"]
+
+
+def test_bench_tells_of_a_broker_that_took_less_time_than_the_machine_counts(
+    stub: Stub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidings.client import load
+
+    monkeypatch.setattr(load, "REST_WITHIN_S", 0)
+    monkeypatch.setattr(load, "cpu_seconds", lambda pid: 0.5)
+    asked = ("bench", "--messages", "1", "--broker-pid", "1")
+    result = run(*asked)
+    assert result.exit_code == 0, result.stderr
+    assert (
+        "broker            0.00 CPU seconds, too short a run to tell what one message takes" in result.stdout
+    )
+    told = json.loads(run(*asked, "--json").stdout)
+    assert (told["broker_cpu_seconds"], told["received_per_broker_cpu_second"]) == (0, None)
 
 
 def test_bench_refuses_what_does_not_go_together(stub: Stub) -> None:

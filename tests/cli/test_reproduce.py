@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidings.cli import app, reproduce
-from tidings.errors import InputError, SetupError
+from tidings.errors import InputError
 
 TINY = ("--quick", "--runs", "1", "--set", "brokers=40", "--set", "events=6")
 
@@ -206,13 +206,6 @@ def test_an_installed_command_says_where_papers_are(monkeypatch: pytest.MonkeyPa
     assert isinstance(result.exception, InputError)
     assert "source archive" in str(result.exception)
     assert "--papers DIR" in str(result.exception)
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reproduce, "find_spec", lambda _: None)
-    result = run("agele")
-    assert isinstance(result.exception, SetupError)
-    assert "tidings-network[papers]" in str(result.exception)
 
 
 def test_where_nobody_looks_a_line_says_now_and_then_how_far_it_is(

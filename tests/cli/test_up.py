@@ -133,6 +133,9 @@ def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_u
     monkeypatch.setattr(users, "LOG2_N", 4)  # hashes that take no time
     users.add_user(tmp_path / "users", "ann", b"secret")
     (tmp_path / "links.csv").write_text("a,b\nathens,patras\npatras,7\n7,athens\n", encoding="utf-8")
+    # A package of that name in the folder where it is called hides nothing.
+    (tmp_path / "tidings").mkdir()
+    (tmp_path / "tidings" / "__init__.py").touch()
     monkeypatch.chdir(tmp_path)
     settings = {
         "mqtt_ws": 21_100,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from tidings.cli import app
+from tidings.cli import app, stages
 from tidings.cli import workload as cli_workload
 from tidings.errors import InputError
 from tidings.language.declarations import read_topic
@@ -65,6 +66,25 @@ def test_what_is_wrong_is_said_before_spark_starts(
     with pytest.raises(InputError, match=says):
         generate(*arguments, "--out", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_is_told_to_end_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    out = tmp_path / "out"
+    drafts: list[str] = []
+
+    def run(*_: object, **__: object) -> None:
+        drafts.extend(file.name for file in out.iterdir())
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(stages, "run", run)
+    before = signal.getsignal(number)
+    assert generate(*SMALL, "--out", str(out)).exit_code == 128 + number
+    assert drafts[0].startswith(".draft-")
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(number) is before
 
 
 def test_a_folder_that_has_something_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,8 @@ class Stub:
         """All packets of all clients, in order."""
         self.refuse_connect: tuple[int, str | None] | None = None
         self.refuse_publish: tuple[int, str | None] | None = None
+        self.refuse_payload: bytes | None = None
+        """What `refuse_publish` refuses, if not everything."""
         self.receive_maximum: int | None = None
         self.packet_bytes_max: int | None = None
         """The Maximum Packet Size of new connections; what is larger costs a client its connection."""
@@ -285,7 +287,7 @@ class _Client(asyncio.Protocol):
         stub = self.stub
         if stub.silent:
             return
-        if stub.refuse_publish is not None:
+        if stub.refuse_publish is not None and stub.refuse_payload in (None, packet.payload):
             code, said = stub.refuse_publish
             kind = p.Puback if packet.qos == 1 else p.Pubrec
             self.send(kind(packet.packet_id, code, p.Properties(reason_string=said)))

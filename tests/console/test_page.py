@@ -15,11 +15,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.console import days
-from tidings.console import document, page, totals
+from tidings.console import page, totals
 from tidings.console.captions import CAPTIONS
 from tidings.console.day import Check, Day, Happening, Life
 from tidings.console.looks import LOOKS, WIDE
-from tidings.errors import SetupError
 
 VOID = {"meta", "link", "img", "source", "br", "hr"}
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -269,12 +268,6 @@ def test_matplotlib_is_loaded_only_when_a_page_is_written() -> None:
         text=True,
     )
     assert {"matplotlib", "numpy"}.isdisjoint(told.stdout.split())
-
-
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(document, "find_spec", lambda name: None)
-    with pytest.raises(SetupError, match=r"tidings-network\[papers\]"):
-        document.check()
 
 
 def test_pictures_and_words_have_the_same_names() -> None:

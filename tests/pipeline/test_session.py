@@ -109,9 +109,7 @@ def test_the_environment_is_put_back_whatever_happens(monkeypatch: pytest.Monkey
 
 def test_without_spark_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
-    with pytest.raises(
-        SetupError, match=r"'pyspark.sql' is not installed: pip install 'tidings-network\[spark\]'"
-    ):
+    with pytest.raises(SetupError, match=r"needs pyspark\.sql, .*pip install '\.\[spark\]'"):
         session.start()
 
 
@@ -135,6 +133,30 @@ def test_interrupts_mean_what_they_meant_before() -> None:
     with session.interrupts_kept():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_waits_until_spark_has_started(number: signal.Signals) -> None:
+    """PySpark would leave a Java process behind for ever if it were raised in between."""
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    steps = []
+
+    def start() -> None:
+        with session.interrupts_kept():
+            signal.raise_signal(number)
+            steps.append("started")
+
+    before = signal.signal(number, stop)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert steps == ["started"]
+        assert signal.getsignal(number) is stop
+    finally:
+        signal.signal(number, before)
 
 
 def test_spark_has_put_no_handler_in_place_of_ours(spark: SparkSession) -> None:

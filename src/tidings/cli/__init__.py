@@ -11,18 +11,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
 
-from tidings import __version__, installation
+from tidings import installation
 from tidings.cli.commands import COMMANDS, GROUPS
 from tidings.errors import TidingsError
 
 EPILOG = (
-    "Words such as seat, told or cover are explained in docs/glossary.md; "
-    "every command, with examples, in docs/cli.md."
+    "The documentation is in the source of Tidings. Its glossary explains words such as seat, told or cover; "
+    "its page on the command line has every command, with examples."
 )
 
 
@@ -70,6 +70,9 @@ for _name, _typer in _groups.items():
 
 def _version(asked: bool) -> None:
     if asked:
+        # Here, because the file of another package in place of ours has none, and `main` says so.
+        from tidings import __version__
+
         typer.echo(f"tidings-network {__version__}")
         raise typer.Exit
 
@@ -94,5 +97,15 @@ def main() -> None:
         installation.check()
         app()
     except TidingsError as error:
-        typer.echo(f"tidings: {error}", err=True)
-        sys.exit(2)
+        _refuse(error)
+    except ModuleNotFoundError as error:
+        # An extra is missing. A command that works for long before it needs one calls `installation.need`.
+        package = (error.name or "").partition(".")[0]
+        if package not in installation.EXTRAS:
+            raise
+        _refuse(installation.absent("this command", package))
+
+
+def _refuse(error: TidingsError) -> NoReturn:
+    typer.echo(f"tidings: {error}", err=True)
+    sys.exit(2)

@@ -349,9 +349,15 @@ def show(outcome: Outcome, timed: bool, way_out: str) -> None:
     typer.echo(f"received  {outcome.received:>12,}  {told['received_per_second']:>12,} a second")
     typer.echo(f"lost      {outcome.lost:>12,}  repeated {outcome.repeated:,}")
     if outcome.broker_cpu_seconds is not None:
+        each = told["received_per_broker_cpu_second"]
         typer.echo(
-            f"broker    {outcome.broker_cpu_seconds:>12.2f} CPU seconds; "
-            f"{told['received_per_broker_cpu_second']:,} received for each"
+            f"broker    {outcome.broker_cpu_seconds:>12.2f} CPU seconds"
+            # The machine counts them in hundredths, and a short run may take none.
+            + (
+                ", too short a run to tell what one message takes"
+                if each is None
+                else f"; {each:,} received for each"
+            )
         )
     typer.echo(
         f"took      {outcome.seconds:>12.2f} s, of which this program computed {outcome.own_cpu_seconds:.2f}"

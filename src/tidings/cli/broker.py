@@ -83,7 +83,7 @@ def broker(
     SIGHUP reads users, access rules and certificates again.
 
     Settings come from a file, from TIDINGS_… variables and from flags, the later winning over the earlier;
-    docs/configuration.md explains each. All that is wrong with them is said at once, and the exit code is 2.
+    `--settings` lists them. All that is wrong with them is said at once, and the exit code is 2.
     It is 1 when a broker had to stop for another reason than being asked to.
 
     Try it:

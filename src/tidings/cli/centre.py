@@ -79,7 +79,7 @@ def centre(
 
     Try it:
 
-        tidings centre --edges examples/tree.csv --strategy median
+        tidings centre --edges tree.csv --strategy median
     """
     if edges == "-" and weights == "-":
         raise InputError("--edges and --weights both read standard input; give a file for one of them")

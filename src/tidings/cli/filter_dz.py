@@ -83,7 +83,7 @@ def dz(
 
     Try it:
 
-        tidings filter dz "severity >= 4 AND fire" --topic examples/traffic-athens.toml --depth 6
+        tidings filter dz "severity >= 4 AND fire" --topic traffic-athens.toml --depth 6
     """
     declared = topic_of(topic)
     assert declared is not None, "a declaration was given"

@@ -74,7 +74,7 @@ def gather(
 
     Try it:
 
-        tidings gather --topic examples/traffic-athens.toml --reports examples/reports.jsonl --json
+        tidings gather --topic traffic-athens.toml --reports reports.jsonl --json
     """
     declared = _declared(
         topic,

@@ -102,8 +102,8 @@ def match(
 
     Try it:
 
-        tidings match --subscriptions examples/subscriptions.jsonl \
-            --events examples/events.jsonl --topic examples/traffic-athens.toml
+        tidings match --subscriptions subscriptions.jsonl \
+            --events events.jsonl --topic traffic-athens.toml
     """
     if workload is not None:
         if topic is not None or unknown is not Unknown.WAIT:

@@ -399,7 +399,7 @@ def spawn(members: list[Member]) -> list[Member]:
     configs = [word for member in members for word in ("--config", str(member.config))]
     with members[0].log.open("ab") as log:
         started = subprocess.Popen(
-            [sys.executable, "-c", "from tidings.cli import main; main()", "broker", *configs],
+            [sys.executable, "-P", "-c", "from tidings.cli import main; main()", "broker", *configs],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

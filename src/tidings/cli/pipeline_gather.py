@@ -118,7 +118,7 @@ def gather(
 
     Try it:
 
-        tidings pipeline gather --topic examples/traffic-athens.toml --reports examples/reports.jsonl
+        tidings pipeline gather --topic traffic-athens.toml --reports reports.jsonl
     """
     streamed = {
         "--url": url,

@@ -97,7 +97,7 @@ def check(
 
     Try it:
 
-        tidings plan check examples/plans/stores.json --edges examples/plans/links.csv
+        tidings plan check stores.json --edges links.csv
     """
     import json
 

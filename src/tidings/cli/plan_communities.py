@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings import installation
 from tidings.cli import plan_files as files
 from tidings.cli import plan_network, plan_sources
 from tidings.cli.plan_options import (
@@ -199,9 +200,9 @@ def communities(
 
     Try it:
 
-        tidings plan communities --edges examples/plans/overlay.csv \
-            --clusters examples/plans/clusters.csv --homes examples/plans/homes.csv \
-            --traffic examples/plans/traffic.csv
+        tidings plan communities --edges overlay.csv \
+            --clusters clusters.csv --homes homes.csv \
+            --traffic traffic.csv
     """
     from tidings.planning import plans
     from tidings.planning.communities import extraction, interest, published, search
@@ -210,6 +211,7 @@ def communities(
     one_of("who talks to whom", {"--traffic": traffic, "--records": records, "--workload": workload})
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
+    installation.need("a plan of moves", *asked.packages, "igraph", "scipy")
     check_place(out)
     only_for("--records or --workload", asked.on_spark, {"--least-messages": least_messages})
     only_for("--algorithm interest", algorithm is Algorithm.INTEREST, {"--subscriptions": subscriptions})

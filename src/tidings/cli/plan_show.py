@@ -36,7 +36,7 @@ def show(
 
     Try it:
 
-        tidings plan show examples/plans/stores.json
+        tidings plan show stores.json
     """
     made = read(plan)
     written = None if page is None else wrote(made, page, None)

@@ -39,6 +39,11 @@ class Asked:
         """Whether Spark is asked for at all."""
         return self.records is not None or self.workload is not None
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Optional packages that this takes."""
+        return ("pyspark",) if self.on_spark else ()
+
     def check(self) -> None:
         """Refuse what does not go together."""
         if self.records is not None and self.workload is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings import installation
 from tidings.cli import plan_files as files
 from tidings.cli import plan_network, plan_sources
 from tidings.cli.plan_options import (
@@ -126,8 +127,8 @@ def stores(
 
     Try it:
 
-        tidings plan stores --k 2 --capacity 2 --edges examples/plans/links.csv \
-            --rates examples/plans/rates.csv
+        tidings plan stores --k 2 --capacity 2 --edges links.csv \
+            --rates rates.csv
     """
     from tidings.planning import plans
     from tidings.planning.stores import local, published
@@ -137,6 +138,7 @@ def stores(
     one_of("who requests what", where)
     asked = plan_sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
+    installation.need("a plan of stores", *asked.packages, "scipy")
     only_for("--records or --workload", asked.on_spark, {"--least-requests": least_requests})
     moved = {"--before": before, "--moved-max": moved_max}
     only_for("--algorithm local", algorithm is Algorithm.LOCAL, moved)

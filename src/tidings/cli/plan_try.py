@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings import installation
 from tidings.cli import plan_files as files
 from tidings.cli.plan_show import printed, read, wrote
 from tidings.errors import InputError
@@ -78,11 +79,12 @@ def try_(
 
     Try it:
 
-        tidings plan try examples/plans/stores.json --requests examples/plans/rates.csv
+        tidings plan try stores.json --requests rates.csv
     """
     from tidings.planning.plans import StoresPlan
 
     made = read(plan)
+    installation.need("a trial", "scipy")
     if out is not None:
         from tidings.console import document
 

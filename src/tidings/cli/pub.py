@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,9 @@ import typer
 
 from tidings.cli import connecting
 from tidings.cli.lines import Lines
-from tidings.errors import InputError, NetworkError, PayloadError
+from tidings.errors import AccessError, InputError, NetworkError, PayloadError
 from tidings.language import payloads
+from tidings.language.names import name_fault
 
 if TYPE_CHECKING:
     from tidings.client.network import Network
@@ -59,9 +61,9 @@ def pub(
     """Publish a report, or one for each line of a file.
 
     Values of name=value are numbers, true, false and null where they look like it, text otherwise; dots nest,
-    as in position.lat=37.98. With QoS 1 and 2 it has arrived when the command ends. A line that is no report
-    is said on standard error with its number, the others are published, and the exit code is 1; it is 2 if
-    the network is not reached or refuses.
+    as in position.lat=37.98. With QoS 1 and 2 it has arrived when the command ends. A line that is no report,
+    or that the broker refuses, is said on standard error with its number, the others are published, and the
+    exit code is 1. It is 2 if the network is not reached, or if you may not publish there.
 
     Try it:
 
@@ -79,25 +81,39 @@ def pub(
     else:
         payload = read_report(given)
 
+    if (fault := name_fault(topic)) is not None:
+        raise InputError(f"{topic!r} cannot be published to: {fault}")
+
     async def publish() -> int:
         async with connecting.network(url, user, authority, certificate, key) as network:
             if not quiet and (said := await remark(network, topic, retain=retain)):
                 typer.echo(said, err=True)
             count = 0
+            refused = set[int]()
             under_way = asyncio.Semaphore(UNDER_WAY_MAX)
 
-            async def one(report: bytes | Mapping[str, object]) -> None:
+            async def one(number: int, report: bytes | Mapping[str, object]) -> None:
+                nonlocal count
                 try:
                     await network.publish(topic, report, qos=qos, retain=retain)
+                    count += 1
+                except InputError as error:
+                    if lines is None:
+                        raise
+                    # Rights are to a topic: the other lines would be refused as well.
+                    if isinstance(error, AccessError):
+                        raise AccessError(f"{lines.name}:{number}: {error}") from None
+                    if number not in refused:
+                        refused.add(number)
+                        lines.refuse(number, str(error))
                 finally:
                     under_way.release()
 
             async with asyncio.TaskGroup() as group:
-                async for report in _reports(lines, payload):
+                async for number, report in _reports(lines, payload):
                     for _ in range(repeat):
                         await under_way.acquire()
-                        group.create_task(one(report))
-                        count += 1
+                        group.create_task(one(number, report))
             return count
 
     count = connecting.run(publish())
@@ -150,12 +166,10 @@ def _value(text: str) -> object:
 
 async def remark(network: Network, topic: str, *, retain: bool) -> str | None:
     """A word about a topic that nobody has declared, or where there is nothing to retain; None if there is
-    nothing to say, it is no topic, or it cannot be known.
+    nothing to say, or it cannot be known.
     """
-    from tidings.language.names import name_fault, parse_pattern
+    from tidings.language.names import parse_pattern
 
-    if name_fault(topic):
-        return None
     try:
         answer = await network.request("$tidings/topic/list", {}, timeout=ASK_WITHIN_S)
     except (NetworkError, InputError):
@@ -180,27 +194,30 @@ async def remark(network: Network, topic: str, *, retain: bool) -> str | None:
 
 async def _reports(
     lines: Lines | None, payload: bytes | dict[str, object]
-) -> AsyncIterator[bytes | dict[str, object]]:
+) -> AsyncIterator[tuple[int, bytes | dict[str, object]]]:
+    """Each report with the number of its line; 1 for one that is no line."""
     if lines is None:
-        yield payload
+        yield 1, payload
         return
     if lines.size is not None:
-        for _, report in lines:
-            yield report
+        for one in lines:
+            yield one
         return
     # Whoever types or pipes may take hours; the connection is kept alive meanwhile. It is a thread of our own
     # since nothing can stop it, and nobody should wait for it at the end.
     loop = asyncio.get_running_loop()
-    read: asyncio.Queue[dict[str, object] | None] = asyncio.Queue(UNDER_WAY_MAX)
-
-    def put(report: dict[str, object] | None) -> None:
-        asyncio.run_coroutine_threadsafe(read.put(report), loop).result()
+    read: asyncio.Queue[tuple[int, dict[str, object]] | None] = asyncio.Queue()
+    room = threading.Semaphore(UNDER_WAY_MAX)
 
     def follow() -> None:
-        for _, report in lines:
-            put(report)
-        put(None)
+        # A closed loop: the command has ended, and nobody publishes what is read.
+        with contextlib.suppress(RuntimeError):
+            for one in lines:
+                room.acquire()
+                loop.call_soon_threadsafe(read.put_nowait, one)
+            loop.call_soon_threadsafe(read.put_nowait, None)
 
     threading.Thread(target=follow, name="standard input", daemon=True).start()
     while (found := await read.get()) is not None:
+        room.release()
         yield found

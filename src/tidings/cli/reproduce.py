@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from importlib import import_module
-from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic
@@ -23,7 +22,8 @@ from typing import Annotated, Any, Protocol, cast
 import msgspec
 import typer
 
-from tidings.errors import InputError, SetupError
+from tidings import installation
+from tidings.errors import InputError
 
 Task = dict[str, Any]
 Row = dict[str, Any]
@@ -160,10 +160,7 @@ def reproduce(
     for name in figures:
         if name not in experiment.FIGURES:
             raise InputError(f"{paper} has no figure {name!r}; there are {', '.join(experiment.FIGURES)}")
-    if find_spec("matplotlib") is None:
-        raise SetupError(
-            "plots need matplotlib, which is not installed; pip install 'tidings-network[papers]'"
-        )
+    installation.need("a plot", "matplotlib")
     if master is not None and processes is not None:
         raise InputError("--processes and --master are two ways to run the same; leave one of them out")
     claims = _claims(folder / paper / "claims.toml")

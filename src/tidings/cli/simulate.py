@@ -422,14 +422,6 @@ def _writer(folder: Path | None) -> tuple[Callable[[Record], object] | None, Cal
     """What takes records, and what ends it."""
     if folder is None:
         return None, lambda: None
-    from tidings.errors import SetupError
-
-    try:
-        import pyarrow  # noqa: F401  its absence should be said before the run, not after
-    except ImportError:
-        raise SetupError(
-            "--records writes Parquet, which needs pyarrow; pip install 'tidings-network[sim]'"
-        ) from None
     from tidings.records.segments import SegmentWriter, closed_segments
 
     if closed_segments(folder):

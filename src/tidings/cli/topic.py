@@ -42,7 +42,7 @@ def check(
 
     Try it:
 
-        tidings topic check examples/traffic-athens.toml
+        tidings topic check traffic-athens.toml
     """
     topic = topic_of(declaration)
     assert topic is not None, "a declaration was given"
@@ -96,7 +96,7 @@ def declare(
 
     Try it:
 
-        tidings topic declare examples/traffic-athens.toml
+        tidings topic declare traffic-athens.toml
     """
     texts = _read_all(declarations)
     bodies = [{"text": text, "force": force} for text, _ in texts]

@@ -405,9 +405,10 @@ def _detach(words: Sequence[str], as_json: bool) -> None:
     file = StateFile()
     if file.read() is None:
         file.clear()  # makes the folder, too
+    program = "from tidings.cli import main; main()"
     with tempfile.TemporaryFile() as said:
         started = subprocess.Popen(
-            [sys.executable, "-c", "from tidings.cli import main; main()", "up", *words, "--background"],
+            [sys.executable, "-P", "-c", program, "up", *words, "--background"],
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,

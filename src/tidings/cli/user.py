@@ -108,7 +108,7 @@ def check(
 
     Try it:
 
-        tidings user check ann publish traffic/athens/ann --access examples/access.toml
+        tidings user check ann publish traffic/athens/ann --access access.toml
     """
     from tidings.language.names import filter_fault, name_fault
     from tidings.live.access import read_rules, write_rule

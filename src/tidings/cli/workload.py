@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tidings import installation
+from tidings.cli.demo import stopping
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError, SetupError
 from tidings.records.workload import DECLARATIONS, SPEC_FILE
@@ -83,6 +86,8 @@ def generate(
 
         tidings workload generate --subscriptions 20000 --events 2000 --brokers 12 --out my-workload
     """
+    # Some of them are in another extra too; a workload needs this one.
+    installation.need("a workload", "pyspark", "scipy", extra="spark")
     from tidings.cli import stages
     from tidings.pipeline.session import check_master
     from tidings.pipeline.workload import making, reading
@@ -135,35 +140,46 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 
 @contextmanager
 def drafted(model: Model, out: Path) -> Iterator[Path]:
-    """A folder with the declarations of the topics and the spec, written while there is nothing to lose."""
+    """A folder with the declarations of the topics and the spec, written while there is nothing to lose.
+
+    It goes at the end, whatever the end is: SIGTERM and a terminal that is closed end what is inside as an
+    error does.
+    """
     from tidings.pipeline import running
     from tidings.pipeline.workload import declarations, reading
 
     # Readers compare it with that of the tables: what is put in its place last may not be.
     spec = running.spec_of(model)
     fresh = not out.exists()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
-    except OSError as error:
-        raise InputError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
-    try:
-        (draft / DECLARATIONS).mkdir()
-        for name, text in declarations.texts(model).items():
-            (draft / DECLARATIONS / name).write_text(text, encoding="utf-8")
-        (draft / DECLARATIONS / MADE).write_text(json.dumps({"spec": spec}), encoding="utf-8")
-        text = f"{DIGEST}{digest(spec)}\n{reading.written(model.spec)}"
-        (draft / SPEC_FILE).write_text(text, encoding="utf-8")
-        yield draft
-    except OSError as error:
-        raise SetupError(
-            f"the workload cannot be written to {out}: {error.strerror}; free some space, or name another "
-            f"folder"
-        ) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-        if fresh and not any(out.iterdir()):
-            out.rmdir()
+    with stopping.handled(_ended, (signal.SIGTERM, signal.SIGHUP)):
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
+        except OSError as error:
+            raise InputError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
+        try:
+            (draft / DECLARATIONS).mkdir()
+            for name, text in declarations.texts(model).items():
+                (draft / DECLARATIONS / name).write_text(text, encoding="utf-8")
+            (draft / DECLARATIONS / MADE).write_text(json.dumps({"spec": spec}), encoding="utf-8")
+            text = f"{DIGEST}{digest(spec)}\n{reading.written(model.spec)}"
+            (draft / SPEC_FILE).write_text(text, encoding="utf-8")
+            yield draft
+        except OSError as error:
+            raise SetupError(
+                f"the workload cannot be written to {out}: {error.strerror}; free some space, or name "
+                f"another folder"
+            ) from error
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            if fresh and not any(out.iterdir()):
+                out.rmdir()
+
+
+def _ended(number: int, _: object) -> NoReturn:
+    """End as an error does, so that what has begun is cleaned up. A second signal does not cut that short."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(stopping.ENDED_BY + number)
 
 
 def check_declared(out: Path, overwrite: bool) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.errors import InputError, SetupError
+from tidings import installation
+from tidings.errors import InputError
 from tidings.records.workload import TABLES
 from tidings.records.workload_files import files_of
 
@@ -66,11 +66,8 @@ def describe(
 
     from tidings.pipeline.workload import describing
 
-    if plots and find_spec("matplotlib") is None:
-        raise SetupError(
-            "plots need matplotlib, which is not installed; pip install 'tidings-network[papers]', or add "
-            "--no-plots"
-        )
+    if plots:
+        installation.need("a plot", "matplotlib", otherwise="add --no-plots")
     with _Bars() as bars:
         found = describing.describe(folder, bars.tell)
     drawn = _drawn(found, out or folder / PLOTS) if plots else []

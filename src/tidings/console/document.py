@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidings import installation
 from tidings.console.captions import Caption
 from tidings.console.looks import DARK, LIGHT, LOOKS, NARROW_BELOW_PX, WIDE, Colours, Look
 from tidings.console.tables import Table
 from tidings.console.words import clipped, counted
-from tidings.errors import SetupError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,10 +35,7 @@ Drawn = Mapping[Look, str]
 
 def check() -> None:
     """See that pages can be written here: for who would not like to hear at the end that they cannot."""
-    if find_spec("matplotlib") is None:
-        raise SetupError(
-            "the page needs matplotlib, which is not installed; pip install 'tidings-network[papers]'"
-        )
+    installation.need("the page", "matplotlib")
 
 
 def drawn(pictures: Mapping[str, Callable[[Look], Figure]], folder: Path) -> dict[str, Drawn]:

@@ -200,16 +200,16 @@ def _next(day: Day, names: Sequence[str]) -> str:
 <h2>Where to go next</h2>
 <ul class="next">
 <li><b>You run a service.</b> <code>tidings up --detach</code> starts three brokers here; any MQTT 5 client
-can talk to them. <i>docs/operations.md</i></li>
+can talk to them. <i>In the documentation: running brokers.</i></li>
 <li><b>You write Python.</b> <code>tidings.connect</code> publishes and subscribes, with or without asyncio.
-<i>docs/clients.md</i></li>
+<i>In the documentation: clients.</i></li>
 <li><b>You work with data.</b> <code>spark.readStream.format("tidings")</code> follows a topic; the pipeline
-reads the brokers' records. <i>docs/connector.md, docs/pipeline.md</i></li>
+reads the brokers' records. <i>In the documentation: the connector, the pipeline.</i></li>
 <li><b>You do research.</b> <code>tidings simulate</code> drives the same brokers in virtual time, and
 <code>tidings reproduce</code> runs published experiments again.
-<i>docs/simulation.md, papers/README.md</i></li>
+<i>In the documentation: simulation, papers.</i></li>
 </ul>
-<p>A longer day: <code>make demo SIZE=large</code>. A network that stays up when the day is over:
-<code>make demo KEEP=1</code>.</p>
+<p>A longer day: <code>tidings demo --size large</code>. A network that stays up when the day is over:
+<code>tidings demo --keep</code>.</p>
 {plans}<p><small>The pictures as files, beside this page: {pictures}.</small></p>
 </section>"""

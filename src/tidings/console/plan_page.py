@@ -334,7 +334,7 @@ def _end(plan: Plan, trial: AnyTrial | None, shown: list[str], prefix: str) -> s
 {untried if trial is None else ""}<li><b>See whether it still fits.</b>
 <code>tidings plan check PLAN</code> compares it with the network as it is now.</li>
 <li><b>Plan again.</b> <code>tidings plan {kind}</code>, with other limits or another algorithm.
-<i>docs/plans.md</i></li>
+<i>In the documentation: plans.</i></li>
 </ul>
 <p><small>The pictures as files, beside this page: {pictures}.</small></p>
 </section>"""

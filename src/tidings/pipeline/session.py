@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from tidings import installation
 from tidings.errors import InputError, SetupError
 from tidings.pipeline.java import java_home
 
@@ -103,10 +104,7 @@ def start(
         if is_connect(master, given):
             import pyspark.sql.connect.session  # noqa: F401  its absence is said here, and by its name
     except ImportError as error:
-        raise SetupError(
-            f"the pipeline runs on Spark, and {error.name or 'pyspark'!r} is not installed: "
-            f"pip install 'tidings-network[spark]'"
-        ) from error
+        raise installation.absent("the pipeline", error.name or "pyspark", extra="spark") from error
     builder = SparkSession.builder.appName(app)
     if is_server(master):
         return connected(builder.remote(master), master, given)
@@ -144,25 +142,39 @@ def started(builder: SparkSession.Builder, master: str) -> SparkSession:
             return builder.getOrCreate()
     except (PySparkException, Py4JError) as error:
         raise SetupError(
-            f"Spark does not start on {master}: {java_line(error)}. docs/pipeline.md says what a master needs"
+            f"Spark does not start on {master}: {java_line(error)}. What a master needs is in the "
+            f"documentation of the pipeline"
         ) from error
 
 
 @contextmanager
 def interrupts_kept() -> Iterator[None]:
-    """Let Ctrl-C mean what it meant before.
+    """Let Ctrl-C mean what it meant before, and signals wait until Spark is there.
 
     PySpark puts a handler of its own in the place of whatever the program had. Its handler speaks to the JVM
     in the middle of another call, which then fails with pages of its own. Who stops the session, and all who
     get it from here do, ends its jobs anyway.
+
+    An exception while PySpark waits for its JVM makes it remove the folder through which the JVM tells its
+    port. The JVM then stays for ever, because only behind that does it look whether we are still there.
     """
-    handler = signal.getsignal(signal.SIGINT)
+    came: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # None is a handler that was not put there by Python, and that Python cannot put back.
+            if (handler := signal.getsignal(number)) is not None:
+                handlers[number] = handler
+            # What is ignored stays so, and what ends the process at once does.
+            if callable(handler):
+                signal.signal(number, lambda number, _: came.append(number))
     try:
         yield
     finally:
-        # None is a handler that was not put there by Python, and that Python cannot put back.
-        if threading.current_thread() is threading.main_thread() and handler is not None:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def unless_interrupted(record: logging.LogRecord) -> bool:
@@ -183,8 +195,8 @@ def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, st
                 session.conf.set(name, value)
     except PySparkException as error:
         raise SetupError(
-            f"no session at {master}: {first_line(error)}. Is a Connect server there? docs/pipeline.md "
-            f"shows how to start one"
+            f"no session at {master}: {first_line(error)}. Is a Connect server there? How to start one "
+            f"is in the documentation of the pipeline"
         ) from error
     for name, value in given.items():
         try:
@@ -222,8 +234,8 @@ def check_answers(master: str, port: int, what: str) -> None:
         except (OSError, ValueError) as error:
             if number == len(places):
                 raise SetupError(
-                    f"nobody answers at {master}: {error}. Start {what} there (docs/pipeline.md), or name "
-                    f"another"
+                    f"nobody answers at {master}: {error}. Start {what} there, as the documentation "
+                    f"of the pipeline shows, or name another"
                 ) from error
         else:
             return

@@ -141,7 +141,7 @@ def way_out(needed: Sequence[str]) -> str:
     """What to do about workers that lack something."""
     return (
         f"Workers need Python {sys.version_info[0]}.{sys.version_info[1]} with {' and '.join(needed)}; set "
-        f"PYSPARK_PYTHON, or spark.pyspark.python, to one that has them (docs/pipeline.md)"
+        f"PYSPARK_PYTHON, or spark.pyspark.python, to one that has them"
     )
 
 

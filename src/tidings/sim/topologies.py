@@ -17,7 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidings.errors import InputError, SetupError
+from tidings import installation
+from tidings.errors import InputError
 from tidings.language import durations
 
 if TYPE_CHECKING:
@@ -315,13 +316,10 @@ def read(path: Path, *, whole: bool = True) -> Topology:
 
 def read_graphml(path: Path, *, whole: bool = True) -> Topology:
     """A graph as other programs write it."""
-    try:
-        import networkx as nx
-    except ImportError:
-        raise SetupError(
-            "reading GraphML needs networkx, which is not installed; pip install 'tidings-network[sim]'"
-        ) from None
+    installation.need("GraphML", "networkx")
     from xml.etree.ElementTree import ParseError
+
+    import networkx as nx
 
     _opened(path).close()
     try:

@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.console import days
+from tidings import installation
 from tidings.cli import app
 from tidings.cli.demo import steps
 from tidings.cli.demo.checking import ARRIVES, MATCHES, ONCE
@@ -151,6 +152,7 @@ def test_what_is_not_installed_is_said_before_anything_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "NEEDED", ("pyspark", "no_such_module"))
+    monkeypatch.setitem(installation.EXTRAS, "no_such_module", "spark")
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")])
     assert isinstance(done.exception, SetupError)
     assert str(done.exception).startswith("the demonstration needs no_such_module, not installed here: pip")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib import pyplot
+from matplotlib.axis import Axis
 
 from tests.pipeline.workload import models
 from tests.records import workloads
@@ -158,6 +160,37 @@ def test_every_plot_is_drawn(found: describing.Description, tmp_path: Path) -> N
         "reports",
     ]
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in made)
+
+
+def labels(axis: Axis) -> list[str]:
+    """What stands along an axis, as far as it is seen."""
+    low, high = sorted(axis.get_view_interval())
+    shown = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    return [tick.label1.get_text() for tick in shown if tick.label1.get_visible()]
+
+
+def test_heat_maps_name_the_nodes_along_their_axes(found: describing.Description) -> None:
+    assert found.interests is not None
+    subjects, languages = (list(names) for names in found.interests.names)
+    figure = plots.heat_maps(found.interests)
+    figure.draw_without_rendering()
+    # Three in a row: all regions, two of three; below them the last region, and nothing below the others.
+    maps = [ax for ax in figure.axes if ax.get_title()]
+    assert [labels(ax.yaxis) for ax in maps] == [subjects, [], [], subjects]
+    assert [labels(ax.xaxis) for ax in maps] == [[], languages, languages, languages]
+    assert [ax.get_ylabel() for ax in maps] == ["subject", "", "", "subject"]
+    assert [ax.get_xlabel() for ax in maps] == ["", "language", "language", "language"]
+    pyplot.close(figure)
+
+
+def test_every_axis_of_counts_has_labels(found: describing.Description) -> None:
+    """Also if all counts are between two powers of ten, as they are here."""
+    assert found.interests is not None
+    figure = plots.dimensions(found.interests)
+    figure.draw_without_rendering()
+    assert all(1 < line.min() < line.max() < 10 for line in found.interests.lines[:1])
+    assert all(len(labels(ax.yaxis)) > 1 for ax in figure.axes)
+    pyplot.close(figure)
 
 
 @pytest.mark.parametrize("name", ["brokers", "clients", "events", "reports", "subscriptions", "requests"])

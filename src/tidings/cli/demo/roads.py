@@ -28,7 +28,7 @@ SECONDS = 13.0
 TOPICS = ("traffic/athens", "traffic/piraeus")
 
 DECLARATION = """\
-# As examples/traffic-athens.toml, five times as fast.
+# Reports about roads, told within a second.
 name = "{name}"
 kind = "gathered"
 key = ["place"]             # reports about one place are about one event

@@ -8,7 +8,6 @@ import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from tidings import installation
 from tidings.cli.demo import asking, brokers, checking, city, keeping, opening, playing, stopping
 from tidings.cli.demo.brokers import Brokers
 from tidings.cli.demo.opening import Opening
@@ -25,7 +25,7 @@ from tidings.cli.demo.telling import Telling
 from tidings.cli.network import Process
 from tidings.console import totals, words
 from tidings.console.day import Check, Day
-from tidings.errors import InputError, SetupError
+from tidings.errors import InputError
 
 if TYPE_CHECKING:
     from tidings.cli.demo.checking import Verdict
@@ -43,7 +43,8 @@ MARK = ".tidings-demo"
 PLANS = "plans"
 """The folder of plans."""
 
-NEEDED = ("pyspark", "matplotlib")
+NEEDED = ("pyspark", "matplotlib", "igraph", "scipy")
+"""Spark, pictures, plans."""
 
 TITLE = "A day in Athens"
 
@@ -101,11 +102,7 @@ def run(size: str, *, keep: bool, seed: int, out: Path, port: int, json: bool, o
 
 def check_installed() -> None:
     """Hear at once of what would be missing minutes later."""
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise SetupError(
-            f"the demonstration needs {' and '.join(missing)}, not installed here: "
-            "pip install 'tidings-network[spark,papers]'"
-        )
+    installation.need("the demonstration", *NEEDED)
 
 
 def make_room(folder: Path) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -61,7 +61,7 @@ class Guard:
 def guard(console: Console, folder: Path) -> Iterator[Guard]:
     """See to it that all is stopped at the end; after Ctrl-C say what is left on disk, and leave with 130."""
     try:
-        with _handled(_stop), ExitStack() as stack:
+        with handled(_stop), ExitStack() as stack:
             try:
                 yield Guard(stack)
             except KeyboardInterrupt:
@@ -91,7 +91,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
                 asked.append(number)
                 loop.call_soon_threadsafe(task.cancel)
 
-        with _handled(stop):
+        with handled(stop):
             return await work
 
     try:
@@ -111,7 +111,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
 def held() -> Iterator[None]:
     """Put off signals while something is started, until it has been written down how to stop it."""
     came: list[int] = []
-    with _handled(lambda number, _: came.append(number)):
+    with handled(lambda number, _: came.append(number)):
         yield
     if came:
         _pass_on(came[0])
@@ -124,11 +124,13 @@ def _pass_on(number: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _handled(handler: Callable[[int, object], object]) -> Iterator[None]:
+def handled(
+    handler: Callable[[int, object], object], signals: Sequence[signal.Signals] = SIGNALS
+) -> Iterator[None]:
     """Handle signals in some way; they reach the main thread alone, and nothing changes in others."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        for number in SIGNALS:
+        for number in signals:
             # What is ignored stays so: with `nohup` it is to go on when the terminal is closed.
             if signal.getsignal(number) != signal.SIG_IGN:
                 before[number] = signal.signal(number, handler)

@@ -74,7 +74,7 @@ class Interests:
     dimensions: tuple[str, ...]
     regions: tuple[str, ...]
     names: tuple[tuple[str, ...], ...]
-    """Per dimension the nodes along it that have any, in the order of their intervals."""
+    """Per dimension the nodes along it that have any, in the order of their intervals; none if not known."""
 
     members: Whole
     """By interest and region."""

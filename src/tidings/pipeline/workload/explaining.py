@@ -21,7 +21,7 @@ _ANY = "a text"
 
 _OPENING = """\
 The spec of a workload. What is left out is as `tidings workload spec` prints it; names of files are relative
-to this file. docs/workload.md has more on every section."""
+to this file. The documentation of workloads has more on every section."""
 
 _DIMENSIONS = """\
 The dimensions of the event space, in their order; each is a field of events, with values in the intervals

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -22,6 +22,7 @@ from matplotlib.colors import LogNorm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
@@ -70,6 +71,7 @@ def popularity(curves: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
     ax.set(xlabel="rank of the interest", ylabel="members", title="Popularity of base interests")
     ax.yaxis.set_major_locator(mpl.ticker.LogLocator(base=2, numticks=12))
     ax.yaxis.set_major_formatter(mpl.ticker.LogFormatterMathtext(base=2))
+    ax.yaxis.set_minor_locator(mpl.ticker.NullLocator())  # they would be those of base 10
     _finish(ax)
     return figure
 
@@ -95,14 +97,26 @@ def heat_maps(interests: Interests) -> Figure:
     across = min(3, len(named))
     down = -(-len(named) // across)
     figure, axes = plt.subplots(
-        down, across, figsize=(4.2 * across, 3.6 * down), squeeze=False, layout="constrained"
+        down, across, figsize=(4.6 * across, 4.0 * down), squeeze=False, layout="constrained"
     )
     norm = LogNorm(1, max(2, int(named[0][1].max())))
-    for ax, (title, counts) in zip(axes.flat, named, strict=False):
+    for at, (ax, (title, counts)) in enumerate(zip(axes.flat, named, strict=False)):
         shown = ax.imshow(
             np.ma.masked_equal(counts, 0), aspect="auto", norm=norm, interpolation="nearest", origin="lower"
         )
-        ax.set(title=title, xlabel=interests.dimensions[1], ylabel=interests.dimensions[0])
+        ax.set_title(title)
+        if interests.names:
+            _name(ax.yaxis, interests.names[0])
+            _name(ax.xaxis, interests.names[1], rotation=40, ha="right", rotation_mode="anchor")
+        # All maps have the same axes: they are labelled on the left, and where nothing is below.
+        if at % across == 0:
+            ax.set_ylabel(interests.dimensions[0])
+        else:
+            ax.tick_params(labelleft=False)
+        if at + across >= len(named):
+            ax.set_xlabel(interests.dimensions[1])
+        else:
+            ax.tick_params(labelbottom=False)
     for ax in list(axes.flat)[len(named) :]:
         ax.set_visible(False)
     figure.colorbar(shown, ax=axes, label="subscriptions")
@@ -119,8 +133,9 @@ def dimensions(interests: Interests) -> Figure:
         for at in np.argsort(-line.sum(axis=0), kind="stable"):
             ax.plot(line[:, at], linewidth=0.9, drawstyle="steps-mid", label=interests.regions[at])
         ax.set_yscale("symlog", linthresh=1)
-        ticks = np.unique(np.linspace(0, len(nodes) - 1, min(TICKS_MAX, len(nodes))).astype(int))
-        ax.set_xticks(ticks, [nodes[at] for at in ticks], rotation=20, ha="right", fontsize=7)
+        # From 0, which has a label: between two powers of ten there would be none.
+        ax.set_ylim(bottom=0)
+        _name(ax.xaxis, nodes, rotation=20, ha="right")
         ax.set(ylabel="subscriptions", title=f"Along {name}")
         _finish(ax)
     return figure
@@ -164,8 +179,7 @@ def time(rows: Sequence[Row]) -> Figure:
         ax.set_ylim(bottom=0)
         ax.set(ylabel=f"{kind} there" if kind == "subscriptions" else kind)
         ax.grid(visible=True, alpha=0.3)
-    ticks = np.unique(np.linspace(0, len(rows) - 1, min(8, len(rows))).astype(int))
-    axes[-1, 0].set_xticks(ticks, [rows[at]["from"] for at in ticks], rotation=20, ha="right", fontsize=7)
+    _name(axes[-1, 0].xaxis, [str(row["from"]) for row in rows], 8, rotation=20, ha="right")
     return figure
 
 
@@ -173,9 +187,16 @@ def reports(rows: Sequence[Row]) -> Figure:
     """How many reports events have."""
     figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
     ax.bar([row["reports_each"] for row in rows], [row["events"] for row in rows], width=0.8)
+    ax.xaxis.set_major_locator(mpl.ticker.MaxNLocator(integer=True))
     ax.set(xlabel="reports of an event", ylabel="events", title="Reports")
     ax.grid(visible=True, alpha=0.3)
     return figure
+
+
+def _name(axis: Axis, names: Sequence[str], ticks_max: int = TICKS_MAX, **how: Any) -> None:
+    """Label an axis of places by their names: all of them, or so many at even distances."""
+    ticks = np.unique(np.linspace(0, len(names) - 1, min(ticks_max, len(names))).astype(int))
+    axis.set_ticks(ticks, [names[at] for at in ticks], fontsize=7, **how)
 
 
 def _finish(ax: Axes) -> None:
