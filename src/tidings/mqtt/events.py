@@ -141,7 +141,7 @@ class CheckPassword(Wanted, frozen=True):
 
 
 class PauseReading(Wanted, frozen=True):
-    """Read nothing more from a client until `ResumeReading`: enough of it was read that cannot be acted on yet."""
+    """Read nothing from a client until `ResumeReading`: enough of what it sent cannot be acted on yet."""
 
     connection: int
 
