@@ -45,10 +45,10 @@ from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.sim import topologies
-from tidings.sim.checkers import distances
-from tidings.sim.runs import Plan, Run
+from tidings.sim.brokers.promises import distances
+from tidings.sim.brokers.run import Plan, Run
+from tidings.sim.brokers.workload import Workload
 from tidings.sim.topologies import Topology
-from tidings.sim.workload import Workload
 from tidings.sim.world import World
 
 MATCHING = 10

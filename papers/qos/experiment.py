@@ -17,9 +17,9 @@ from typing import Any
 
 from papers.qos import setting
 from papers.qos.setting import Setting
-from tidings.sim import peers_runs
-from tidings.sim.peers_runs import FED, OURS, PRINTED, Outcome
-from tidings.sim.peers_workload import HOT, MODERATE, TIGHT, UNIFORM
+from tidings.sim.peers import run as peers_runs
+from tidings.sim.peers.run import FED, OURS, PRINTED, Outcome
+from tidings.sim.peers.workload import HOT, MODERATE, TIGHT, UNIFORM
 
 Task = dict[str, Any]
 Row = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 from papers import settings
 from tidings.errors import InputError
-from tidings.sim.peers_runs import Course
-from tidings.sim.peers_workload import Workload
+from tidings.sim.peers.run import Course
+from tidings.sim.peers.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,10 +20,10 @@ from tidings.planning import plans
 from tidings.planning.graphs import Graph
 from tidings.planning.plans import MovesPlan, Pair, Plan, StoresPlan
 from tidings.planning.stores import published
-from tidings.sim import plan_requests
-from tidings.sim.checkers import Breach
-from tidings.sim.plan_requests import StoresTrial
-from tidings.sim.plan_trials import Load, Reason, Step, Trial
+from tidings.sim.brokers.promises import Breach
+from tidings.sim.plans import requests
+from tidings.sim.plans.requests import StoresTrial
+from tidings.sim.plans.trial import Load, Reason, Step, Trial
 
 HOMES = {"0": "b2", "1": "b3", "2": "b3"}
 FLOWS = [("0", "1", 5.0), ("0", "2", 5.0)]
@@ -75,7 +75,7 @@ def storing() -> StoresPlan:
 
 
 def walked() -> StoresTrial:
-    return plan_requests.tried(storing(), [("a", "1"), ("a", "6"), ("c", "3"), ("nobody", "3")])
+    return requests.tried(storing(), [("a", "1"), ("a", "6"), ("c", "3"), ("nobody", "3")])
 
 
 SHOWN: dict[str, tuple[Callable[[], Plan], Callable[[], plan_scene.AnyTrial] | None, set[str]]] = {

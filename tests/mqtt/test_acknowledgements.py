@@ -19,10 +19,10 @@ from tidings.mqtt.packets import Publish, Version
 from tidings.overlay.events import Sync
 from tidings.overlay.settings import Settings
 from tidings.sim import topologies
-from tidings.sim.devices import Device, Temper
-from tidings.sim.diary import UNBORN, Offer, Wish
-from tidings.sim.hosts import Host
-from tidings.sim.lines import Party
+from tidings.sim.mqtt.client import MqttClient, Temper
+from tidings.sim.mqtt.connections import Party
+from tidings.sim.mqtt.trace import UNBORN, Offer, Wish
+from tidings.sim.node import Node
 from tidings.sim.world import World
 
 KEPT = parse_topic("""
@@ -60,7 +60,7 @@ class Network(World):
         self.settle()
         self.publisher = self.party("publisher", "a")
 
-    def _sync(self, host: Host, effect: Sync) -> None:
+    def _sync(self, host: Node, effect: Sync) -> None:
         if host.address in self.held_up:
             self.held_up[host.address].append(effect)
         else:
@@ -76,7 +76,7 @@ class Network(World):
 
     def party(self, name: str, broker: str, expiry_s: int = 0) -> Party:
         """A client that is connected."""
-        party = self.lines.party(Device(self.lines.diary, name, broker, Temper(expiry_s=expiry_s)))
+        party = self.lines.party(MqttClient(self.lines.diary, name, broker, Temper(expiry_s=expiry_s)))
         self.lines.come(party)
         self.settle()
         return party

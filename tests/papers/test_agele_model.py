@@ -13,7 +13,8 @@ from papers.agele.network import Network, grow, on_tree
 from papers.agele.setting import UNIT_US, Setting
 from papers.agele.workload import Message, Occurrence, draw
 from tidings.errors import InputError
-from tidings.sim import centres, topologies
+from tidings.sim import topologies
+from tidings.sim.gathering import centres
 
 HOP_US = 1_500_000
 

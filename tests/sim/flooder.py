@@ -36,7 +36,7 @@ from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.record import Kind, Record
-from tidings.sim.checkers import fields_of, wants
+from tidings.sim.brokers.promises import fields_of, wants
 
 REDIAL_S = 1.0
 

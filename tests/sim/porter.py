@@ -38,8 +38,8 @@ from tidings.mqtt.packets import (
     Will,
 )
 from tidings.overlay.events import SetTimer, Stop, StopAsked, Sync, Synchronised, Write, WritesSynced
-from tidings.sim.device_runs import VIEW
-from tidings.sim.promises import _content_matches, _topic_matches
+from tidings.sim.mqtt.promises import _content_matches, _topic_matches
+from tidings.sim.mqtt.run import VIEW
 
 KEY = "mqtt/everything"
 VIEWED = f"view/{VIEW.name}/"

@@ -22,7 +22,7 @@ from tidings.overlay.events import (
 )
 from tidings.sim import topologies
 from tidings.sim.clock import Skew
-from tidings.sim.hosts import Host
+from tidings.sim.node import Node
 from tidings.sim.topologies import Topology
 from tidings.sim.world import World
 
@@ -119,7 +119,7 @@ def test_frames_of_an_old_connection_may_come_after_the_first_of_the_next() -> N
     def connections(seed: int) -> list[int]:
         seen: list[int] = []
 
-        def watch(host: Host, event: Event, effects: list[Effect]) -> None:
+        def watch(host: Node, event: Event, effects: list[Effect]) -> None:
             if host.address == "b" and isinstance(event, FrameReceived):
                 seen.append(event.connection)
 
@@ -152,7 +152,7 @@ def test_both_sides_of_a_broken_connection_are_told_unless_it_is_silent() -> Non
     for silent in (False, True):
         told: list[str] = []
 
-        def watch(host: Host, event: Event, effects: list[Effect], told: list[str] = told) -> None:
+        def watch(host: Node, event: Event, effects: list[Effect], told: list[str] = told) -> None:
             if isinstance(event, ConnectionLost):
                 told.append(host.address)
 
@@ -200,7 +200,7 @@ def test_frames_are_lost_and_repeated_where_a_link_is_told_to() -> None:
     for fault, share in (("loss", {"loss": 0.5}), ("duplication", {"duplication": 0.5})):
         arrived: list[Event] = []
 
-        def watch(host: Host, event: Event, effects: list[Effect], arrived: list[Event] = arrived) -> None:
+        def watch(host: Node, event: Event, effects: list[Effect], arrived: list[Event] = arrived) -> None:
             if isinstance(event, FrameReceived):
                 arrived.append(event)
 
@@ -338,7 +338,7 @@ def test_clients_come_back_with_their_broker_and_begin_anew_where_nothing_is_lef
 def test_connections_are_numbered_once() -> None:
     seen: list[tuple[str, int]] = []
 
-    def watch(host: Host, event: Event, effects: list[Effect]) -> None:
+    def watch(host: Node, event: Event, effects: list[Effect]) -> None:
         if isinstance(event, ConnectionMade):
             seen.append((host.address, event.connection))
 

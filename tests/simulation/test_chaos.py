@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from tidings.sim import faults, topologies
-from tidings.sim.runs import Plan, Run, chaos
+from tidings.sim.brokers.run import Plan, Run, chaos
+from tidings.sim.brokers.workload import Workload
 from tidings.sim.topologies import distance_delay
-from tidings.sim.workload import Workload
 
 QUICK = range(30)
 LONG = range(30, 3_000)

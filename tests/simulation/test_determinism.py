@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tidings.sim.runs import Digest, Run, chaos
+from tidings.sim.brokers.run import Digest, Run, chaos
 
 RUNS = [
     # Seeds with many faults, with advertisements, with several trees.

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from tidings.cli import app
 from tidings.sim import faults, topologies
+from tidings.sim.brokers.run import Outcome, Plan
+from tidings.sim.brokers.workload import Workload
 from tidings.sim.faults import Fault, Kind
-from tidings.sim.gathered_runs import GatheredRun, chaos
-from tidings.sim.gathered_workload import Reporting
-from tidings.sim.runs import Outcome, Plan
+from tidings.sim.gathering.run import GatheredRun, chaos
+from tidings.sim.gathering.workload import Reporting
 from tidings.sim.topologies import distance_delay
-from tidings.sim.workload import Workload
 
 QUICK = range(20)
 LONG = range(20, 3_000)

@@ -10,8 +10,9 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tidings.language.topics import Topic
-from tidings.sim import gatherings, topologies
-from tidings.sim.gatherings import QUIET, Outcome, Said
+from tidings.sim import topologies
+from tidings.sim.gathering import topic
+from tidings.sim.gathering.topic import QUIET, Outcome, Said
 
 HOP_S = 1.5
 BROKERS = 15
@@ -44,7 +45,7 @@ def outcome(unacked_bytes: int) -> Outcome:
         for event in range(10)
     ]
     settings = replace(QUIET, link_unacked_bytes=unacked_bytes)
-    return gatherings.run(topology, TOPIC, said, after_s=60.0, settings=settings)
+    return topic.run(topology, TOPIC, said, after_s=60.0, settings=settings)
 
 
 def test_everybody_has_a_version_after_its_way_and_no_later() -> None:

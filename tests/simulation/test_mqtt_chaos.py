@@ -8,16 +8,16 @@ from __future__ import annotations
 import pytest
 
 from tidings.sim import faults, topologies
-from tidings.sim.device_runs import DeviceRun, chaos
-from tidings.sim.runs import Plan
-from tidings.sim.workload import Workload
+from tidings.sim.brokers.run import Plan
+from tidings.sim.brokers.workload import Workload
+from tidings.sim.mqtt.run import MqttRun, chaos
 
 QUICK = range(40)
 LONG = range(40, 3_000)
 
 
-def play(plan: Plan) -> DeviceRun:
-    run = DeviceRun(plan)
+def play(plan: Plan) -> MqttRun:
+    run = MqttRun(plan)
     outcome = run.run()
     if outcome.breaches:
         pytest.fail(outcome.replay, pytrace=False)

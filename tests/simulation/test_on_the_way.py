@@ -22,9 +22,9 @@ from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.settings import Settings
 from tidings.sim import faults, topologies
-from tidings.sim.clients import Client
+from tidings.sim.brokers.client import Client
 from tidings.sim.faults import Fault, Kind
-from tidings.sim.gathered_runs import apart
+from tidings.sim.gathering.run import apart
 from tidings.sim.topologies import distance_delay
 from tidings.sim.world import World
 

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from tests.simulation.test_peers_runs import COURSE
-from tidings.sim import peers_runs
-from tidings.sim.peers_runs import FED, OURS, Course
-from tidings.sim.peers_workload import HOT, TIGHT, Workload
+from tidings.sim.peers import run
+from tidings.sim.peers.run import FED, OURS, Course
+from tidings.sim.peers.workload import HOT, TIGHT, Workload
 
 FAULTS = replace(COURSE, churn=0.05, loss=0.02, cycles=20, quiet=80, events=64)
 ANEW = replace(FAULTS, changing=0.05, restarting=0.05)
@@ -20,14 +20,14 @@ PARTS = replace(FAULTS, publishers=2, halves=True)
 @pytest.mark.parametrize("algorithm", [FED, OURS])
 @pytest.mark.parametrize("course", [FAULTS, ANEW, PARTS], ids=["churn", "anew", "parts"])
 def test_promises_are_kept_under_churn_crashes_and_loss(algorithm: str, course: Course) -> None:
-    outcome = peers_runs.run(replace(course, algorithm=algorithm), 0)
+    outcome = run.run(replace(course, algorithm=algorithm), 0)
     assert outcome.breaches == []
     assert outcome.judged["photographs"] == 100
 
 
 def test_milliseconds_are_kept_while_peers_change_their_minds_and_begin_anew() -> None:
     timed = replace(ANEW, loss=0.0, metric="ms", link_s=0.002, far_s=0.02, quiet=0, bandwidth=200.0)
-    outcome = peers_runs.run(timed, 0)
+    outcome = run.run(timed, 0)
     assert outcome.breaches == []
     assert outcome.judged["events due"] > 1000
     assert outcome.judged["bandwidths"] > 0
@@ -36,7 +36,7 @@ def test_milliseconds_are_kept_while_peers_change_their_minds_and_begin_anew() -
 def test_promises_are_kept_where_subscribers_publish_too() -> None:
     # Only 12 cycles after its last word is a publisher forgotten that crashed; gossip may be as late.
     course = replace(COURSE, publishing=3, churn=0.05, cycles=20, quiet=80, events=64)
-    assert peers_runs.run(course, 0).breaches == []
+    assert run.run(course, 0).breaches == []
 
 
 @pytest.mark.slow
@@ -69,4 +69,4 @@ def test_promises_are_kept_whatever_is_drawn(churn: float, seed: int) -> None:
         cycles=25,
         quiet=120,
     )
-    assert peers_runs.run(course, seed).breaches == []
+    assert run.run(course, seed).breaches == []

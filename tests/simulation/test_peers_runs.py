@@ -18,10 +18,10 @@ from tidings.peers.messages import Event
 from tidings.peers.peer import Peer
 from tidings.peers.settings import PeerSettings
 from tidings.peers.upward import Parents
-from tidings.sim import peers_runs
-from tidings.sim.peers_runs import Course
-from tidings.sim.peers_workload import TIGHT, Workload
-from tidings.sim.peers_world import Maker
+from tidings.sim.peers import run
+from tidings.sim.peers.run import Course
+from tidings.sim.peers.workload import TIGHT, Workload
+from tidings.sim.peers.world import Maker
 from tidings.space.expressions import Set
 
 SMALL = Workload(depth_most=5, delay_most=60)
@@ -204,12 +204,12 @@ def machine(**changes: Any) -> Maker:
 )
 def test_a_broken_machine_is_found_out(broken: Any, promise: str) -> None:
     course = replace(COURSE, churn=0.05, quiet=16, allowed=0.0625)
-    outcome = peers_runs.run(course, 1, machine=broken)
+    outcome = run.run(course, 1, machine=broken)
     assert promise in {breach.promise for breach in outcome.breaches}
 
 
 def promises(course: Course, broken: Any = None) -> set[str]:
-    return {breach.promise for breach in peers_runs.run(course, 1, machine=broken).breaches}
+    return {breach.promise for breach in run.run(course, 1, machine=broken).breaches}
 
 
 def test_who_ignores_its_bandwidth_is_found_out() -> None:
@@ -235,7 +235,7 @@ def test_who_counts_hops_where_milliseconds_were_promised_is_found_out() -> None
 
 
 def test_what_newcomers_were_told_is_held_against_what_came() -> None:
-    outcome = peers_runs.run(replace(COURSE, churn=0.1, cycles=30), 1)
+    outcome = run.run(replace(COURSE, churn=0.1, cycles=30), 1)
     kinds = {"yes, fed", "yes, not fed", "no, fed", "no, not fed", "nothing"}
     assert set(outcome.forecasts) <= kinds
     assert set(outcome.forecasts_first) <= kinds
@@ -245,19 +245,19 @@ def test_what_newcomers_were_told_is_held_against_what_came() -> None:
 
 def test_every_peer_that_is_not_fed_has_a_cause() -> None:
     tight = replace(COURSE, workload=replace(SMALL, delays=TIGHT), allowed=0.0, cycles=20)
-    outcome = peers_runs.run(tight, 1)
+    outcome = run.run(tight, 1)
     assert 0 < sum(outcome.causes.values()) < COURSE.peers
     assert "nothing reported" not in outcome.causes
 
 
 def test_parents_are_averaged_over_all_and_over_the_converged() -> None:
-    outcome = peers_runs.run(replace(COURSE, allowed=0.0), 1)
+    outcome = run.run(replace(COURSE, allowed=0.0), 1)
     assert outcome.in_degree <= outcome.in_degree_converged
     assert outcome.in_degree_converged >= 1.0
 
 
 def test_quiet_cycles_are_counted_apart() -> None:
-    outcome = peers_runs.run(replace(COURSE, quiet=10), 1)
+    outcome = run.run(replace(COURSE, quiet=10), 1)
     assert [one.cycle for one in outcome.cycles] == list(range(1, 13))
     assert [one.cycle for one in outcome.rested] == list(range(13, 23))
     assert outcome.last.cycle == 12
@@ -265,17 +265,17 @@ def test_quiet_cycles_are_counted_apart() -> None:
 
 
 def test_quiet_ends_once_nothing_has_changed_for_long_enough() -> None:
-    outcome = peers_runs.run(replace(COURSE, quiet=60, rest=10), 1)
+    outcome = run.run(replace(COURSE, quiet=60, rest=10), 1)
     assert outcome.breaches == []
     assert len(outcome.rested) == outcome.moved + 10 < 60
     assert outcome.judged["photographs in quiet"] >= 8
-    longer = peers_runs.run(replace(COURSE, quiet=60), 1)
+    longer = run.run(replace(COURSE, quiet=60), 1)
     assert len(longer.rested) == 60
     assert longer.moved == outcome.moved
 
 
 def test_quiet_does_not_end_before_its_time_where_something_changes_for_ever() -> None:
-    outcome = peers_runs.run(replace(COURSE, quiet=30, rest=10), 1, machine=Restless)
+    outcome = run.run(replace(COURSE, quiet=30, rest=10), 1, machine=Restless)
     assert len(outcome.rested) == 30
     assert outcome.moved > 20
     assert "stillness" in {breach.promise for breach in outcome.breaches}
@@ -292,8 +292,8 @@ def test_halves_of_the_space_need_publishers_that_stay() -> None:
 PROGRAM = """
 from dataclasses import replace
 from tidings.sim import peers_runs
-from tidings.sim.peers_workload import HOT, TIGHT, Workload
-from tidings.sim.peers_world import Digest
+from tidings.sim.peers.workload import HOT, TIGHT, Workload
+from tidings.sim.peers.world import Digest
 digest = Digest()
 workload = Workload(subscriptions=HOT, delays=TIGHT, depth_most=6, expressions=2)
 course = peers_runs.Course(workload, peers=40, publishers=2, view=0.2, cycles=15, events=64, allowed=0.25)

@@ -14,11 +14,12 @@ from tidings.errors import InputError
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect, Event
 from tidings.records.workload_reading import Workload
-from tidings.sim import faults, replays
-from tidings.sim.replay_runs import GatheredReplayRun, ReplayRun
-from tidings.sim.replays import Replay
-from tidings.sim.runs import Digest, Outcome, Plan
-from tidings.sim.workload import Workload as Numbers
+from tidings.sim import faults
+from tidings.sim.brokers import replay as replays
+from tidings.sim.brokers.replay import Replay
+from tidings.sim.brokers.replay_run import GatheredReplayRun, ReplayRun
+from tidings.sim.brokers.run import Digest, Outcome, Plan
+from tidings.sim.brokers.workload import Workload as Numbers
 
 
 def plan(replay: Replay, **more: Any) -> Plan:

@@ -15,7 +15,7 @@ from tidings.language.topics import Strategy
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tidings.sim.centres import Found, Tree
+    from tidings.sim.gathering.centres import Found, Tree
 
 ECCENTRICITIES_SHOWN = 20
 """Brokers whose eccentricity is shown one by one; beyond, how many have which."""
@@ -85,7 +85,7 @@ def centre(
         raise InputError("--edges and --weights both read standard input; give a file for one of them")
     if weights is not None and strategy != Strategy.TRAFFIC:
         raise InputError(f"--weights are for --strategy traffic, and it is {strategy}; leave them out")
-    from tidings.sim import centres
+    from tidings.sim.gathering import centres
 
     tree = centres.read_tree(*_lines(edges))
     weighed = centres.read_weights(*_lines(weights), tree) if weights is not None else None
@@ -122,7 +122,7 @@ def _show(tree: Tree, found: Found, strategy: str, protocol: str, initiators: in
     from rich.markup import escape
     from rich.table import Table
 
-    from tidings.sim import centres
+    from tidings.sim.gathering import centres
 
     console = Console()
     links = len(tree) - 1
@@ -148,7 +148,7 @@ def _show(tree: Tree, found: Found, strategy: str, protocol: str, initiators: in
 def _counts(tree: Tree, found: Found, protocol: str, initiators: int) -> Table:
     from rich.table import Table
 
-    from tidings.sim import centres
+    from tidings.sim.gathering import centres
 
     links = len(tree) - 1
     most = centres.bounds(tree, protocol, initiators=initiators, centres=len(found.centres))

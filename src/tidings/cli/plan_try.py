@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tidings.console.plan_scene import AnyTrial
     from tidings.planning.plans import MovesPlan, Plan, StoresPlan
     from tidings.records.workload_reading import Workload
-    from tidings.sim.plan_requests import Asked, StoresTrial
-    from tidings.sim.plan_trials import Trial
-    from tidings.sim.replays import Replay
+    from tidings.sim.brokers.replay import Replay
+    from tidings.sim.plans.requests import Asked, StoresTrial
+    from tidings.sim.plans.trial import Trial
 
 BREACHES_SHOWN = 5
 
@@ -132,7 +132,8 @@ def _moves(
 ) -> Trial:
     from tidings.cli.simulate import Progress
     from tidings.records.workload_reading import Workload
-    from tidings.sim import plan_trials, replays
+    from tidings.sim.brokers import replay as replays
+    from tidings.sim.plans import trial as plan_trials
 
     if folder is None:
         raise InputError("a plan of moves is tried with a workload; give the one it was made for: --workload")
@@ -160,7 +161,7 @@ def _on(replay: Replay, network: Path) -> Replay:
 
 def _stores(plan: StoresPlan, folder: Path | None, requests: Path | None) -> StoresTrial:
     from tidings.records.workload_reading import Workload
-    from tidings.sim import plan_requests
+    from tidings.sim.plans import requests as plan_requests
 
     if (folder is None) == (requests is None):
         what = "both say" if folder is not None else "say"
@@ -220,7 +221,7 @@ def _print(plan: Plan, trial: AnyTrial, page: Path | None) -> None:
     from rich.console import Console
 
     from tidings.console import plan_tables, plan_words
-    from tidings.sim.plan_trials import Trial
+    from tidings.sim.plans.trial import Trial
 
     console = Console()
     console.print(printed(plan_tables.compared(plan, trial)))

@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from tidings.records.record import Record
-    from tidings.sim import runs, topologies
-    from tidings.sim.gathered_workload import Reporting
+    from tidings.sim import topologies
+    from tidings.sim.brokers import run as runs
+    from tidings.sim.brokers.replay import Replay
+    from tidings.sim.brokers.run import Outcome, Plan
+    from tidings.sim.gathering.workload import Reporting
     from tidings.sim.measures import ClientMeasures, Distribution, GatheredMeasures, LinkMeasure
-    from tidings.sim.replays import Replay
-    from tidings.sim.runs import Outcome, Plan
 
 LINKS_SHOWN = 10
 """Of the table of links: those with the most publications."""
@@ -193,7 +194,11 @@ def simulate(
         tidings simulate --topology power-law --brokers 20 --publications 200 \
             --faults cuts,crashes --seed 7
     """
-    from tidings.sim import device_runs, faults, gathered_runs, runs, workload
+    from tidings.sim import faults
+    from tidings.sim.brokers import run as runs
+    from tidings.sim.brokers import workload
+    from tidings.sim.gathering import run as gathered_runs
+    from tidings.sim.mqtt import run as device_runs
 
     given = {
         "topics": topics,
@@ -254,7 +259,7 @@ def simulate(
             if plan.replay is not None
             else gathered_runs.GatheredRun
             if plan.reporting is not None
-            else device_runs.DeviceRun
+            else device_runs.MqttRun
             if plan.mqtt
             else runs.Run
         )
@@ -284,7 +289,10 @@ def _replayed(
 ) -> Plan:
     """The plan of a run of a workload from a folder."""
     from tidings.records.workload_reading import Workload
-    from tidings.sim import faults, replays, runs, workload
+    from tidings.sim import faults
+    from tidings.sim.brokers import replay as replays
+    from tidings.sim.brokers import run as runs
+    from tidings.sim.brokers import workload
 
     given = context.params
     for parameter in context.command.params:
@@ -334,15 +342,15 @@ def _replayed(
 
 
 def _replay_run(replay: Replay) -> type[runs.Run]:
-    from tidings.sim import replay_runs
+    from tidings.sim.brokers import replay_run
 
-    return replay_runs.ReplayRun if replay.declared is None else replay_runs.GatheredReplayRun
+    return replay_run.ReplayRun if replay.declared is None else replay_run.GatheredReplayRun
 
 
 def _reporting(gathered: bool, given: dict[str, int | str | None]) -> Reporting | None:
     """How topics are gathered, if they are; all that is wrong is said at once."""
     from tidings.language.topics import OnTheWay, Strategy
-    from tidings.sim import gathered_workload
+    from tidings.sim.gathering import workload as gathered_workload
 
     choices: dict[str, type[StrEnum]] = {"seat": Strategy, "on_the_way": OnTheWay}
     values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}

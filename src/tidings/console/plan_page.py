@@ -20,8 +20,8 @@ from tidings.console.plan_scene import AnyTrial
 from tidings.console.tables import Table
 from tidings.console.words import clean, clipped, counted
 from tidings.planning.plans import MovesPlan, Pair, Plan, StoresPlan
-from tidings.sim.plan_requests import StoresTrial
-from tidings.sim.plan_trials import Trial
+from tidings.sim.plans.requests import StoresTrial
+from tidings.sim.plans.trial import Trial
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tidings.planning.graphs import Graph
 from tidings.planning.plans import MovesPlan, Plan, StoresPlan, Topology
-from tidings.sim.plan_requests import StoresTrial
-from tidings.sim.plan_trials import Trial
+from tidings.sim.plans.requests import StoresTrial
+from tidings.sim.plans.trial import Trial
 
 AnyTrial = Trial | StoresTrial
 

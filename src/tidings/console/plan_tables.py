@@ -8,8 +8,8 @@ from tidings.console.plan_scene import AnyTrial
 from tidings.console.plan_words import NAMES, saved
 from tidings.console.tables import Table
 from tidings.planning.plans import MovesPlan, Pair, Plan, StoresPlan
-from tidings.sim.plan_requests import StoresTrial
-from tidings.sim.plan_trials import Load, Step, Trial
+from tidings.sim.plans.requests import StoresTrial
+from tidings.sim.plans.trial import Load, Step, Trial
 
 
 def compared(plan: Plan, trial: AnyTrial) -> Table:

@@ -14,9 +14,9 @@ from tidings.console.captions import Caption
 from tidings.console.plan_scene import AnyTrial, Scene, Stream
 from tidings.console.words import clipped, counted, listed, percent
 from tidings.planning.plans import MovesPlan, Pair, Plan, StoresPlan
-from tidings.sim.plan_requests import Step as RequestStep
-from tidings.sim.plan_requests import StoresTrial
-from tidings.sim.plan_trials import ALIKE, Reason, Step, Trial
+from tidings.sim.plans.requests import Step as RequestStep
+from tidings.sim.plans.requests import StoresTrial
+from tidings.sim.plans.trial import ALIKE, Reason, Step, Trial
 
 AnyStep: TypeAlias = Step | RequestStep
 

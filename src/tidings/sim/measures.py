@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from tidings.overlay.publishing.messages import Publish
 from tidings.records.record import Kind, Record
-from tidings.sim.diary import Diary
-from tidings.sim.gathered_notes import ON_THE_WAY, Notes
-from tidings.sim.gathered_seats import Seat
+from tidings.sim.gathering.seats import Seat
+from tidings.sim.gathering.trace import ON_THE_WAY, Notes
+from tidings.sim.mqtt.trace import Trace
 from tidings.sim.world import World
 
 
@@ -115,7 +115,7 @@ class ClientMeasures:
     """Wills that somebody received."""
 
 
-def measure_clients(diary: Diary) -> ClientMeasures:
+def measure_clients(diary: Trace) -> ClientMeasures:
     """What a diary tells."""
     connections = [one for own in diary.connections.values() for one in own]
     receipts = diary.receipts

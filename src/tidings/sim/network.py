@@ -17,7 +17,7 @@ from tidings.overlay.frames import Frame, Message
 from tidings.overlay.publishing.messages import Publish
 
 if TYPE_CHECKING:
-    from tidings.sim.hosts import Host
+    from tidings.sim.node import Node
 
 FRAME_BYTES = 16
 """Of a frame, beside its messages."""
@@ -57,8 +57,8 @@ class Wire:
 
     def __init__(
         self,
-        source: Host,
-        target: Host,
+        source: Node,
+        target: Node,
         delay_s: float,
         bytes_per_s: float,
         jitter_s: float,
@@ -124,7 +124,7 @@ class End:
         "wire",
     )
 
-    def __init__(self, host: Host, number: int, wire: Wire) -> None:
+    def __init__(self, host: Node, number: int, wire: Wire) -> None:
         self.host = host
         self.boot = host.boot
         self.number = number

@@ -53,8 +53,8 @@ from tidings.overlay.settings import Settings
 from tidings.overlay.trees.trees import NO_EPOCH
 from tidings.records.record import Kind, Record
 from tidings.sim import topologies
-from tidings.sim.clients import Client
-from tidings.sim.hosts import Host, MachineMaker
+from tidings.sim.brokers.client import Client
+from tidings.sim.node import MachineMaker, Node
 from tidings.sim.world import DEFAULTS, World
 
 RULE = "----"
@@ -379,7 +379,7 @@ class Player:
                     said.setdefault(text, []).append(name)
         self._lines += [f"{text}, say {' '.join(names)}" for text, names in said.items()]
 
-    def _watch(self, host: Host, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
+    def _watch(self, host: Node, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
         for effect in effects:
             if isinstance(effect, Send):
                 end = host.ends.get(effect.connection)

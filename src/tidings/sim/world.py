@@ -58,12 +58,12 @@ from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.record import Record, Run
-from tidings.sim.clients import Client
+from tidings.sim.brokers.client import Client
+from tidings.sim.brokers.trace import Delivery, Offer, Trace
 from tidings.sim.clock import Agenda, Skew
-from tidings.sim.hosts import DoorMaker, Host, MachineMaker
-from tidings.sim.ledger import Delivery, Ledger, Offer
-from tidings.sim.lines import Lines
+from tidings.sim.mqtt.connections import Connections
 from tidings.sim.network import End, Wire, connect, sever
+from tidings.sim.node import DoorMaker, MachineMaker, Node
 from tidings.sim.topologies import Topology
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ Handed = tuple[int, Publication, tuple[tuple[str, str], ...], int]
 DOOR_PREFIX = "mqtt/"
 """Of the keys of a front."""
 
-Watch = Callable[[Host, Any, list[Any]], None]
+Watch = Callable[[Node, Any, list[Any]], None]
 """Told of everything that a broker is told, with what it answers."""
 
 
@@ -123,7 +123,7 @@ class World:
         self.topology = topology
         self.seed = seed
         self.agenda = Agenda()
-        self.ledger = Ledger()
+        self.ledger = Trace()
         self.random = random.Random(f"world/{seed}")
         self.watch = watch
         self.logs: list[tuple[float, str, Log]] = []
@@ -135,10 +135,10 @@ class World:
         self._topics = tuple(topics)
         self._sync_s = sync_s
         self._record: Callable[[Record], object] = record or (lambda _: None)
-        self.hosts: dict[str, Host] = {}
+        self.hosts: dict[str, Node] = {}
         for address in topology.ids:
             own = settings[address] if isinstance(settings, Mapping) else settings
-            self.hosts[address] = Host(address, (ids or {}).get(address, address), own)
+            self.hosts[address] = Node(address, (ids or {}).get(address, address), own)
         self.wires: dict[tuple[str, str], Wire] = {}
         for link in topology.links:
             for one, other in ((link.one, link.other), (link.other, link.one)):
@@ -153,7 +153,7 @@ class World:
             self.hosts[link.one].neighbours.append(link.other)
             if link.both_dial:
                 self.hosts[link.other].neighbours.append(link.one)
-        self._carry: dict[type[Any], Callable[[Host, Any], None]] = {
+        self._carry: dict[type[Any], Callable[[Node, Any], None]] = {
             Send: self._send,
             Dial: self._dial,
             HangUp: self._hang_up,
@@ -178,7 +178,7 @@ class World:
             CatalogueChanged: self._nothing,
             Synchronised: self._synchronised,
         }
-        self.lines = Lines(self, seed)
+        self.lines = Connections(self, seed)
         """Connections of MQTT clients."""
         self._carry.update(self.lines.carry)
 
@@ -306,14 +306,14 @@ class World:
             host.stopping = True
             self.tell(host, StopAsked(for_good))
 
-    def _gone(self, host: Host) -> None:
+    def _gone(self, host: Node) -> None:
         host.broker = host.door = None
         host.pending = host.wake_at = inf
         host.paused = False
         host.waiting.clear()
         host.synced_at = 0.0
 
-    def tell(self, host: Host, event: Event) -> None:
+    def tell(self, host: Node, event: Event) -> None:
         """Let something happen to a broker, as soon as it has time."""
         now = self.agenda.now
         if host.slow_s or host.busy_until > now:
@@ -322,12 +322,12 @@ class World:
         else:
             self._handle(host, event)
 
-    def _handle_later(self, host: Host, told: tuple[int, Event]) -> None:
+    def _handle_later(self, host: Node, told: tuple[int, Event]) -> None:
         boot, event = told
         if host.broker is not None and host.boot == boot:
             self._handle(host, event)
 
-    def tell_all(self, host: Host, events: list[ClientEvent]) -> None:
+    def tell_all(self, host: Node, events: list[ClientEvent]) -> None:
         """Let several things of MQTT clients happen to a broker at once."""
         now = self.agenda.now
         if host.slow_s or host.busy_until > now:
@@ -336,7 +336,7 @@ class World:
         else:
             self._handle_all(host, (host.boot, events))
 
-    def _handle_all(self, host: Host, told: tuple[int, list[ClientEvent]]) -> None:
+    def _handle_all(self, host: Node, told: tuple[int, list[ClientEvent]]) -> None:
         boot, events = told
         if host.door is None or host.boot != boot:
             return
@@ -346,7 +346,7 @@ class World:
             self.watch(host, events, effects)
         self._carry_out(host, effects)
 
-    def _handle(self, host: Host, event: Event) -> None:
+    def _handle(self, host: Node, event: Event) -> None:
         broker = host.door or host.broker
         if broker is None:
             return
@@ -364,11 +364,11 @@ class World:
         for effect in effects:
             carry[type(effect)](host, effect)
 
-    def _carry_out(self, host: Host, effects: list[Effect]) -> None:
+    def _carry_out(self, host: Node, effects: list[Effect]) -> None:
         for effect in effects:
             self._carry[type(effect)](host, effect)
 
-    def _local(self, host: Host) -> float:
+    def _local(self, host: Node) -> float:
         host.latest = max(host.latest, host.clock.local(self.agenda.now))
         return host.latest
 
@@ -378,7 +378,7 @@ class World:
 
     # Timers.
 
-    def _set_timer(self, host: Host, effect: SetTimer) -> None:
+    def _set_timer(self, host: Node, effect: SetTimer) -> None:
         host.wake_local = effect.at
         at = host.wake_at = max(self.agenda.now, host.clock.virtual(effect.at))
         # An entry that comes too early finds out and puts itself down again.
@@ -386,7 +386,7 @@ class World:
             host.pending = at
             self.agenda.add(at, self._wake, host, host.boot)
 
-    def _wake(self, host: Host, boot: int) -> None:
+    def _wake(self, host: Node, boot: int) -> None:
         now = self.agenda.now
         if host.boot != boot or host.pending != now or host.broker is None:
             return
@@ -403,7 +403,7 @@ class World:
 
     # Connections.
 
-    def _send(self, host: Host, effect: Send) -> None:
+    def _send(self, host: Node, effect: Send) -> None:
         end = host.ends.get(effect.connection)
         if end is None:
             return
@@ -457,7 +457,7 @@ class World:
         if end.open:
             self.tell(end.host, FrameReceived(end.number, frame))
 
-    def _dial(self, host: Host, effect: Dial) -> None:
+    def _dial(self, host: Node, effect: Dial) -> None:
         wire = self.wires.get((host.address, effect.address))
         if wire is None:
             failed = DialFailed(effect.address, "there is nobody at that address")
@@ -484,12 +484,12 @@ class World:
             self.agenda.add(now + back.delay_s, self._made, here, target.address)
             self._made(there, None)
 
-    def _fail(self, host: Host, told: tuple[int, Event]) -> None:
+    def _fail(self, host: Node, told: tuple[int, Event]) -> None:
         boot, event = told
         if host.up and host.boot == boot:
             self.tell(host, event)
 
-    def _end(self, host: Host, wire: Wire) -> End:
+    def _end(self, host: Node, wire: Wire) -> End:
         host.connections += 1
         end = End(host, host.connections, wire)
         host.ends[end.number] = end
@@ -502,11 +502,11 @@ class World:
         elif address is not None and end.host.up and end.host.boot == end.boot:
             self.tell(end.host, DialFailed(address, "connection reset"))
 
-    def _hang_up(self, host: Host, effect: HangUp) -> None:
+    def _hang_up(self, host: Node, effect: HangUp) -> None:
         if (end := host.ends.get(effect.connection)) is not None:
             self._let_go(host, end, "closed by the other side", silent=False)
 
-    def _let_go(self, host: Host, end: End, reason: str, *, silent: bool) -> None:
+    def _let_go(self, host: Node, end: End, reason: str, *, silent: bool) -> None:
         """One side closes; the other learns of it behind all that was sent, unless nothing passes."""
         end.open = False
         del host.ends[end.number]
@@ -563,25 +563,25 @@ class World:
 
     # Disks.
 
-    def _write(self, host: Host, effect: Write) -> None:
+    def _write(self, host: Node, effect: Write) -> None:
         host.disk.write(effect.key, effect.value)
 
-    def _erase(self, host: Host, effect: Erase) -> None:
+    def _erase(self, host: Node, effect: Erase) -> None:
         host.disk.write(effect.key, None)
 
-    def _append(self, host: Host, effect: Append) -> None:
+    def _append(self, host: Node, effect: Append) -> None:
         host.disk.append((effect.name, effect.what, effect.holder, entry_of(effect)))
 
-    def _disk_random(self, host: Host) -> random.Random:
+    def _disk_random(self, host: Node) -> random.Random:
         """Of its own, so that what becomes of a log changes nothing else."""
         return random.Random(f"disk/{self.seed}/{host.address}/{host.boot}")
 
-    def _sync(self, host: Host, effect: Sync) -> None:
+    def _sync(self, host: Node, effect: Sync) -> None:
         host.disk.sync(effect.token)
         host.synced_at = max(host.synced_at, self.agenda.now + self._sync_s)
         self.agenda.add(host.synced_at, self._synced, host, host.boot)
 
-    def _synced(self, host: Host, boot: int) -> None:
+    def _synced(self, host: Node, boot: int) -> None:
         if not host.up or host.boot != boot:
             return
         token, deliveries = host.disk.finish()
@@ -597,12 +597,12 @@ class World:
         client.attach()
         return client
 
-    def tell_client(self, host: Host, event: Event) -> None:
+    def tell_client(self, host: Node, event: Event) -> None:
         """Let a client say something to its broker."""
         self.active_at = self.agenda.now
         self.tell(host, event)
 
-    def offer(self, host: Host, session: str, topic: str, payload: bytes, qos: int) -> Offer:
+    def offer(self, host: Node, session: str, topic: str, payload: bytes, qos: int) -> Offer:
         """Let a client offer a publication, which waits while the broker is paused."""
         self.active_at = self.agenda.now
         offer = self.ledger.offered(
@@ -615,18 +615,18 @@ class World:
             self.tell(host, event)
         return offer
 
-    def _pause(self, host: Host, effect: Pause) -> None:  # noqa: ARG002
+    def _pause(self, host: Node, effect: Pause) -> None:  # noqa: ARG002
         host.paused = True
 
-    def _resume(self, host: Host, effect: Resume) -> None:  # noqa: ARG002
+    def _resume(self, host: Node, effect: Resume) -> None:  # noqa: ARG002
         host.paused = False
         self.agenda.add(self.agenda.now, self._offer_waiting, host, host.boot)
 
-    def _offer_waiting(self, host: Host, boot: int) -> None:
+    def _offer_waiting(self, host: Node, boot: int) -> None:
         while host.waiting and not host.paused and host.up and host.boot == boot:
             self.tell(host, host.waiting.popleft())
 
-    def _deliver(self, host: Host, effect: Deliver) -> None:
+    def _deliver(self, host: Node, effect: Deliver) -> None:
         publication, subscriptions = effect.publication, effect.subscriptions
         ledger = self.ledger
         ledger.turn += 1
@@ -649,45 +649,45 @@ class World:
         wish = self.ledger.current.get((session, name))
         return 0 if wish is None else wish.subscription.qos
 
-    def _hand_over(self, host: Host, delivery: Handed) -> None:
+    def _hand_over(self, host: Node, delivery: Handed) -> None:
         self.active_at = self.agenda.now
         turn, publication, subscriptions, hops = delivery
         self.ledger.deliveries.append(
             Delivery(turn, self.agenda.now, host.address, publication, subscriptions, hops)
         )
 
-    def _grant(self, host: Host, effect: Grant) -> None:  # noqa: ARG002
+    def _grant(self, host: Node, effect: Grant) -> None:  # noqa: ARG002
         self.ledger.granted(effect.session, effect.name, effect.reason)
 
-    def _deny(self, host: Host, effect: Deny) -> None:  # noqa: ARG002
+    def _deny(self, host: Node, effect: Deny) -> None:  # noqa: ARG002
         self.ledger.denied(effect.session, effect.name, effect.reason)
 
-    def _accept(self, host: Host, effect: Accept) -> None:  # noqa: ARG002
+    def _accept(self, host: Node, effect: Accept) -> None:  # noqa: ARG002
         self.ledger.accepted(effect.session, effect.token)
 
-    def _reject(self, host: Host, effect: Reject) -> None:  # noqa: ARG002
+    def _reject(self, host: Node, effect: Reject) -> None:  # noqa: ARG002
         self.ledger.rejected(effect.session, effect.token, effect.reason)
 
     # What the ledger is told when a broker is.
 
-    def _heard_opened(self, host: Host, event: SessionOpened) -> None:
+    def _heard_opened(self, host: Node, event: SessionOpened) -> None:
         self.ledger.opened(event.session, host.address, event.durable)
 
-    def _heard_closed(self, host: Host, event: SessionClosed) -> None:  # noqa: ARG002
+    def _heard_closed(self, host: Node, event: SessionClosed) -> None:  # noqa: ARG002
         life = self.ledger.lives.get(event.session)
         if life is not None and not life.durable:  # a broker may stop before it hears of a session at all
             self.ledger.ended(event.session)
 
-    def _heard_ended(self, host: Host, event: SessionEnded) -> None:  # noqa: ARG002
+    def _heard_ended(self, host: Node, event: SessionEnded) -> None:  # noqa: ARG002
         self.ledger.ended(event.session)
 
-    def _heard_asked(self, host: Host, event: SubscriptionAsked) -> None:  # noqa: ARG002
+    def _heard_asked(self, host: Node, event: SubscriptionAsked) -> None:  # noqa: ARG002
         self.ledger.asked(event.session, event.name, event.subscription)
 
-    def _heard_dropped(self, host: Host, event: SubscriptionDropped) -> None:  # noqa: ARG002
+    def _heard_dropped(self, host: Node, event: SubscriptionDropped) -> None:  # noqa: ARG002
         self.ledger.dropped(event.session, event.name)
 
-    _HEARD: Mapping[type[Any], Callable[[World, Host, Any], None]] = {
+    _HEARD: Mapping[type[Any], Callable[[World, Node, Any], None]] = {
         SessionOpened: _heard_opened,
         SessionClosed: _heard_closed,
         SessionEnded: _heard_ended,
@@ -697,10 +697,10 @@ class World:
 
     # The rest.
 
-    def _log(self, host: Host, effect: Log) -> None:
+    def _log(self, host: Node, effect: Log) -> None:
         self.logs.append((self.agenda.now, host.address, effect))
 
-    def _stop(self, host: Host, effect: Stop) -> None:
+    def _stop(self, host: Node, effect: Stop) -> None:
         if effect.reason:
             host.refusals.append(effect.reason)
         for end in list(host.ends.values()):
@@ -713,20 +713,20 @@ class World:
         if host.again:
             self.agenda.add(self.agenda.now, self._start_again, host)
 
-    def _start_again(self, host: Host, _: object) -> None:
+    def _start_again(self, host: Node, _: object) -> None:
         self.start_broker(host.address)
 
-    def _note(self, host: Host, record: Record) -> None:  # noqa: ARG002
+    def _note(self, host: Node, record: Record) -> None:  # noqa: ARG002
         self._record(record)
 
-    def _note_all(self, host: Host, run: Run) -> None:
+    def _note_all(self, host: Node, run: Run) -> None:
         for record in run.records():
             self._note(host, record)
 
-    def _synchronised(self, host: Host, effect: Synchronised) -> None:  # noqa: ARG002
+    def _synchronised(self, host: Node, effect: Synchronised) -> None:  # noqa: ARG002
         host.synchronised = True
 
-    def _nothing(self, host: Host, effect: object) -> None:
+    def _nothing(self, host: Node, effect: object) -> None:
         """What is said to an operator's programs, of which there are none here."""
 
     # What was sent.

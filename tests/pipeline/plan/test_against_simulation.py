@@ -20,9 +20,9 @@ from tidings.planning.communities.clusters import derived
 from tidings.planning.graphs import Graph
 from tidings.records.record import Record
 from tidings.sim import topologies
-from tidings.sim.runs import Plan, Run
+from tidings.sim.brokers.run import Plan, Run
+from tidings.sim.brokers.workload import Workload
 from tidings.sim.topologies import Topology
-from tidings.sim.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ from tests.pipeline.traffic import drawn
 from tidings.pipeline.tables import Store
 from tidings.records.record import Record
 from tidings.sim import topologies
-from tidings.sim.gathered_runs import GatheredRun
-from tidings.sim.gathered_workload import Reporting
-from tidings.sim.ledger import Ledger
+from tidings.sim.brokers.run import Plan, Run
+from tidings.sim.brokers.trace import Trace
+from tidings.sim.brokers.workload import Workload
+from tidings.sim.gathering.run import GatheredRun
+from tidings.sim.gathering.workload import Reporting
 from tidings.sim.measures import Measures
-from tidings.sim.runs import Plan, Run
-from tidings.sim.workload import Workload
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ class Seen:
 
     folder: Path
     measures: Measures
-    ledger: Ledger
+    ledger: Trace
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (

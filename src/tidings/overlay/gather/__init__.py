@@ -1,0 +1,1 @@
+"""Gathering in a network: which broker has a seat, its replica, and reports on their way to it."""

@@ -1,0 +1,1 @@
+"""Publishing: publications are carried, acknowledged and kept until everyone has them."""

@@ -1,0 +1,1 @@
+"""Routing: who wants what, and what every broker of the network knows."""

@@ -1,0 +1,1 @@
+"""Runs of overlays of peers, and the promises that judge them."""

@@ -1,0 +1,1 @@
+"""Plans, tried: a workload before and after, and what links and brokers carried."""
