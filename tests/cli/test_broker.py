@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidings.cli import app, network
+from tidings.cli import app
 from tidings.live.config import SETTINGS
+from tidings.local import network
 from tidings.records.reading import read_records
 from tidings.records.record import Kind
 

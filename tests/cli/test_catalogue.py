@@ -14,10 +14,10 @@ from typer.testing import CliRunner, Result
 
 from tests.live.local import WITHIN_S, until
 from tidings.cli import app
-from tidings.cli.network import wait_for
 from tidings.client.network import connect
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
+from tidings.local.network import wait_for
 
 T = TypeVar("T")
 

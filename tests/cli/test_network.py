@@ -20,9 +20,14 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from tidings.cli import app, network
+from tidings.cli import app
 from tidings.cli.leave import _tell
-from tidings.cli.network import (
+from tidings.cli.status import gathered, kept, refused, table
+from tidings.cli.topologies import Topology, links, parts
+from tidings.errors import InputError, SetupError
+from tidings.history.logs import LogStatus
+from tidings.local import network
+from tidings.local.network import (
     Kept,
     Member,
     NoAnswer,
@@ -34,10 +39,6 @@ from tidings.cli.network import (
     StateFile,
     View,
 )
-from tidings.cli.status import gathered, kept, refused, table
-from tidings.cli.topologies import Topology, links, parts
-from tidings.errors import InputError, SetupError
-from tidings.history.logs import LogStatus
 
 GONE = Process(1, "at no time")
 

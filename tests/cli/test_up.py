@@ -15,11 +15,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.client.test_live import make_certificate
-from tidings.cli import app, network
-from tidings.cli.network import State, StateFile
+from tidings.cli import app
 from tidings.cli.up import lines
 from tidings.errors import AccessError, InputError
 from tidings.live import users
+from tidings.local import network
+from tidings.local.network import State, StateFile
 from tidings.records.reading import read_table
 
 PATIENCE_S = 90.0

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import tidings
-from tidings.cli.network import wait_for
+from tidings.local.network import wait_for
 
 PATIENCE_S = 120.0
 WHERE = "severity >= 3"

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 import tidings
 from tidings.cli import app
-from tidings.cli.network import wait_for
 from tidings.errors import AccessError, NetworkError
+from tidings.local.network import wait_for
 
 PATIENCE_S = 120.0
 

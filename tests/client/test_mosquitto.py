@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import tidings
-from tidings.cli.network import LOOPBACK, free_ports, wait_for
 from tidings.client import load as loads
 from tidings.client import network as network_module
 from tidings.client.load import Load
 from tidings.client.urls import read_all
 from tidings.errors import SubscriptionError
+from tidings.local.network import LOOPBACK, free_ports, wait_for
 from tidings.mqtt.packets import Version
 
 PATIENCE_S = 60.0

@@ -14,9 +14,9 @@ import pytest
 
 import tidings
 from tests.live.serving import ServedBroker
-from tidings.cli.network import ask, free_ports
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
+from tidings.local.network import ask, free_ports
 from tidings.records.holders import Held
 
 WITHIN_S = 120.0

@@ -15,8 +15,8 @@ import pytest
 
 from tests.live.local import WITHIN_S, run, until
 from tests.live.test_mqtt import aio, broker, place
-from tidings.cli.network import LOOPBACK, free_ports
 from tidings.live.node import Node
+from tidings.local.network import LOOPBACK, free_ports
 
 PROGRAM = shutil.which(
     "mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/sbin"

@@ -13,7 +13,6 @@ import pytest
 from tests.live.local import make_authority, reasons, until
 from tests.live.local import run as run_story
 from tests.live.mqtt import V5, RawClient
-from tidings.cli.network import free_ports
 from tidings.errors import SetupError
 from tidings.live import addresses, scheduling
 from tidings.live.access import OPEN
@@ -22,6 +21,7 @@ from tidings.live.listeners import Listening
 from tidings.live.node import NodeOptions
 from tidings.live.service import Service, options_of, run, serve
 from tidings.live.tls import Tls
+from tidings.local.network import free_ports
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import Connack, Connect, Pingreq, Pingresp
 from tidings.overlay.settings import Settings

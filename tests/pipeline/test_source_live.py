@@ -13,9 +13,9 @@ import pytest
 import tidings
 from tests.live.seated import Triangle
 from tests.live.serving import ServedBroker
-from tidings.cli.network import free_ports
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
+from tidings.local.network import free_ports
 from tidings.records.holders import parse_holder
 
 if TYPE_CHECKING:

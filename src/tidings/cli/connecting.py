@@ -49,8 +49,8 @@ Key = Annotated[str | None, typer.Option("--key", metavar="FILE", help="The key 
 
 def where(url: str | None) -> str:
     """The URL that was given, or else the one that is meant."""
-    from tidings.cli.network import StateFile
     from tidings.client.urls import DEFAULT_URL, URL
+    from tidings.local.network import StateFile
 
     if url or os.environ.get(URL):
         return url or os.environ[URL]

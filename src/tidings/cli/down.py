@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli.network import STOP_WITHIN_S, StateFile, stop, wait_for
+from tidings.local.network import STOP_WITHIN_S, StateFile, stop, wait_for
 
 
 def down(

@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidings.cli import network
-from tidings.cli.network import LOOPBACK, Member, State, StateFile, free_ports, view
 from tidings.cli.topologies import name_fault
 from tidings.errors import ConfigurationError, InputError
 from tidings.live.values import read_address
+from tidings.local import network
+from tidings.local.network import LOOPBACK, Member, State, StateFile, free_ports, view
 
 READY_WITHIN_S = 60.0
 NEIGHBOURS = 2

@@ -12,10 +12,10 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tidings.cli import network
-from tidings.cli.network import Member, NoAnswer, State, StateFile, ask, view
 from tidings.cli.topologies import both_ways, parts, reached
 from tidings.errors import InputError
+from tidings.local import network
+from tidings.local.network import Member, NoAnswer, State, StateFile, ask, view
 
 LINKED_WITHIN_S = 30.0
 

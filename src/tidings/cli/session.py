@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli.network import NoAnswer, StateFile, ask
 from tidings.errors import InputError
 from tidings.live.values import read_address
+from tidings.local.network import NoAnswer, StateFile, ask
 
 
 def remove(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.cli.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.live.values import read_address
+from tidings.local.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.records.holders import parse_holder
 
 if TYPE_CHECKING:

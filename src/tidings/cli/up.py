@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.cli import network
-from tidings.cli.network import LOOPBACK, READY_WITHIN_S, Member, Process, State, StateFile, View, view
 from tidings.cli.status import table
 from tidings.cli.topologies import BROKERS_MAX, Topology, links, read_links
 from tidings.errors import ConfigurationError, InputError, SetupError
+from tidings.local import network
+from tidings.local.network import LOOPBACK, READY_WITHIN_S, Member, Process, State, StateFile, View, view
 
 if TYPE_CHECKING:
     from tidings.live.config import Configuration

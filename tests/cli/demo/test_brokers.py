@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tidings.cli import app, network
+from tidings.cli import app
 from tidings.cli.demo import brokers
 from tidings.cli.demo.brokers import Brokers
 from tidings.cli.demo.completeness import SLOW_S
-from tidings.cli.network import Member, Process, State, StateFile
 from tidings.errors import InputError, SetupError
+from tidings.local import network
+from tidings.local.network import Member, Process, State, StateFile
 
 PORT = 21_200
 IDS = ["north", "south", "east"]

@@ -28,10 +28,10 @@ from tidings.cli.demo.costs import (
     mosquitto,
     too_slow,
 )
-from tidings.cli.network import Process
 from tidings.client.urls import read_all
 from tidings.errors import SetupError
 from tidings.language.filters import parse
+from tidings.local.network import Process
 from tidings.mqtt.packets import Publish
 
 PORT = 21_700

@@ -21,9 +21,9 @@ from tidings.cli import app
 from tidings.cli.demo import steps
 from tidings.cli.demo.checking import ARRIVES, MATCHES, ONCE
 from tidings.cli.demo.opening import Opening
-from tidings.cli.network import Process
 from tidings.console.day import Check
 from tidings.errors import InputError, SetupError
+from tidings.local.network import Process
 
 WITHIN_S = 900
 """Far more than it takes, for machines that have other things to do."""

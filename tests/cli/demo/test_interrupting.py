@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tidings.cli import network
-from tidings.cli.network import Process
+from tidings.local import network
+from tidings.local.network import Process
 
 DEMO = """
 import signal

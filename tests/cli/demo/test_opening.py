@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tidings.cli import network
 from tidings.cli.demo import opening
 from tidings.cli.demo.roads import BROKERS, SUBSCRIBERS
-from tidings.cli.network import Process, StateFile
+from tidings.local import network
+from tidings.local.network import Process, StateFile
 
 PORT = 21_400
 PATIENCE_S = 120.0

@@ -17,10 +17,10 @@ import pytest
 import tidings
 from tests.live.local import WITHIN_S, run, until
 from tests.live.serving import ServedBroker
-from tidings.cli.network import ask, free_ports
 from tidings.client.deliveries import Delivery
 from tidings.client.network import Network
 from tidings.errors import NetworkError
+from tidings.local.network import ask, free_ports
 from tidings.pipeline.tables import Store
 
 if TYPE_CHECKING:

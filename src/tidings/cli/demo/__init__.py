@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidings.cli import network
+from tidings.local import network
 
 OUT = Path("tidings-demo")
 """Where everything goes if nobody says."""

@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
-from tidings.cli import network
 from tidings.cli.demo import completeness, stopping
 from tidings.cli.demo.completeness import SLOW_S
-from tidings.cli.network import Member, NoAnswer, Process, State, StateFile, View, view
 from tidings.client.load import cpu_seconds
 from tidings.errors import InputError, SetupError
 from tidings.installation import cache_folder
+from tidings.local import network
+from tidings.local.network import Member, NoAnswer, Process, State, StateFile, View, view
 
 LOCK = "ports.lock"
 """In the user's cache: who holds it chooses ports."""

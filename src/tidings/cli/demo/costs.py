@@ -27,7 +27,6 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tidings.cli import network
 from tidings.cli.demo import completeness, stopping
 from tidings.cli.demo.brokers import Brokers, choosing_ports
 from tidings.cli.demo.completeness import SLOW_S, Ending
@@ -38,6 +37,7 @@ from tidings.client.urls import Address, read_all
 from tidings.console.day import Check, Cost
 from tidings.errors import InputError, NetworkError, SetupError
 from tidings.language import names
+from tidings.local import network
 from tidings.matching.topical import TopicalIndex
 from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import Asked, Properties, Puback, Publish, Suback, Subscribe, Version

@@ -25,9 +25,9 @@ from tidings.cli.demo.completeness import SLOW_S, Ending
 from tidings.cli.demo.opening_screen import Screen
 from tidings.cli.demo.roads import BROKERS, LINKS, SECONDS, SUBSCRIBERS, TOPICS, Report, Subscriber
 from tidings.cli.demo.witness import Delivered, Witness
-from tidings.cli.network import FIRST_PORT, Seat
 from tidings.client.deliveries import WITHDRAWN, Delivery
 from tidings.client.network import Network, connect
+from tidings.local.network import FIRST_PORT, Seat
 
 DRAW_EVERY_S = 0.125
 SESSION_S = 86_400.0

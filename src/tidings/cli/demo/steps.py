@@ -22,10 +22,10 @@ from tidings.cli.demo.opening import Opening
 from tidings.cli.demo.sizes import SIZES, Size
 from tidings.cli.demo.stopping import Guard
 from tidings.cli.demo.telling import Telling
-from tidings.cli.network import Process
 from tidings.console import totals, words
 from tidings.console.day import Check, Day
 from tidings.errors import InputError
+from tidings.local.network import Process
 
 if TYPE_CHECKING:
     from tidings.cli.demo.checking import Verdict

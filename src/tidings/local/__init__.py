@@ -1,0 +1,1 @@
+"""Brokers as processes of one machine: what commands, the demonstration and tests share."""
