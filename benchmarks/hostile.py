@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from tidings.live.users import add_user
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.packets import (
     AnyPacket,
@@ -43,6 +42,7 @@ from tidings.mqtt.packets import (
     Subscribe,
     Version,
 )
+from tidings.service.users import add_user
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))

@@ -155,7 +155,7 @@ def test_a_broker_has_all_that_it_needs_in_an_empty_environment(empty: Path, tmp
     program = f"""
 import asyncio
 from pathlib import Path
-from tidings.live.config import load
+from tidings.service.config import load
 from tidings.live.service import Service
 from tidings.records.reading import read_table
 from tidings.records.record import Kind, Record

@@ -14,10 +14,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tidings.cli import app
-from tidings.live.config import SETTINGS
 from tidings.local import network
 from tidings.records.reading import read_records
 from tidings.records.record import Kind
+from tidings.service.config import SETTINGS
 
 
 @pytest.fixture(autouse=True)

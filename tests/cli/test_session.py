@@ -13,11 +13,11 @@ from tests.live.local import run as run_story
 from tests.live.local import until
 from tests.live.mqtt import RawClient
 from tidings.cli import app
-from tidings.live.config import load
 from tidings.live.service import Service
-from tidings.live.values import address_text
 from tidings.local import network
 from tidings.mqtt.packets import Properties
+from tidings.service.config import load
+from tidings.service.values import address_text
 
 
 def tidings(*words: str) -> Result:

@@ -18,10 +18,10 @@ from tests.client.test_live import make_certificate
 from tidings.cli import app
 from tidings.cli.up import lines
 from tidings.errors import AccessError, InputError
-from tidings.live import users
 from tidings.local import network
 from tidings.local.network import State, StateFile
 from tidings.records.reading import read_table
+from tidings.service import users
 
 PATIENCE_S = 90.0
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from tidings.cli import app, user
 from tidings.errors import InputError
-from tidings.live import users
-from tidings.live.users import read_users
+from tidings.service import users
+from tidings.service.users import read_users
 
 
 @pytest.fixture(autouse=True)

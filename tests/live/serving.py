@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidings.live.config import load
 from tidings.live.service import run
+from tidings.service.config import load
 
 
 class ServedBroker:

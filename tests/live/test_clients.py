@@ -20,15 +20,16 @@ import pytest
 from tests.live.front import TCP, EchoFront, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
-from tidings.live import checks, clients, secure
+from tidings.live import clients, secure
 from tidings.live.clients import SLICE_BYTES, SLICE_BYTES_MAX, SLICE_BYTES_MIN
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
-from tidings.live.tls import ClientTls
-from tidings.live.users import Hashed, Users
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import REPEATED, SETTLE, Lane
 from tidings.overlay import events as e
+from tidings.service import checks
+from tidings.service.tls import ClientTls
+from tidings.service.users import Hashed, Users
 
 
 def test_bytes_come_in_and_go_out() -> None:

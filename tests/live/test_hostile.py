@@ -15,15 +15,15 @@ import pytest
 
 from tests.live.local import run, until
 from tests.live.mqtt import Gone, RawClient
-from tidings.live import users
-from tidings.live.http import Pages
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
-from tidings.live.users import Hashed, Users
 from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Suback, Subscribe
 from tidings.mqtt.reasons import Reason
 from tidings.overlay.routing.subscriptions import Routing
+from tidings.service import users
+from tidings.service.http import Pages
+from tidings.service.users import Hashed, Users
 
 TCP = (Listening("tcp", "127.0.0.1", 0),)
 

@@ -26,13 +26,9 @@ from paho.mqtt.properties import Properties as PahoProperties
 from tests.live.local import WITHIN_S, make_authority, run, until
 from tests.live.mqtt import KEPT, TCP, Gone, RawClient, dial, dial_again
 from tests.live.process import BrokerProcess
-from tidings.live import users
-from tidings.live.config import load
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.live.service import serve
-from tidings.live.tls import ClientTls
-from tidings.live.users import Hashed, Users, add_user, remove_user
 from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import (
     Asked,
@@ -47,6 +43,10 @@ from tidings.mqtt.packets import (
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.settings import Settings
+from tidings.service import users
+from tidings.service.config import load
+from tidings.service.tls import ClientTls
+from tidings.service.users import Hashed, Users, add_user, remove_user
 
 
 @contextlib.asynccontextmanager

@@ -14,12 +14,12 @@ import pytest
 from tests.live.local import make_authority, reasons, run, until
 from tests.live.mqtt import KEPT, TCP, UNDER_WAY, Gone, dial, dial_again
 from tests.live.process import BrokerProcess
-from tidings.live import addresses, tls
 from tidings.live.node import Node, NodeOptions
 from tidings.mqtt.packets import Disconnect, Puback, Publish
 from tidings.mqtt.reasons import Reason
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record, Run
+from tidings.service import addresses, tls
 
 QUICK = Settings(redial_max_s=0.5)
 

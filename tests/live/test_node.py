@@ -12,7 +12,6 @@ import pytest
 
 from tests.live.local import LocalBroker, local_broker, local_node, reasons, run, until
 from tidings.errors import InputError, SetupError
-from tidings.live import addresses
 from tidings.live.node import CLOCK_S, Node, NodeOptions
 from tidings.live.store import DiskStore
 from tidings.overlay import events as e
@@ -20,6 +19,7 @@ from tidings.overlay.frames import Frame
 from tidings.overlay.links.messages import Bye, Refuse
 from tidings.overlay.settings import Settings
 from tidings.records.record import Kind, Record, Run
+from tidings.service import addresses
 from tidings.wire.framing import Decoder, Encoder
 
 

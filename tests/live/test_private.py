@@ -12,11 +12,11 @@ import pytest
 
 from tests.live.local import run, until
 from tidings.live import private
-from tidings.live.config import load
 from tidings.live.keeping import FOLDER
 from tidings.live.service import Service
 from tidings.live.store import BESIDE, FILE, DiskStore
 from tidings.overlay.events import PublicationOffered, SessionOpened
+from tidings.service.config import load
 
 KEPT = """name = "t"
 kind = "plain"

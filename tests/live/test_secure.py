@@ -18,9 +18,9 @@ from tests.live.local import WITHIN_S, make_authority, reasons, run, until
 from tidings.live import secure
 from tidings.live.listeners import Listening
 from tidings.live.node import Node
-from tidings.live.tls import ClientTls
 from tidings.mqtt import events as m
 from tidings.mqtt.settings import Settings
+from tidings.service.tls import ClientTls
 
 
 @asynccontextmanager

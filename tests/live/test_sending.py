@@ -26,13 +26,13 @@ from tidings.live import sending
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.live.sending import NOBODY
-from tidings.live.tls import ClientTls
 from tidings.matching.state import MOVED_BYTES
 from tidings.mqtt import events as m
 from tidings.mqtt.codec import encode
 from tidings.mqtt.fanout import Deal, Dealt, spans
 from tidings.mqtt.packets import Publish, Version
 from tidings.overlay.routing import table
+from tidings.service.tls import ClientTls
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "MSG_DONTWAIT"), reason="sockets here are others")
 

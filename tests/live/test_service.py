@@ -14,17 +14,18 @@ from tests.live.local import make_authority, reasons, until
 from tests.live.local import run as run_story
 from tests.live.mqtt import V5, RawClient
 from tidings.errors import SetupError
-from tidings.live import addresses, scheduling
-from tidings.live.access import OPEN
-from tidings.live.config import Configuration, load
+from tidings.live import scheduling
 from tidings.live.listeners import Listening
 from tidings.live.node import NodeOptions
 from tidings.live.service import Service, options_of, run, serve
-from tidings.live.tls import Tls
 from tidings.local.network import free_ports
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import Connack, Connect, Pingreq, Pingresp
 from tidings.overlay.settings import Settings
+from tidings.service import addresses
+from tidings.service.access import OPEN
+from tidings.service.config import Configuration, load
+from tidings.service.tls import Tls
 
 
 def configuration(**flags: object) -> Configuration:

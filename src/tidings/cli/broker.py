@@ -13,7 +13,7 @@ import typer
 from tidings.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tidings.live.config import Configuration
+    from tidings.service.config import Configuration
 
 
 def broker(
@@ -122,7 +122,8 @@ def broker(
             typer.echo(f"{one['id']}: the settings are fine")
         return
 
-    from tidings.live import logs, service
+    from tidings.live import service
+    from tidings.service import logs
 
     first = configurations[0]
     logs.configure(
@@ -135,7 +136,7 @@ def broker(
 def _loaded(
     files: Sequence[Path | None], flags: dict[str, object], assigned: list[str]
 ) -> list[Configuration]:
-    from tidings.live.config import load
+    from tidings.service.config import load
 
     found: list[Configuration] = []
     problems: list[str] = []
@@ -159,7 +160,7 @@ def show_settings(
     files: list[Path] | None, flags: dict[str, object], assigned: list[str], as_json: bool
 ) -> None:
     """Every setting, with its value as file, variables and flags make it, and its default."""
-    from tidings.live.config import SETTINGS, TABLE
+    from tidings.service.config import SETTINGS, TABLE
 
     # Whoever only wants to see the list need not name a broker.
     flags = {**flags, "id": flags["id"] or ("" if files or "TIDINGS_ID" in os.environ else "unnamed") or None}

@@ -12,9 +12,9 @@ import typer
 
 from tidings.cli.topologies import name_fault
 from tidings.errors import ConfigurationError, InputError
-from tidings.live.values import read_address
 from tidings.local import network
 from tidings.local.network import LOOPBACK, Member, State, StateFile, free_ports, view
+from tidings.service.values import read_address
 
 READY_WITHIN_S = 60.0
 NEIGHBOURS = 2
@@ -140,8 +140,9 @@ def _named(state: State, id_: str | None) -> Member:
 def _join_elsewhere(
     address: str, id_: str | None, data: str | None, name: str | None, token_file: str | None
 ) -> None:
-    from tidings.live import logs, service
-    from tidings.live.config import load
+    from tidings.live import service
+    from tidings.service import logs
+    from tidings.service.config import load
 
     mqtt, port, http = free_ports(3)
     flags = {

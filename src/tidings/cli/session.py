@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tidings.errors import InputError
-from tidings.live.values import read_address
 from tidings.local.network import NoAnswer, StateFile, ask
+from tidings.service.values import read_address
 
 
 def remove(

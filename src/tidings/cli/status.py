@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.live.values import read_address
 from tidings.local.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.records.holders import parse_holder
+from tidings.service.values import read_address
 
 if TYPE_CHECKING:
     from rich.table import Table

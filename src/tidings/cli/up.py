@@ -25,7 +25,7 @@ from tidings.local import network
 from tidings.local.network import LOOPBACK, READY_WITHIN_S, Member, Process, State, StateFile, View, view
 
 if TYPE_CHECKING:
-    from tidings.live.config import Configuration
+    from tidings.service.config import Configuration
 
 BROKERS, TOPOLOGY = 3, Topology.RING
 """Where neither an option nor a file of links says otherwise."""
@@ -148,7 +148,7 @@ def up(
 
 def _shared(assigned: Iterable[str]) -> tuple[dict[str, str], dict[str, int]]:
     """Settings for all brokers, and first ports by setting, checked before anything is started."""
-    from tidings.live.config import SETTINGS, load
+    from tidings.service.config import SETTINGS, load
 
     shared: dict[str, str] = {}
     bases: dict[str, int] = {}
@@ -200,15 +200,15 @@ def _first_port(text: str, value: str) -> int:
 def _try_files(configuration: Configuration) -> None:
     """Read users, rules and certificates as each broker will: all of them would end for what is wrong."""
     if configuration["users_file"] is not None:
-        from tidings.live.users import read_users
+        from tidings.service.users import read_users
 
         read_users(configuration["users_file"])
     if configuration["access_file"] is not None:
-        from tidings.live.access import read_rules
+        from tidings.service.access import read_rules
 
         read_rules(configuration["access_file"])
     if configuration["mqtt_certificate"] is not None and configuration["mqtt_key"] is not None:
-        from tidings.live.tls import ClientTls, client_context
+        from tidings.service.tls import ClientTls, client_context
 
         authority = configuration["mqtt_client_authority"]
         client_context(ClientTls(configuration["mqtt_certificate"], configuration["mqtt_key"], authority))

@@ -39,7 +39,7 @@ def add(
 
         tidings user add ann --file users
     """
-    from tidings.live.users import add_user, name_fault
+    from tidings.service.users import add_user, name_fault
 
     path = _file(file)
     if fault := name_fault(name):
@@ -58,7 +58,7 @@ def remove(name: Name, file: File = None) -> None:
 
         tidings user remove ann --file users
     """
-    from tidings.live.users import remove_user
+    from tidings.service.users import remove_user
 
     path = _file(file)
     remove_user(path, name)
@@ -75,7 +75,7 @@ def list_(
 
         tidings user list --file users
     """
-    from tidings.live.users import read_users
+    from tidings.service.users import read_users
 
     names = sorted(read_users(_file(file)).hashes)
     if as_json:
@@ -111,9 +111,9 @@ def check(
         tidings user check ann publish traffic/athens/ann --access access.toml
     """
     from tidings.language.names import filter_fault, name_fault
-    from tidings.live.access import read_rules, write_rule
     from tidings.mqtt.access import ACTIONS, deciding
     from tidings.mqtt.events import Access
+    from tidings.service.access import read_rules, write_rule
 
     if action not in ACTIONS:
         raise typer.BadParameter(f"{action!r} is no action; it is one of {', '.join(ACTIONS)}")

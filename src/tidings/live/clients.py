@@ -20,13 +20,14 @@ from functools import partial
 from time import monotonic, thread_time
 from typing import Protocol, cast
 
-from tidings.live import addresses, sending, tls
-from tidings.live.checks import NOBODY, Check, Checks
+from tidings.live import sending
 from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
-from tidings.live.users import Users
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import SETTLE, Lane
+from tidings.service import addresses, tls
+from tidings.service.checks import NOBODY, Check, Checks
+from tidings.service.users import Users
 
 TURN_S = 0.01
 """How long clients are listened to before links and timers have their turn."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, cast
 
-from tidings.live import addresses
 from tidings.live.counters import Counters
 from tidings.overlay.frames import Frame
+from tidings.service import addresses
 from tidings.wire.framing import Decoder, Encoder
 
 CLOSE_WITHIN_S = 5.0

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from tidings.errors import SetupError
-from tidings.live import addresses
 from tidings.live.clients import Client, Clients
-from tidings.live.logs import LOGGER
 from tidings.live.secure import Handshakes, Secure
+from tidings.service import addresses
+from tidings.service.logs import LOGGER
 
 BACKLOG = 16_384
 """Connections that the kernel holds until they are accepted; it may allow less (`net.core.somaxconn`)."""

@@ -29,15 +29,13 @@ from tidings.history.entries import entry_of
 from tidings.history.logs import Logs, Syncing
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.live import addresses, sending, tls
+from tidings.live import sending
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
 from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max
 from tidings.live.listeners import Admission, Listeners, Listening, bind
 from tidings.live.store import DiskStore, MemoryStore, Store
-from tidings.live.tls import ClientTls
-from tidings.live.users import Users
 from tidings.mqtt import events as m
 from tidings.mqtt.clients import Lane
 from tidings.mqtt.front import Front
@@ -50,6 +48,9 @@ from tidings.overlay.routing.messages import Catalogue, Enter, Subscribe, Unsubs
 from tidings.overlay.settings import Settings
 from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record, Run
+from tidings.service import addresses, tls
+from tidings.service.tls import ClientTls
+from tidings.service.users import Users
 
 DIAL_WITHIN_S = 10.0
 """How long an attempt to connect may take, TLS included."""

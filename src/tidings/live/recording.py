@@ -9,8 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from tidings.live import private
-from tidings.live.logs import LOGGER
 from tidings.records.segments import SegmentWriter, prepare
+from tidings.service.logs import LOGGER
 
 LOG = logging.getLogger(LOGGER)
 

@@ -17,19 +17,20 @@ from functools import partial
 
 from tidings.errors import SetupError, TidingsError
 from tidings.history.logs import Syncing
-from tidings.live import access, files, private, tls
-from tidings.live.config import LISTENERS, SETTINGS, Configuration
-from tidings.live.http import Pages
+from tidings.live import files, private
 from tidings.live.keeping import KeepOptions
 from tidings.live.listeners import Listening
-from tidings.live.logs import LOGGER
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
 from tidings.live.scheduling import Slices
-from tidings.live.tls import ClientTls, Renewable, Tls
-from tidings.live.users import Users, read_users
-from tidings.live.values import Address, address_text
 from tidings.mqtt.events import Access
+from tidings.service import access, tls
+from tidings.service.config import LISTENERS, SETTINGS, Configuration
+from tidings.service.http import Pages
+from tidings.service.logs import LOGGER
+from tidings.service.tls import ClientTls, Renewable, Tls
+from tidings.service.users import Users, read_users
+from tidings.service.values import Address, address_text
 
 CLIENTS_FEW = 10_000
 """If the system allows fewer than this, whoever did not ask for a number should know of it."""

@@ -25,7 +25,7 @@ import msgspec
 
 from tidings.errors import InputError, SetupError
 from tidings.installation import cache_folder
-from tidings.live.values import read_address
+from tidings.service.values import read_address
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 1883

@@ -21,7 +21,11 @@ from typing import TYPE_CHECKING, Any
 from tidings.errors import ConfigurationError, DeclarationError
 from tidings.history.logs import Syncing
 from tidings.language.declarations import Lines, parse_toml, read_text, read_topic
-from tidings.live.values import (
+from tidings.mqtt.settings import ACCEPT, REFUSE
+from tidings.mqtt.settings import Settings as MqttSettings
+from tidings.overlay.settings import Settings
+from tidings.records import segments
+from tidings.service.values import (
     BOOL,
     ID,
     LISTEN,
@@ -47,10 +51,6 @@ from tidings.live.values import (
     size,
     size_text,
 )
-from tidings.mqtt.settings import ACCEPT, REFUSE
-from tidings.mqtt.settings import Settings as MqttSettings
-from tidings.overlay.settings import Settings
-from tidings.records import segments
 
 if TYPE_CHECKING:
     from tidings.language.topics import Topic

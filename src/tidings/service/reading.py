@@ -31,13 +31,13 @@ from tidings.history.logs import Logs
 from tidings.language.filters import Filter, parse
 from tidings.language.names import parse_pattern
 from tidings.language.topics import Topic
-from tidings.live.requests import Answer, BadRequest, Request
-from tidings.live.tls import certified
 from tidings.mqtt.access import allowed
 from tidings.mqtt.events import Access
 from tidings.overlay.events import LogRead
 from tidings.records.holders import Held, Holder, parse_holder
 from tidings.records.log_rows import Rows, form_of
+from tidings.service.requests import Answer, BadRequest, Request
+from tidings.service.tls import certified
 from tidings.wire.log_stream import CONTENT_TYPE, StreamWriter
 
 PATHS = ("/log", "/log/at", "/log/read")

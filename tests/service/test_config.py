@@ -9,10 +9,10 @@ import pytest
 
 from tidings.errors import ConfigurationError
 from tidings.language.views import View
-from tidings.live.config import PREFIX, SETTINGS, TABLE, Configuration, load, markdown
-from tidings.live.values import address_text, is_loopback, read_address, read_size, size_text
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.settings import Settings
+from tidings.service.config import PREFIX, SETTINGS, TABLE, Configuration, load, markdown
+from tidings.service.values import address_text, is_loopback, read_address, read_size, size_text
 
 
 def written(folder: Path, text: str) -> Path:
@@ -424,7 +424,7 @@ def test_the_page_is_the_table(root: Path) -> None:
     page = (root / "docs" / "configuration.md").read_text(encoding="utf-8")
     _, mark, made = page.partition("a test compares them. -->\n\n")
     assert mark, "the page has the mark behind which it is made"
-    assert made == markdown(), "print(tidings.live.config.markdown()) behind the mark"
+    assert made == markdown(), "print(tidings.service.config.markdown()) behind the mark"
 
 
 def test_no_setting_has_two_rows() -> None:

@@ -21,12 +21,18 @@ from tidings.errors import SetupError
 from tidings.history.logs import Logs
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.live import http
 from tidings.live.counters import Counters
-from tidings.live.http import Pages
-from tidings.live.metrics import COUNTS, GATHERED, GATHERING, GAUGES, MQTT_COUNTS, MQTT_STATUS
-from tidings.live.metrics import markdown as metrics_markdown
-from tidings.live.requests import (
+from tidings.mqtt.core import Counters as FrontCounters
+from tidings.mqtt.events import ALL_ALLOWED
+from tidings.mqtt.front import FrontStatus
+from tidings.overlay.events import LogRead
+from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
+from tidings.records.holders import Holder
+from tidings.service import http
+from tidings.service.http import Pages
+from tidings.service.metrics import COUNTS, GATHERED, GATHERING, GAUGES, MQTT_COUNTS, MQTT_STATUS
+from tidings.service.metrics import markdown as metrics_markdown
+from tidings.service.requests import (
     BODY_BYTES_MAX,
     HEAD_BYTES_MAX,
     HEADERS_MAX,
@@ -35,12 +41,6 @@ from tidings.live.requests import (
     read_head,
     write_answer,
 )
-from tidings.mqtt.core import Counters as FrontCounters
-from tidings.mqtt.events import ALL_ALLOWED
-from tidings.mqtt.front import FrontStatus
-from tidings.overlay.events import LogRead
-from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
-from tidings.records.holders import Holder
 
 FAR = "192.0.2.7"
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.errors import DeclarationError
 from tidings.language import durations
 from tidings.language.faults import shown
-from tidings.live import addresses
+from tidings.service import addresses
 
 if TYPE_CHECKING:
     from tidings.language.views import View

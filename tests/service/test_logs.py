@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidings.live import logs
+from tidings.service import logs
 
 
 class Terminal(io.StringIO):

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TextIO
 
-from tidings.live.addresses import host_of
-from tidings.live.checks import source_of
+from tidings.service.addresses import host_of
+from tidings.service.checks import source_of
 
 LOGGER = "tidings.broker"
 

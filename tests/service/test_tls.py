@@ -9,7 +9,7 @@ import pytest
 
 from tests.live.local import make_authority
 from tidings.errors import SetupError
-from tidings.live import addresses, tls
+from tidings.service import addresses, tls
 
 
 def test_the_common_name_or_else_the_first_dns_name_is_the_broker() -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from tidings.live.checks import (
+from tidings.service.checks import (
     NAMES_MAX,
     NOBODY,
     PAUSE_S,

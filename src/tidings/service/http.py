@@ -28,12 +28,12 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import InputError, SetupError
-from tidings.live import addresses
-from tidings.live.metrics import Metered, Metrics
-from tidings.live.reading import PATHS as LOG_PATHS
-from tidings.live.reading import Keeper, Reading
-from tidings.live.requests import HEAD_BYTES_MAX, Answer, BadRequest, Request, read_head, write_answer
-from tidings.live.values import Address, address_text, is_loopback
+from tidings.service import addresses
+from tidings.service.metrics import Metered, Metrics
+from tidings.service.reading import PATHS as LOG_PATHS
+from tidings.service.reading import Keeper, Reading
+from tidings.service.requests import HEAD_BYTES_MAX, Answer, BadRequest, Request, read_head, write_answer
+from tidings.service.values import Address, address_text, is_loopback
 
 REQUEST_WITHIN_S = 10.0
 """A connection that has not been answered by then is closed."""

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tidings.errors import DeclarationError, InputError, SetupError
-from tidings.live import users
-from tidings.live.access import OPEN, read_rules, write_rule
-from tidings.live.users import Hashed, Users, add_user, read_users, remove_user
 from tidings.mqtt.access import allowed
 from tidings.mqtt.events import Access, Rule
+from tidings.service import users
+from tidings.service.access import OPEN, read_rules, write_rule
+from tidings.service.users import Hashed, Users, add_user, read_users, remove_user
 
 
 @pytest.fixture(autouse=True)

@@ -16,13 +16,13 @@ import tidings
 from tests.live.local import make_authority, run, until
 from tidings.client.log import LogReader
 from tidings.errors import AccessError, DataLost, InputError, NetworkError, SetupError
-from tidings.live.config import load
 from tidings.live.service import Service
-from tidings.live.users import add_user
-from tidings.live.values import address_text
 from tidings.records.holders import Held
 from tidings.records.reading import read_records
 from tidings.records.record import Kind
+from tidings.service.config import load
+from tidings.service.users import add_user
+from tidings.service.values import address_text
 
 T = TypeVar("T")
 
