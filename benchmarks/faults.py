@@ -40,10 +40,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tidings.client.bare import Bare
 from tidings.client.network import Network, connect
 from tidings.client.urls import Address, read_all
 from tidings.errors import TidingsError
+from tidings.load.bare import Bare
 from tidings.mqtt.codec import encode
 from tidings.mqtt.packets import Puback, Publish, Version
 from tidings.mqtt.reasons import FAILURE

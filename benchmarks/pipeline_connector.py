@@ -26,9 +26,9 @@ from benchmarks.mqtt_load import publish_packet
 from benchmarks.pipeline_gather import fields
 from benchmarks.pipeline_measuring import Bar, Bench, Spent, Warm, Watch, alone, followed
 
-from tidings.client.bare import Sender
 from tidings.client.log import LogReader
 from tidings.client.urls import Address
+from tidings.load.bare import Sender
 from tidings.mqtt.packets import Version
 from tidings.records.log_rows import EVENTS
 

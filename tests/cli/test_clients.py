@@ -330,7 +330,7 @@ def test_bench_tells_people_what_arrived_and_how_soon(stub: Stub) -> None:
 def test_bench_tells_programs_the_same(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from tidings.client import load
+    from tidings.load import load
 
     # The process that is watched is this one, which does not rest.
     monkeypatch.setattr(load, "REST_WITHIN_S", 0.1)
@@ -361,7 +361,7 @@ def test_bench_tells_programs_the_same(stub: Stub, monkeypatch: pytest.MonkeyPat
 def test_bench_tells_of_a_broker_that_took_less_time_than_the_machine_counts(
     stub: Stub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidings.client import load
+    from tidings.load import load
 
     monkeypatch.setattr(load, "REST_WITHIN_S", 0)
     monkeypatch.setattr(load, "cpu_seconds", lambda pid: 0.5)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import tidings
-from tidings.client import load as loads
 from tidings.client import network as network_module
-from tidings.client.load import Load
 from tidings.client.urls import read_all
 from tidings.errors import SubscriptionError
+from tidings.load import load as loads
+from tidings.load.load import Load
 from tidings.local.network import LOOPBACK, free_ports, wait_for
 from tidings.mqtt.packets import Version
 

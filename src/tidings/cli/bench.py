@@ -22,8 +22,8 @@ from tidings.language import durations
 if TYPE_CHECKING:
     import ssl
 
-    from tidings.client.load import Load, Outcome
     from tidings.client.urls import Address
+    from tidings.load.load import Load, Outcome
 
 PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 
@@ -201,8 +201,8 @@ def _load(
     where: str | None,
     protocol: Protocol,
 ) -> Load:
-    from tidings.client.load import Load
     from tidings.language.filters import parse
+    from tidings.load.load import Load
     from tidings.mqtt.packets import Version
 
     if duration is not None:
@@ -235,7 +235,7 @@ def _load(
 def _run(load: Load, to: Target) -> Outcome | None:
     import uvloop
 
-    from tidings.client import load as loads
+    from tidings.load import load as loads
 
     addresses, secure = reached(to)
     load = replace(load, addresses=addresses, context=secure)

@@ -14,7 +14,7 @@ from tidings.cli.bench import Target, counted, reached, show, watched
 from tidings.errors import InputError
 
 if TYPE_CHECKING:
-    from tidings.client.replay import Replay
+    from tidings.load.replay import Replay
 
 OPTIONS = ("topics", "messages", "rate", "duration", "mixed", "size", "where")
 """What a workload says itself."""
@@ -37,7 +37,7 @@ def bench(
     """Carry it out and show what became of it; the exit code."""
     import uvloop
 
-    from tidings.client import replay as replays
+    from tidings.load import replay as replays
     from tidings.mqtt.packets import Version
     from tidings.records.workload_reading import Workload
 

@@ -19,9 +19,9 @@ import msgspec
 
 from tidings.cli.demo import completeness, stopping
 from tidings.cli.demo.completeness import SLOW_S
-from tidings.client.load import cpu_seconds
 from tidings.errors import InputError, SetupError
 from tidings.installation import cache_folder
+from tidings.load.load import cpu_seconds
 from tidings.local import network
 from tidings.local.network import Member, NoAnswer, Process, State, StateFile, View, view
 

@@ -30,13 +30,13 @@ import numpy.typing as npt
 from tidings.cli.demo import completeness, stopping
 from tidings.cli.demo.brokers import Brokers, choosing_ports
 from tidings.cli.demo.completeness import SLOW_S, Ending
-from tidings.client import load as loads
 from tidings.client import refusals
-from tidings.client.bare import Sender
 from tidings.client.urls import Address, read_all
 from tidings.console.day import Check, Cost
 from tidings.errors import InputError, NetworkError, SetupError
 from tidings.language import names
+from tidings.load import load as loads
+from tidings.load.bare import Sender
 from tidings.local import network
 from tidings.matching.topical import TopicalIndex
 from tidings.mqtt.codec import encode, variable

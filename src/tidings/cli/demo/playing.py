@@ -24,10 +24,10 @@ from tidings.cli.demo import completeness
 from tidings.cli.demo.city import City, Fields, Report, Subscriber, session_of
 from tidings.cli.demo.completeness import SLOW_S, Ending
 from tidings.client import refusals
-from tidings.client.bare import Sender
 from tidings.client.deliveries import WITHDRAWN
 from tidings.client.urls import Address, read_all
 from tidings.errors import NetworkError
+from tidings.load.bare import Sender
 from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import Asked, Properties, Puback, Publish, Suback, Subscribe, Version
 from tidings.mqtt.reasons import FAILURE

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tidings.client.bare import KEEP_ALIVE_S, Bare
 from tidings.client.urls import Address
+from tidings.load.bare import KEEP_ALIVE_S, Bare
 from tidings.mqtt.codec import Decoder, encode
 from tidings.mqtt.packets import Connack, Connect, Version
 

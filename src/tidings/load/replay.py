@@ -24,15 +24,15 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from tidings.client import load as loads
 from tidings.client import refusals
-from tidings.client.bare import Bare, Sender
-from tidings.client.load import Outcome
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, PeerError
 from tidings.language import names
 from tidings.language.limits import DEFAULT
 from tidings.language.regions import Unknown
+from tidings.load import load as loads
+from tidings.load.bare import Bare, Sender
+from tidings.load.load import Outcome
 from tidings.matching.topical import TopicalIndex
 from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import (

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidings.client import refusals
-from tidings.client.bare import Bare, Sender
 from tidings.client.urls import Address
 from tidings.errors import InputError, NetworkError, PeerError
 from tidings.language.filters import Filter
+from tidings.load.bare import Bare, Sender
 from tidings.mqtt.codec import encode, variable
 from tidings.mqtt.packets import (
     Asked,

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from tests.client.stub import PATIENCE_S, Stub, running
-from tidings.client import load as loads
-from tidings.client.load import Load, Outcome
 from tidings.client.urls import read_all
 from tidings.errors import AccessError, InputError, NetworkError
 from tidings.language import payloads
 from tidings.language.filters import parse
+from tidings.load import load as loads
+from tidings.load.load import Load, Outcome
 from tidings.mqtt import packets as p
 from tidings.mqtt.reasons import Reason
 

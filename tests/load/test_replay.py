@@ -13,14 +13,14 @@ import pytest
 from tests.client.stub import PATIENCE_S, Stub, running
 from tests.live.test_mqtt import broker, place
 from tests.records import workloads as made
-from tidings.client import replay as replays
-from tidings.client.load import Outcome
-from tidings.client.replay import Replay, prepare
 from tidings.client.urls import read_all
 from tidings.errors import InputError, NetworkError
 from tidings.language import names, payloads
 from tidings.language.filters import parse
 from tidings.language.regions import Unknown
+from tidings.load import replay as replays
+from tidings.load.load import Outcome
+from tidings.load.replay import Replay, prepare
 from tidings.mqtt import packets as p
 from tidings.mqtt.reasons import Reason
 from tidings.records.workload_reading import Workload

@@ -1,0 +1,1 @@
+"""A load for any MQTT broker, and what became of every message."""
