@@ -1,1 +1,1 @@
-"""A broker as a service: configuration, users, access, pages, metrics, log lines. What starts one is in `live`."""
+"""A broker as a service: configuration, users, access, pages, metrics and log lines. `live` starts one."""
