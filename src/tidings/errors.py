@@ -143,3 +143,14 @@ class SetupError(TidingsError):
 
 class ForeignPackage(SetupError):
     """An unrelated package has installed a module `tidings` where ours should be."""
+
+
+def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What one of tasks says that failed together, if it is for the user; they all say the same.
+
+    Not `except*`: what is raised there is in a group again, in some Pythons even when it is alone.
+    """
+    error: BaseException = group.split(TidingsError)[0] or group
+    while error is not group and isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

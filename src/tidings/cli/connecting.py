@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from tidings.errors import InputError, TidingsError
+from tidings.errors import InputError, alone
 
 if TYPE_CHECKING:
     from tidings.client.network import Network
@@ -107,14 +107,3 @@ def run(
             return runner.run(interruptible())
     except BaseExceptionGroup as group:
         raise alone(group) from None
-
-
-def alone(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What one of tasks says that failed together, if it is for the user; they all say the same.
-
-    Not `except*`: what is raised there is in a group again, in some Pythons even when it is alone.
-    """
-    error: BaseException = group.split(TidingsError)[0] or group
-    while error is not group and isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

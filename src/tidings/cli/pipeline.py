@@ -15,7 +15,6 @@ import typer
 
 from tidings.cli import pipeline_gather, pipeline_match
 from tidings.cli.on_spark import DATA, MASTER, Data
-from tidings.cli.workload import check_declared, drafted, finish
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError
 from tidings.language import durations
@@ -91,6 +90,7 @@ def run(
     from tidings.cli import stages
     from tidings.pipeline import jobs, running, session
     from tidings.pipeline.tables import Store
+    from tidings.pipeline.workload import draft as drafts
     from tidings.pipeline.workload import making, reading
 
     given = changed(settings or [])
@@ -115,15 +115,15 @@ def run(
     tables = [stage.table for stage in running.chosen(names, known)]
     store.check([*tables, *(job.writes[0] for job in named)], overwrite)
     if everything:
-        check_declared(data, overwrite)
+        drafts.check_declared(data, overwrite)
     if names:
         model = making.make(reading.read(spec, of_spec))
-        with drafted(model, data) if everything else nullcontext() as draft:
+        with drafts.drafted(model, data) if everything else nullcontext() as draft:
             made += stages.run(
                 model, data, names=names, master=master, settings=of_spark, overwrite=overwrite
             )
             if draft is not None:
-                finish(draft, data)
+                drafts.finish(draft, data)
     made += [AFTER[job.name](data, master, of_spark, overwrite) for job in named]
     if as_json:
         told = [{key: value for key, value in asdict(one).items() if key != "spec"} for one in made]

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import signal
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from tidings import installation
-from tidings.cli.demo import stopping
 from tidings.cli.workload_spec import changed
-from tidings.errors import InputError, SetupError
-from tidings.records.workload import DECLARATIONS, SPEC_FILE
-from tidings.records.workload_files import DIGEST, MADE, digest
-
-if TYPE_CHECKING:
-    from tidings.pipeline.workload.model import Model
+from tidings.errors import InputError
 
 SPARK = "spark."
 
@@ -90,6 +78,7 @@ def generate(
     installation.need("a workload", "pyspark", "scipy", extra="spark")
     from tidings.cli import stages
     from tidings.pipeline.session import check_master
+    from tidings.pipeline.workload import draft as drafts
     from tidings.pipeline.workload import making, reading
 
     given = changed(set_ or [])
@@ -111,9 +100,9 @@ def generate(
     asked = reading.read(spec, changes)
     _check_folder(out, overwrite)
     model = making.make(asked)
-    with drafted(model, out) as draft:
+    with drafts.drafted(model, out) as draft:
         made = stages.run(model, out, master=master, settings=settings, overwrite=overwrite)
-        finish(draft, out)
+        drafts.finish(draft, out)
     if json:
         import msgspec
 
@@ -136,62 +125,3 @@ def _check_folder(out: Path, overwrite: bool) -> None:
             f"--out {out} exists and is not empty; name another folder, or replace the workload in it with "
             f"--overwrite"
         )
-
-
-@contextmanager
-def drafted(model: Model, out: Path) -> Iterator[Path]:
-    """A folder with the declarations of the topics and the spec, written while there is nothing to lose.
-
-    It goes at the end, whatever the end is: SIGTERM and a terminal that is closed end what is inside as an
-    error does.
-    """
-    from tidings.pipeline import running
-    from tidings.pipeline.workload import declarations, reading
-
-    # Readers compare it with that of the tables: what is put in its place last may not be.
-    spec = running.spec_of(model)
-    fresh = not out.exists()
-    with stopping.handled(_ended, (signal.SIGTERM, signal.SIGHUP)):
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=out))
-        except OSError as error:
-            raise InputError(f"{out} cannot be written to: {error.strerror}; name another folder") from error
-        try:
-            (draft / DECLARATIONS).mkdir()
-            for name, text in declarations.texts(model).items():
-                (draft / DECLARATIONS / name).write_text(text, encoding="utf-8")
-            (draft / DECLARATIONS / MADE).write_text(json.dumps({"spec": spec}), encoding="utf-8")
-            text = f"{DIGEST}{digest(spec)}\n{reading.written(model.spec)}"
-            (draft / SPEC_FILE).write_text(text, encoding="utf-8")
-            yield draft
-        except OSError as error:
-            raise SetupError(
-                f"the workload cannot be written to {out}: {error.strerror}; free some space, or name "
-                f"another folder"
-            ) from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-            if fresh and not any(out.iterdir()):
-                out.rmdir()
-
-
-def _ended(number: int, _: object) -> NoReturn:
-    """End as an error does, so that what has begun is cleaned up. A second signal does not cut that short."""
-    signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(stopping.ENDED_BY + number)
-
-
-def check_declared(out: Path, overwrite: bool) -> None:
-    """Declarations and a spec that are there are only replaced if that was said."""
-    for name in (DECLARATIONS, SPEC_FILE):
-        if not overwrite and (out / name).exists():
-            raise InputError(f"{name!r} is in {out} already; --overwrite replaces it, or name another folder")
-
-
-def finish(draft: Path, out: Path) -> None:
-    """Put the declarations and, last, the spec in their places: two renames."""
-    if (out / DECLARATIONS).exists():
-        (out / DECLARATIONS).replace(draft / "before")
-    (draft / DECLARATIONS).replace(out / DECLARATIONS)
-    (draft / SPEC_FILE).replace(out / SPEC_FILE)

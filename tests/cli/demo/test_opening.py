@@ -22,7 +22,6 @@ PATIENCE_S = 120.0
 PLAY = """
 import signal, sys
 from pathlib import Path
-import typer
 from rich.console import Console
 from tidings.cli.demo import opening, stopping
 
@@ -34,8 +33,8 @@ console = Console()
 try:
     with stopping.guard(console, folder):
         opening.run(console, folder, 1, port)
-except typer.Exit as ended:
-    sys.exit(ended.exit_code)
+except SystemExit as ended:
+    sys.exit(ended.code)
 """
 
 

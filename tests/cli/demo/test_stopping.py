@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from rich.console import Console
 
 from tidings.cli.demo import stopping
-from tidings.cli.demo.stopping import SIGNALS, Guard
+from tidings.cli.demo.stopping import Guard
 from tidings.errors import NetworkError
+from tidings.local.signals import SIGNALS
 
 
 @pytest.fixture(autouse=True)
@@ -66,16 +66,16 @@ def test_being_asked_to_stop_stops_everything_and_says_what_is_left(
         signal.raise_signal(number)
         stopped.append("never")
 
-    with pytest.raises(typer.Exit) as ended:
+    with pytest.raises(SystemExit) as ended:
         demonstrate(to, tmp_path, body)
-    assert ended.value.exit_code == 128 + number
+    assert ended.value.code == 128 + number
     assert stopped == ["network"]
     assert f"2.5 MB in {tmp_path}" in said(to)
 
 
 def test_nothing_left_is_said_too(tmp_path: Path) -> None:
     to = console()
-    with pytest.raises(typer.Exit), stopping.guard(to, tmp_path / "never made"):
+    with pytest.raises(SystemExit), stopping.guard(to, tmp_path / "never made"):
         signal.raise_signal(signal.SIGINT)
     assert "nothing was left on disk" in said(to)
 
@@ -92,7 +92,7 @@ def test_what_stops_is_not_interrupted_again(tmp_path: Path) -> None:
         guard.call(stop)
         raise KeyboardInterrupt  # as others do that take the signal from us, such as Spark
 
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         demonstrate(console(), tmp_path, body)
     assert stopped == ["network"]
 
@@ -111,7 +111,7 @@ def test_an_error_stops_everything_and_is_told(tmp_path: Path) -> None:
 
 def test_signals_are_handled_as_before_when_it_is_over(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
-    with pytest.raises(typer.Exit), stopping.guard(console(), tmp_path):
+    with pytest.raises(SystemExit), stopping.guard(console(), tmp_path):
         signal.raise_signal(signal.SIGTERM)
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
@@ -124,7 +124,7 @@ def test_signals_are_still_heard_when_what_was_started_has_taken_them(tmp_path: 
         guard.call(lambda: None)
         signal.raise_signal(signal.SIGINT)
 
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         demonstrate(console(), tmp_path, body)
     assert taken == []
 
@@ -139,7 +139,7 @@ def test_nobody_complains_of_having_been_interrupted(
             logging.exception("interrupted while sending a command")
             raise
 
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         demonstrate(console(), tmp_path, body)
     assert caplog.records == []
     logging.error("heard again")
@@ -165,10 +165,10 @@ def test_asynchronous_work_is_cancelled_in_peace(tmp_path: Path) -> None:
             await asyncio.sleep(0)
             left.append("client")
 
-    with pytest.raises(typer.Exit) as ended, stopping.guard(console(), tmp_path):
+    with pytest.raises(SystemExit) as ended, stopping.guard(console(), tmp_path):
         stopping.run(work())
     assert left == ["client"]
-    assert ended.value.exit_code == 128 + signal.SIGTERM
+    assert ended.value.code == 128 + signal.SIGTERM
 
 
 def test_asynchronous_work_gives_its_result_and_its_errors() -> None:
@@ -205,6 +205,6 @@ def test_what_is_being_started_is_written_down_before_a_signal_is_heard(tmp_path
             guard.call(lambda: stopped.append("broker"))
         stopped.append("never")
 
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         demonstrate(console(), tmp_path, body)
     assert stopped == ["broker"]

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from tidings.cli import workload as workloads
 from tidings.cli.demo.sizes import Size
 from tidings.language.declarations import topic_text
 from tidings.language.fields import Conflict
@@ -205,12 +204,13 @@ def generate(
     """Have Spark make the tables, in a folder that has none; beside them declarations and spec, as always."""
     from tidings.pipeline import running
     from tidings.pipeline.tables import Store
+    from tidings.pipeline.workload import draft as drafts
 
     stages = running.registry()
     wanted = running.chosen([name for name in stages if name != tables.REQUESTS], stages)
-    with workloads.drafted(made, folder) as draft:
+    with drafts.drafted(made, folder) as draft:
         running.run(spark, wanted, made, Store(folder), progress=progress)
-        workloads.finish(draft, folder)
+        drafts.finish(draft, folder)
 
 
 def read(made: Model, folder: Path, speed_up: float) -> City:

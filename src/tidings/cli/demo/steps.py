@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 from rich.console import Console
 
 from tidings import installation
@@ -94,7 +93,7 @@ def run(size: str, *, keep: bool, seed: int, out: Path, port: int, json: bool, o
             keep_up(asked, day)
     end(asked, telling, made, summary, played)
     if json:
-        typer.echo(msgspec.json.encode(value).decode())
+        print(msgspec.json.encode(value).decode())
     elif opens and can_open():
         webbrowser.open((asked.folder / "page" / "index.html").as_uri())
     return 0 if all(one.holds for one in made.checks) else 1

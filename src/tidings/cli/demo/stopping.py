@@ -11,22 +11,15 @@ import asyncio
 import contextlib
 import logging
 import signal
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import typer
 from rich.console import Console
 
-from tidings.cli import connecting
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, a polite `kill`, and a terminal that is closed."""
-
-ENDED_BY = 128
-"""A shell says this and the number of the signal that ended a command."""
+from tidings.errors import alone
+from tidings.local.signals import ENDED_BY, SIGNALS, handled
 
 Result = TypeVar("Result")
 
@@ -73,7 +66,7 @@ def guard(console: Console, folder: Path) -> Iterator[Guard]:
     except KeyboardInterrupt as asked:
         console.print(_left(folder), highlight=False, markup=False, soft_wrap=True)
         number = asked.number if isinstance(asked, Stopped) else signal.SIGINT
-        raise typer.Exit(ENDED_BY + number) from None
+        raise SystemExit(ENDED_BY + number) from None
     finally:
         logging.disable(logging.NOTSET)
 
@@ -98,7 +91,7 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
         result = asyncio.run(interruptible())
     except BaseExceptionGroup as group:
         if not asked:
-            raise connecting.alone(group) from None
+            raise alone(group) from None
     except (asyncio.CancelledError, Exception):
         if not asked:
             raise
@@ -121,24 +114,6 @@ def _pass_on(number: int) -> NoReturn:
     """Give a signal to whoever handles it outside, which is the guard."""
     signal.raise_signal(number)
     raise Stopped(number)
-
-
-@contextlib.contextmanager
-def handled(
-    handler: Callable[[int, object], object], signals: Sequence[signal.Signals] = SIGNALS
-) -> Iterator[None]:
-    """Handle signals in some way; they reach the main thread alone, and nothing changes in others."""
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in signals:
-            # What is ignored stays so: with `nohup` it is to go on when the terminal is closed.
-            if signal.getsignal(number) != signal.SIG_IGN:
-                before[number] = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        for number, earlier in before.items():
-            signal.signal(number, earlier)
 
 
 def _listen() -> None:
