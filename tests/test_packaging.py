@@ -82,7 +82,7 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"tidings/__init__.py", "tidings/py.typed", "tidings/pipeline/log4j2.properties"} <= names
     city = ("city.toml", "counts.csv", "latency.csv", "places.csv")
-    assert {f"tidings/cli/demo/athens/{name}" for name in city} <= names
+    assert {f"tidings/demo/athens/{name}" for name in city} <= names
     # Spark finds the format `tidings` by the name of this module.
     assert "pyspark_tidings/__init__.py" in names
     others = {name.partition("/")[0] for name in names} - {"tidings", "tidings_network", "pyspark_tidings"}
