@@ -166,9 +166,18 @@ def begin(place: Place, **otherwise: Any) -> None:
         ({"out": "/elsewhere"}, {}, "begun into /elsewhere and cannot go on into"),
         ({"idle": True}, {}, "begun with --idle-after, which cannot change"),
         ({}, {"idle_after_us": 1}, "begun without --idle-after, which cannot change"),
-        ({"topics": [{"name": "road"}]}, {}, "begun under another declaration of road"),
+        (
+            {"topics": [KERNEL.to_mapping() | {"redundant_for": "30s", "window": "2m"}]},
+            {},
+            "cannot go on under this declaration of 'road': redundant_for was 30s and is 20s; window was 2m",
+        ),
+        (
+            {"topics": [KEPT.to_mapping() | {"name": "other"}]},
+            {},
+            "declaration of other and cannot go on under",
+        ),
         ({"finished": True}, {}, "is finished"),
-        ({"format": 7}, {}, "has format 7; this version of Tidings reads 1"),
+        ({"format": 7}, {}, "has format 7; this version of Tidings reads 2"),
     ],
 )
 def test_what_a_stream_was_begun_with_does_not_change(

@@ -23,8 +23,9 @@ import pyarrow.dataset as ds
 from tidings.errors import InputError, SetupError
 from tidings.language.topics import Topic
 from tidings.pipeline.connecting import read_options
-from tidings.pipeline.gather import batch, streaming
-from tidings.pipeline.gather.frames import layout_of
+from tidings.pipeline.gather import batch, continuation, streaming
+from tidings.pipeline.gather.engines import FORMAT
+from tidings.pipeline.gather.frames import layout_of, spark_schema
 from tidings.pipeline.gather.layout import Layout
 from tidings.pipeline.locking import held
 from tidings.pipeline.tables import reading
@@ -38,9 +39,6 @@ BEGUN = "tidings.json"
 
 LOCK = "tidings.lock"
 """The file in the checkpoint that the process holds that follows the stream."""
-
-FORMAT = 1
-"""Of what a stream was begun with."""
 
 BUCKETS = 8
 """Unless told otherwise."""
@@ -134,6 +132,8 @@ class Begun:
     source: str
     out: str
     topics: list[dict[str, Any]]
+    """Their first declarations; the state has those under which it was written last."""
+
     buckets: int
     idle: bool
     """Whether it moves on when nothing comes; after how long may change."""
@@ -165,7 +165,7 @@ class Follower:
         self.delay_us = delay_us
         self.idle_after_us = idle_after_us
         had = _read(self.checkpoint)
-        self._begun = Begun(
+        wanted = Begun(
             source=source.name,
             out=str(self.out),
             topics=[json.loads(json.dumps(topic.to_mapping())) for topic in topics],
@@ -176,7 +176,8 @@ class Follower:
             if self.out.exists() and any(self.out.iterdir()):
                 raise InputError(f"{self.out} is not empty; a new stream is told into a folder of its own")
         else:
-            _check(had, self._begun, self.checkpoint)
+            _check(had, wanted, self.checkpoint)
+        self._begun = had or wanted
         self._seen = -1
         self._layout: Layout | None = None
         self._holding = ExitStack()
@@ -194,7 +195,8 @@ class Follower:
     def start(self, spark: SparkSession, *, partitions: int, until_now: bool = False) -> StreamingQuery:
         """Start the query, on so many tasks; with `until_now` it ends with what is there.
 
-        InputError if another process follows the stream: of two, each would remove what the other tells.
+        InputError if another process follows the stream: of two, each would remove what the other tells. Also
+        if it went on under a later declaration, and cannot go back to this one.
         """
         for name, value in streaming.STATE_STORE.items():
             spark.conf.set(name, value)
@@ -211,15 +213,13 @@ class Follower:
             **columns,
         )
         self._begin()
-        writer = told.writeStream.foreachBatch(partial(_write, str(self.out))).option(
-            "checkpointLocation", f"file://{self.checkpoint}"
-        )
+        writer = told.writeStream.foreachBatch(partial(_write, str(self.out)))
         if until_now:
             spark.conf.set(NO_EMPTY_BATCHES, "false")
             writer = writer.trigger(availableNow=True)
         elif self.idle_after_us is not None:
             writer = writer.trigger(processingTime=IDLE_TRIGGER)
-        return writer.start()
+        return streaming.start(spark, f"file://{self.checkpoint}", writer, self.layout, buckets=self.buckets)
 
     def finish(self, spark: SparkSession) -> None:
         """Tell all that the query has kept, as if all clocks ran out; the stream is over then."""
@@ -247,7 +247,9 @@ class Follower:
         if not done:
             told = spark.createDataFrame(self.layout.told.empty_table())
         else:
-            told = spark.read.parquet(*(f"file://{done[number]}" for number in sorted(done)))
+            # Micro-batches of an earlier declaration may have fewer fields.
+            reader = spark.read.schema(spark_schema(self.layout.told))
+            told = reader.parquet(*(f"file://{done[number]}" for number in sorted(done)))
         (row,) = batch.summary(told, self.layout).toArrow().to_pylist()
         return dict(row)
 
@@ -274,6 +276,7 @@ class Follower:
         if (had := _read(self.checkpoint)) is not None:
             # Another may have begun or finished it before the lock was ours.
             _check(had, self._begun, self.checkpoint)
+            self._begun = had
         self._write_begun(self._begun)
         last = _last(self.checkpoint)
         for folder in self.out.glob("batch=*"):
@@ -342,12 +345,15 @@ def _check(had: Begun, wanted: Begun, checkpoint: Path) -> None:
             f"the stream of {checkpoint} was begun {'with' if had.idle else 'without'} --idle-after, which "
             "cannot change; begin with another checkpoint"
         )
-    if had.topics != wanted.topics:
-        raise InputError(
-            f"the stream of {checkpoint} was begun under another declaration of {_names(had)}; finish it "
-            "under that one, and begin with another checkpoint"
-        )
+    declared = {str(topic["name"]): Topic.from_mapping(topic) for topic in wanted.topics}
+    for topic in had.topics:
+        old = Topic.from_mapping(topic, f"the declaration in {checkpoint / BEGUN}")
+        if found := continuation.breaks(old, declared[old.name]):
+            raise InputError(
+                f"the stream of {checkpoint} cannot go on under this declaration of {old.name!r}: "
+                f"{'; '.join(found)}; {continuation.WAY_OUT}"
+            )
 
 
 def _names(begun: Begun) -> str:
-    return ", ".join(str(topic["name"]) for topic in begun.topics)
+    return ", ".join(sorted(str(topic["name"]) for topic in begun.topics))
