@@ -118,7 +118,7 @@ def finish(
     """
     states = _states(spark, checkpoint, layout, buckets)
     if states is None:
-        return spark.createDataFrame(layout.told.empty_table())
+        return spark.createDataFrame([], spark_schema(layout.told))
     ended = partial(_ended, layout, delay_us, buckets)
     return states.mapInArrow(ended, spark_schema(layout.told))
 
