@@ -243,6 +243,8 @@ def test_what_py4j_says_of_an_interrupt_is_not_logged_and_other_lines_are() -> N
 def test_an_error_of_the_jvm_is_one_line() -> None:
     said = "Error while calling None.X.\n: org.apache.spark.SparkException: no scheduler.\n\tat a.b(c)\n"
     assert session.java_line(RuntimeError(said)) == "no scheduler"
+    said = "Error while calling o1.parquet.\n: java.lang.InterruptedException\n\tat a.b(c)\n"
+    assert session.java_line(RuntimeError(said)) == "java.lang.InterruptedException"
     assert session.java_line(RuntimeError("all went wrong.\nand more")) == "all went wrong"
     assert session.java_line(RuntimeError()) == "RuntimeError"
 

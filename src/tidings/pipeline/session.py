@@ -267,7 +267,9 @@ def first_line(error: Exception) -> str:
 def java_line(error: Exception) -> str:
     """What an error of the JVM says, without where it was."""
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
-    told = [line.partition(": ")[2] for line in lines if line.startswith(("org.apache.spark", "java."))]
+    told = [
+        line.partition(": ")[2] or line for line in lines if line.startswith(("org.apache.spark", "java."))
+    ]
     return (told or lines or [type(error).__name__])[0].rstrip(".")
 
 

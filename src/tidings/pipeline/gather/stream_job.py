@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from tidings.errors import InputError, SetupError
 from tidings.language.topics import Topic
@@ -28,6 +30,7 @@ from tidings.pipeline.gather.engines import FORMAT
 from tidings.pipeline.gather.frames import layout_of, spark_schema
 from tidings.pipeline.gather.layout import Layout
 from tidings.pipeline.locking import held
+from tidings.pipeline.session import java_line
 from tidings.pipeline.tables import reading
 
 if TYPE_CHECKING:
@@ -290,10 +293,24 @@ class Follower:
         draft.replace(self.checkpoint / BEGUN)
 
 
+def said(error: Exception) -> str:
+    """What an error of ours says, out of the pages of Java and Python around it; else that of the JVM."""
+    for line in reversed(str(error).splitlines()):
+        name, colon, text = line.strip().partition(": ")
+        if colon and name.startswith("tidings.errors."):
+            return text.rstrip(".")
+    return java_line(error)
+
+
 def _write(out: str, frame: DataFrame, number: int) -> None:
     """Write what one micro-batch tells; one that tells nothing leaves nothing."""
     folder = Path(out) / f"batch={number}"
-    frame.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{folder}")
+    try:
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{folder}")
+    except (Py4JError, PySparkException) as error:
+        # One line and not the pages: Spark looks in them for an interrupt, by a regular expression that takes
+        # some of Java's stack for each character, and a stop would end in its overflow.
+        raise SetupError(said(error)) from None
     if not ds.dataset(folder, format="parquet").count_rows():
         shutil.rmtree(folder)
 
