@@ -166,7 +166,7 @@ def test_a_stream_that_is_stopped_in_the_middle_of_a_micro_batch_ends_with_one_l
     query = writer.option("checkpointLocation", f"file://{place.checkpoint}").start()
     under_way = session.sparkContext.statusTracker()
     while not under_way.getActiveJobsIds():
-        assert not query.awaitTermination(0.01), query.exception()
+        assert not query.awaitTermination(1), query.exception()
     query.stop()
     # Spark looks for an interrupt in what it is told. In pages its thread dies of that, and says no error.
     error = query.exception()
