@@ -187,6 +187,7 @@ def test_the_formats_are_those_that_the_code_reads(root: Path) -> None:
     from tidings.history import segments
     from tidings.live import store
     from tidings.overlay.links import messages
+    from tidings.pipeline.gather import engines
     from tidings.planning import plans
     from tidings.records import schema
 
@@ -198,6 +199,7 @@ def test_the_formats_are_those_that_the_code_reads(root: Path) -> None:
         ("segments of logs, `history/`", str(segments.FORMAT)),
         ("segments of records", str(schema.FORMAT)),
         ("plans", str(plans.FORMAT)),
+        ("states of `pipeline gather --follow`", str(engines.FORMAT)),
         ("the [protocol](protocol.md) between brokers", str(messages.PROTOCOL_VERSION)),
     ]
 

@@ -64,7 +64,8 @@ def brokers(shared: SparkSession, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["broker"], r"there is no stage 'broker'; there are brokers, "),
+        (["broker"], r"there is no stage 'broker'; there are brokers, .*, requests, gather, match, all"),
+        (["all", "gathr"], r"there is no stage 'gathr'; there are brokers, "),
         (["all", "--master", "mesos://x"], r"master 'mesos://x' is unknown; give local\[\*\]"),
         (["all", "--set", "sizes.broker=3"], r"sizes\.broker"),
         (["all", "--set", "sizes"], r"--set 'sizes' is not KEY=VALUE"),

@@ -49,16 +49,33 @@ def shared(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, root: Path) -> 
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("shared")
-def test_lines_are_gathered_as_by_the_plain_command(tmp_path: Path) -> None:
-    found = json.loads(run("pipeline", "gather", *ATHENS, "--data", str(tmp_path), "--json"))
-    *lines, last = map(json.loads, run("gather", *ATHENS, "--json").splitlines())
+def test_lines_are_gathered_and_refused_as_by_the_plain_command(tmp_path: Path) -> None:
+    lines = Path(ATHENS[3]).read_text(encoding="utf-8").splitlines(keepends=True)
+    wrong = [
+        "\n",
+        "{\n",
+        '{"at": 7.5, "fields": {"severity": 2}}\n',
+        '{"at": "x", "fields": {"place": "a"}}\n',
+    ]
+    path = tmp_path / "reports.jsonl"
+    path.write_text("".join(lines[:2] + wrong + lines[2:] + ["[]\n"] * 3), encoding="utf-8")
+    given = [*ATHENS[:3], str(path), "--json"]
+    plain = CliRunner().invoke(app, ["gather", *given])
+    done = CliRunner().invoke(app, ["pipeline", "gather", *given, "--data", str(tmp_path / "data")])
+    found = json.loads(done.stdout)
+    *told, last = map(json.loads, plain.stdout.splitlines())
     assert found["summary"] == last["summary"] | {"late": 0}
     assert found["engine"] == "kernel"
-    rows = pq.read_table(tmp_path / "gathered").to_pylist()
+    rows = pq.read_table(tmp_path / "data" / "gathered").to_pylist()
     versions = {(str(row["event"]), row["version"]) for row in rows if row["state"] == "told"}
-    assert versions == {(line["event"], line["version"]) for line in lines}
+    assert versions == {(line["event"], line["version"]) for line in told}
+    refused = {row["event"]: (row["at"], row["reason"]) for row in rows if row["state"] == "refused"}
+    assert refused[5] == (7_500_000, "the key 'place' needs place, which the report does not have")
+    said = [f"{path}:{number}: {reason}" for number, (_, reason) in sorted(refused.items())]
+    assert len(said) == 7
+    assert done.stderr.splitlines() == plain.stderr.splitlines()[:5] == said[:5]
     with pytest.raises(InputError, match=r"'gathered' is in .* already; --overwrite"):
-        run("pipeline", "gather", *ATHENS, "--data", str(tmp_path))
+        run("pipeline", "gather", *given, "--data", str(tmp_path / "data"))
 
 
 @pytest.mark.slow

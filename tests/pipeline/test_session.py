@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -122,10 +123,47 @@ def test_results_do_not_depend_on_the_machine(spark: SparkSession) -> None:
     assert [tuple(found) for found in row.collect()] == [(1, 2, "2026-11-15 00:00:00")]
 
 
+@pytest.fixture
+def of_others(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session with settings that are not ours, as a notebook has it."""
+    theirs = {
+        "spark.sql.session.timeZone": "Asia/Tokyo",
+        "spark.sql.caseSensitive": "false",
+        "spark.sql.shuffle.partitions": "77",
+    }
+    before = {name: str(spark.conf.get(name)) for name in theirs}
+    for name, value in theirs.items():
+        spark.conf.set(name, value)
+    yield spark
+    assert {name: spark.conf.get(name) for name in theirs} == theirs
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-def test_starting_again_gives_the_same_session(spark: SparkSession) -> None:
-    assert session.start(master="local[2]").sparkContext is spark.sparkContext
+def test_a_session_of_others_is_neither_changed_nor_stopped(of_others: SparkSession) -> None:
+    of_others.createDataFrame([(1,)], "a int").createOrReplaceTempView("theirs")
+    with session.start(master="local[2]", settings={"spark.sql.shuffle.partitions": "3"}) as ours:
+        assert ours.sparkContext is of_others.sparkContext
+        ours_too = {name: value for name, value in session.ALWAYS.items() if name.startswith("spark.sql.")}
+        assert {name: ours.conf.get(name) for name in ours_too} == ours_too
+        assert ours.conf.get("spark.sql.shuffle.partitions") == "3"
+        ours.createDataFrame([(1, 2)], "a int, A int").createOrReplaceTempView("theirs")
+        assert ours.table("theirs").columns == ["a", "A"]
+    assert of_others.sql("SELECT A FROM theirs").collect() == [(1,)]
+    assert of_others.getActiveSession() is not ours
+    assert of_others.sql("SELECT current_timezone()").first() == ("Asia/Tokyo",)
+
+
+@pytest.mark.spark
+def test_what_concerns_the_spark_that_runs_is_said_to_be_set_already(of_others: SparkSession) -> None:
+    memory = of_others.conf.get("spark.driver.memory")
+    with session.start(settings={"spark.driver.memory": str(memory)}) as ours:
+        assert ours is not of_others
+    with pytest.raises(
+        InputError, match=r"^spark.driver.memory = '3g' is not taken by Spark that runs in this"
+    ):
+        session.start(settings={"spark.driver.memory": "3g"})
 
 
 def test_interrupts_mean_what_they_meant_before() -> None:
@@ -205,6 +243,8 @@ def test_what_py4j_says_of_an_interrupt_is_not_logged_and_other_lines_are() -> N
 def test_an_error_of_the_jvm_is_one_line() -> None:
     said = "Error while calling None.X.\n: org.apache.spark.SparkException: no scheduler.\n\tat a.b(c)\n"
     assert session.java_line(RuntimeError(said)) == "no scheduler"
+    said = "Error while calling o1.parquet.\n: java.lang.InterruptedException\n\tat a.b(c)\n"
+    assert session.java_line(RuntimeError(said)) == "java.lang.InterruptedException"
     assert session.java_line(RuntimeError("all went wrong.\nand more")) == "all went wrong"
     assert session.java_line(RuntimeError()) == "RuntimeError"
 

@@ -10,10 +10,7 @@ from typing import IO, BinaryIO
 import typer
 
 from tidings.errors import PayloadError
-from tidings.language import payloads
-
-LINE_BYTES_MAX = payloads.PAYLOAD_BYTES_MAX
-"""A line is one payload, with its limit; a file without line ends must not fill the memory."""
+from tidings.language import json_lines
 
 
 class Lines:
@@ -46,28 +43,18 @@ class Lines:
 
     def __iter__(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Each object with its line number; blank lines are passed over."""
-        number = 0
-        while line := self._file.readline(LINE_BYTES_MAX + 1):
-            number += 1
-            self.done += len(line)
-            if len(line) > LINE_BYTES_MAX:
-                self.refuse(number, f"the line has more than {LINE_BYTES_MAX} bytes, which is the limit")
-                self._skip_line()
-                continue
-            # Some editors begin a file with a byte order mark; it is no part of the first object.
-            text = line.removeprefix(b"\xef\xbb\xbf").strip() if number == 1 else line.strip()
-            if not text:
-                continue
+        for number, text in json_lines.texts(self._readline):
             try:
-                yield number, payloads.decode(text)
+                decoded = json_lines.decode(text)
             except PayloadError as error:
-                self.refuse(number, str(error).replace("the payload", "the line"))
+                self.refuse(number, str(error))
+            else:
+                yield number, decoded
 
-    def _skip_line(self) -> None:
-        while line := self._file.readline(LINE_BYTES_MAX):
-            self.done += len(line)
-            if line.endswith(b"\n"):
-                return
+    def _readline(self, limit: int) -> bytes:
+        line = self._file.readline(limit)
+        self.done += len(line)
+        return line
 
     def refuse(self, number: int, reason: str) -> None:
         """Say what is wrong with a line, on standard error."""

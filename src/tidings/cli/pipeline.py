@@ -103,7 +103,10 @@ def run(
         if job.name not in AFTER:
             raise InputError(f"{job.name!r} reads {job.given}; run it with: {job.command} --help")
     everything = ALL in names
-    names = list(known) if everything else [name for name in names if name not in AFTER]
+    names = [name for name in names if name != ALL and name not in AFTER]
+    chosen = running.chosen(names, known, [*AFTER, ALL])
+    if everything:
+        chosen, names = list(known.values()), list(known)
     store = Store(data)
     made: list[Made] = []
     if not names and (spec is not None or of_spec):
@@ -112,8 +115,7 @@ def run(
             f"{ALL!r} too"
         )
     # Before the plain values are made, which takes a while.
-    tables = [stage.table for stage in running.chosen(names, known)]
-    store.check([*tables, *(job.writes[0] for job in named)], overwrite)
+    store.check([*(stage.table for stage in chosen), *(job.writes[0] for job in named)], overwrite)
     if everything:
         drafts.check_declared(data, overwrite)
     if names:

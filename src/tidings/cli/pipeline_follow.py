@@ -54,7 +54,7 @@ class Asked:
 def follow(asked: Asked, *, master: str, settings: list[str] | None, as_json: bool) -> None:
     """Follow a stream to its end, or until Ctrl-C; then say what was told."""
     from tidings.pipeline import session, shipping
-    from tidings.pipeline.gather import engines
+    from tidings.pipeline.gather import engines, stream_job
 
     given = checked(master, settings)
     follower = _follower(asked)
@@ -68,9 +68,11 @@ def follow(asked: Asked, *, master: str, settings: list[str] | None, as_json: bo
         with _until_told() as enough, watch.shown():
             while query.isActive and not enough.wait(LOOK_S):
                 watch.look(query)
+            # To be stopped in the middle of a micro-batch is an error for Spark, and none for us.
+            error = query.exception()
             query.stop()
-        if (error := query.exception()) is not None:
-            raise SetupError(f"the stream has failed: {_said(str(error))}. Called again, it goes on")
+        if error is not None:
+            raise SetupError(f"the stream has failed: {stream_job.said(error)}. Called again, it goes on")
         if asked.finish and not enough.is_set():
             follower.finish(spark)
         watch.look(query)
@@ -192,12 +194,3 @@ def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in fields.items()
         if value is not None
     }
-
-
-def _said(text: str) -> str:
-    """What an error of ours says, out of the pages of Java and Python around it; else the first line."""
-    for line in reversed(text.splitlines()):
-        name, colon, said = line.strip().partition(": ")
-        if colon and name.startswith("tidings.errors."):
-            return said.rstrip(".")
-    return text.partition("\n")[0].strip().rstrip(".")

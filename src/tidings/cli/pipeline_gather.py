@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +12,9 @@ import typer
 
 from tidings.cli import pipeline_follow
 from tidings.cli.gathered import show_counts
-from tidings.cli.lines import Lines
 from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 from tidings.cli.workload_spec import changed
-from tidings.errors import InputError, PayloadError
-from tidings.gathering.replay import Reader
-from tidings.language.reports import Report
-from tidings.language.topics import Topic
+from tidings.errors import InputError
 
 if TYPE_CHECKING:
     from tidings.pipeline.gather.layout import Layout
@@ -26,6 +22,9 @@ if TYPE_CHECKING:
 
 REPORTS = "reports"
 """The table that is gathered unless another is named."""
+
+LINES = ".jsonl"
+"""How the names of files of JSON lines end."""
 
 REFUSED_SHOWN = 5
 """Refused lines that are named; all are counted."""
@@ -200,31 +199,29 @@ def gathered(
 ) -> tuple[Made, dict[str, int], Layout]:
     """Start Spark and gather; how the table was made, its summary, and its columns."""
     from tidings.pipeline import session, shipping
-    from tidings.pipeline.gather import batch, columnar, job
+    from tidings.pipeline.gather import batch, columnar, job, lines
     from tidings.pipeline.gather.layout import Layout
     from tidings.pipeline.tables import Store
 
     store = Store(data)
     topics = job.topics_of(data, topic)
     store.check([job.GATHERED], overwrite)
-    lines = _Lines(reports) if reports.endswith(".jsonl") else None
-    if lines is not None and len(topics) > 1:
+    of_lines = reports.endswith(LINES)
+    if of_lines and len(topics) > 1:
         raise InputError(
             f"{reports} has reports of one topic, and {len(topics)} are declared; give one --topic"
         )
     # Before Spark starts, which takes a while.
-    found = job.reports_of(store, reports) if lines is None else None
+    found = lines.File(Path(reports), _cores(master)) if of_lines else job.reports_of(store, reports)
+    tasks = partitions or batch.partitions_for(found.rows, _cores(master))
     with session.start("tidings gather", master=master, settings=settings) as spark:
         shipping.send(spark, master, needed=shipping.KERNELS)
-        if found is not None:
-            frame, layout = job.of_files(spark, found, topics)
-            tasks = partitions or batch.partitions_for(found.rows, _cores(master))
-            told = batch.gather(frame, layout, partitions=tasks)
-        else:
-            assert lines is not None, "reports are files or lines"
+        if isinstance(found, lines.File):
             layout = Layout(topics[0])
-            rows = job.of_lines(spark, layout, lines.reports(topics[0]), lines.refused)
-            told = batch.gather_rows(rows, layout, partitions=partitions or _cores(master))
+            told = lines.gather(spark, found, layout, partitions=tasks)
+        else:
+            frame, layout = job.of_files(spark, found, topics)
+            told = batch.gather(frame, layout, partitions=tasks)
         if (reason := columnar.unsaid(layout.topic)) is not None:
             typer.echo(f"each report goes through the machine itself, one by one: {reason}", err=True)
         made, counts = job.write(
@@ -238,6 +235,10 @@ def gathered(
             settings=settings,
             overwrite=overwrite,
         )
+        # Lines are read by workers, so that what is wrong with them is in the table and nowhere else.
+        if of_lines and counts["refused"]:
+            for number, reason in job.refused(spark, store, REFUSED_SHOWN):
+                typer.echo(f"{reports}:{number}: {reason}", err=True)
     return made, counts, layout
 
 
@@ -245,24 +246,3 @@ def _cores(master: str) -> int:
     from tidings.pipeline import session
 
     return session.core_count(master) if session.is_local(master) else 16
-
-
-class _Lines(Lines):
-    """Lines that remember which of them were refused."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name, REFUSED_SHOWN)
-        self.refused: list[int] = []
-
-    def refuse(self, number: int, reason: str) -> None:
-        self.refused.append(number)
-        super().refuse(number, reason)
-
-    def reports(self, topic: Topic) -> Iterator[Report]:
-        """The reports that can be taken."""
-        reader = Reader(topic)
-        for number, line in self:
-            try:
-                yield reader.read(number, line)
-            except PayloadError as error:
-                self.refuse(number, str(error))

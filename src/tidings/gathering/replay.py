@@ -47,7 +47,7 @@ class Reader:
 
     def read(self, number: int, line: Mapping[str, Any]) -> Report:
         """The report in a line; PayloadError says why it is refused."""
-        at_us = self._at_us(line)
+        at_us = self.at_us(line)
         fields = line.get("fields")
         if not isinstance(fields, dict):
             said = (
@@ -77,7 +77,8 @@ class Reader:
             )
         return Report(self._topic.name, key, taken, str(number), at_us)
 
-    def _at_us(self, line: Mapping[str, Any]) -> int:
+    def at_us(self, line: Mapping[str, Any]) -> int:
+        """The time of a line; PayloadError says why it has none."""
         at = line.get("at")
         if isinstance(at, str):
             try:

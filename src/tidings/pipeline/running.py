@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -72,10 +72,13 @@ def registry(tables: Mapping[str, Table] = TABLES) -> dict[str, Stage]:
     return {stage.table: stage for stage in ordered(stages)}
 
 
-def chosen(names: Sequence[str], stages: Mapping[str, Stage]) -> list[Stage]:
-    """The stages of these names, in the order in which they run. Raises `InputError` for unknown ones."""
+def chosen(names: Sequence[str], stages: Mapping[str, Stage], others: Iterable[str] = ()) -> list[Stage]:
+    """The stages of these names, in the order in which they run.
+
+    Raises `InputError` for unknown ones, with all that there are: `others` are what the caller runs beside.
+    """
     if unknown := [name for name in names if name not in stages]:
-        raise InputError(f"there is no stage {unknown[0]!r}; there are {', '.join(stages)}")
+        raise InputError(f"there is no stage {unknown[0]!r}; there are {', '.join([*stages, *others])}")
     return ordered([stages[name] for name in dict.fromkeys(names)])
 
 

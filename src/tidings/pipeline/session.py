@@ -2,7 +2,8 @@
 
 Every job of the pipeline is given a session, or DataFrames that have one; only the edges (commands, tests,
 papers) make it, and they make it here. The same code runs on a laptop and on a cluster: the master is an
-argument, and settings that only make sense on one machine are made only there.
+argument, and settings that only make sense on one machine are made only there. Where a program has a session
+already, as in a notebook, ours is a second one beside it.
 
 Nothing is downloaded and nothing is left behind: the environment that Spark's launcher reads is changed while
 it starts, and put back.
@@ -85,7 +86,7 @@ def start(
     settings: Mapping[str, str] | None = None,
     quick_start: bool = False,
 ) -> SparkSession:
-    """Start Spark, or give back the session that this process already has.
+    """Start Spark; where this process runs Spark already, make a session of our own beside the one there.
 
     The master is `local[…]`, `spark://host:port`, `k8s://https://host:port`, `yarn`, or `sc://host:port`, a
     server of Spark Connect. `settings` are Spark's own (`spark.…`) and win over ours; with `spark.api.mode =
@@ -94,7 +95,8 @@ def start(
     Spark or a Java for it is not installed, `InputError` for a master that nobody knows.
 
     Inside `spark-submit` the JVM is already there, and with it its master, its Java and its memory; then
-    `master` and what concerns the machine are left as they are.
+    `master` and what concerns the machine are left as they are. So they are beside another session, whose
+    settings, views and functions are its own; to stop ours leaves Spark running for it.
     """
     check_master(master)
     given = dict(settings or {})
@@ -108,6 +110,8 @@ def start(
     builder = SparkSession.builder.appName(app)
     if is_server(master):
         return connected(builder.remote(master), master, given)
+    if (other := running()) is not None:
+        return beside(other, given)
     for name, value in ALWAYS.items():
         builder = builder.config(name, value)
     if submitted():
@@ -125,6 +129,62 @@ def start(
         # cannot change.
         warnings.filterwarnings("ignore", "Failed to set", UserWarning)
         return started(builder, master)
+
+
+def running() -> SparkSession | None:
+    """The session that this process has, if Spark runs in it; of a context without one, its default."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+    from pyspark.sql.utils import is_remote
+
+    if is_remote():
+        try:
+            return SparkSession.active()
+        except PySparkRuntimeError:
+            return None
+    context = SparkContext._active_spark_context
+    return None if context is None else SparkSession(context)
+
+
+def beside(other: SparkSession, given: Mapping[str, str]) -> SparkSession:
+    """A session with settings of its own on the Spark of another, which stays as it is."""
+    from pyspark.sql.utils import is_remote
+
+    session = other.newSession()
+
+    def leave() -> None:
+        """Spark is the other's to stop."""
+        if is_remote():
+            session.client.release_session()
+            session.client.close()
+        else:
+            # Spark calls the session active in which data was made last.
+            other.createDataFrame([], "nothing int")
+
+    session.stop = leave  # type: ignore[method-assign]
+    configure(session, given, "Spark that runs in this process already")
+    return session
+
+
+def configure(session: SparkSession, given: Mapping[str, str], where: str) -> None:
+    """Set what is ours and what is given in a session on Spark that somebody else has started."""
+    from pyspark.errors import PySparkException
+
+    # The rest is not a session's: there is a page or none.
+    for name, value in ALWAYS.items():
+        if name.startswith("spark.sql."):
+            session.conf.set(name, value)
+    for name, value in given.items():
+        try:
+            if session.conf.get(name, None) != value:
+                session.conf.set(name, value)
+        except PySparkException as error:
+            session.stop()
+            raise InputError(
+                f"{name} = {value!r} is not taken by {where}: {first_line(error)}. Leave it out, or set it "
+                f"where that is started"
+            ) from error
 
 
 def started(builder: SparkSession.Builder, master: str) -> SparkSession:
@@ -185,28 +245,17 @@ def unless_interrupted(record: logging.LogRecord) -> bool:
 def connected(builder: SparkSession.Builder, master: str, given: Mapping[str, str]) -> SparkSession:
     """A session on a server of Spark Connect, which has its own Java, memory and logs."""
     from pyspark.errors import PySparkException
+    from pyspark.sql.utils import is_remote
 
     check_answers(master, CONNECT_PORT, "a server of Spark Connect")
     try:
-        session = builder.getOrCreate()
-        # The rest is the server's own: it has its page or none.
-        for name, value in ALWAYS.items():
-            if name.startswith("spark.sql."):
-                session.conf.set(name, value)
+        session = builder.create() if is_remote() else builder.getOrCreate()
+        configure(session, given, f"the server at {master}")
     except PySparkException as error:
         raise SetupError(
             f"no session at {master}: {first_line(error)}. Is a Connect server there? How to start one "
             f"is in the documentation of the pipeline"
         ) from error
-    for name, value in given.items():
-        try:
-            session.conf.set(name, value)
-        except PySparkException as error:
-            session.stop()
-            raise InputError(
-                f"{name} = {value!r} is not taken by the server at {master}: {first_line(error)}. What "
-                f"concerns the server is set where it is started"
-            ) from error
     return session
 
 
@@ -218,7 +267,9 @@ def first_line(error: Exception) -> str:
 def java_line(error: Exception) -> str:
     """What an error of the JVM says, without where it was."""
     lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
-    told = [line.partition(": ")[2] for line in lines if line.startswith(("org.apache.spark", "java."))]
+    told = [
+        line.partition(": ")[2] or line for line in lines if line.startswith(("org.apache.spark", "java."))
+    ]
     return (told or lines or [type(error).__name__])[0].rstrip(".")
 
 

@@ -494,6 +494,9 @@ def reading() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # A worker's own error of ours has it all, in the pages of Java and Python around it.
+        if (ours := re.search(r"^tidings\.errors\.InputError: (.+)$", f"{error}", re.MULTILINE)) is not None:
+            raise InputError(ours[1]) from error
         found = re.search(r"FAILED_READ_FILE.* while reading file (?:file:)?/*(.+?)\.\s", f"{error}")
         if found is None:
             raise

@@ -23,21 +23,16 @@ def main(folder: Path, last: int) -> None:
     with session.start("dying", master="local[2]", settings=settings, quick_start=True) as spark:
         schema = spark.read.parquet(f"file://{folder}/in").schema
         source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-        told = streaming.gather(
-            source.parquet(f"file://{folder}/in"), Layout(KERNEL), delay_us=1_000_000, buckets=4
-        )
+        layout = Layout(KERNEL)
+        told = streaming.gather(source.parquet(f"file://{folder}/in"), layout, delay_us=1_000_000, buckets=4)
 
         def sink(frame: Any, number: int) -> None:
             frame.write.mode("overwrite").parquet(f"file://{folder}/out/batch={number}")
             if number == last:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        query = (
-            told.writeStream.foreachBatch(sink)
-            .option("checkpointLocation", f"file://{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = told.writeStream.foreachBatch(sink).trigger(availableNow=True)
+        query = streaming.start(spark, f"file://{folder}/checkpoint", writer, layout, buckets=4)
         query.awaitTermination()
 
 

@@ -14,7 +14,7 @@ from tidings.gathering.replay import run_out, summary
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report, Shape
 from tidings.language.topics import Topic
-from tidings.pipeline.gather.layout import CLOSED, REFUSED
+from tidings.pipeline.gather.layout import CLOSED, REFUSED, unbounded
 
 Line = tuple[Any, ...]
 
@@ -22,25 +22,39 @@ CONFLICTS = st.sampled_from(["first", "last", "max", "min"])
 
 
 @st.composite
-def kernel_runs(draw: st.DrawFn, *, reports_max: int = 25) -> Run:
-    """Runs of topics that the kernel says: one value in a field, and no filters."""
-    mapping = draw(declarations())
+def kernel_declarations(draw: st.DrawFn) -> dict[str, Any]:
+    """Topics that the kernel says: one value in a field, and no filters."""
+    mapping: dict[str, Any] = draw(declarations())
     for name in ("ends_when", "tell_now"):
         mapping.pop(name, None)
-    for traits in _leaves(mapping["fields"]):
+    for traits in leaves(mapping["fields"]):
         if traits.get("conflict") in ("union", "majority"):
             traits["conflict"] = draw(CONFLICTS)
-    topic = Topic.from_mapping(mapping)
-    shape = Shape(topic)
+    return mapping
+
+
+@st.composite
+def reported(
+    draw: st.DrawFn, mapping: dict[str, Any], *, begin: int = 1, at_us: int = 0, most: int = 25
+) -> list[Report]:
+    """Reports under a declaration, numbered from `begin`, in the order of their times."""
+    shape = Shape(Topic.from_mapping(mapping))
     payloads = group(mapping["fields"])
-    at_us, reports = 0, list[Report]()
-    for number in range(1, draw(st.integers(1, reports_max)) + 1):
+    reports = list[Report]()
+    for number in range(begin, begin + draw(st.integers(1, most))):
         at_us += draw(st.sampled_from([0, 0, 500_000, SECOND, SECOND, 2 * SECOND, 5 * SECOND]))
         said = draw(payloads) | {"k": draw(st.sampled_from("pqr"))}
         if "n" in mapping["fields"]:
             said.setdefault("n", draw(st.integers(0, 3)))
         reports.append(shape.report("t", said, report_id=str(number), at_us=at_us))
-    return Run(topic, reports, None)
+    return reports
+
+
+@st.composite
+def kernel_runs(draw: st.DrawFn, *, reports_max: int = 25) -> Run:
+    """Runs of topics that the kernel says."""
+    mapping = draw(kernel_declarations())
+    return Run(Topic.from_mapping(mapping), draw(reported(mapping, most=reports_max)), None)
 
 
 def any_runs(*, reports_max: int = 25) -> st.SearchStrategy[Run]:
@@ -48,10 +62,11 @@ def any_runs(*, reports_max: int = 25) -> st.SearchStrategy[Run]:
     return runs(reports_max=reports_max).map(lambda run: replace(run, every_us=None))
 
 
-def _leaves(table: dict[str, Any]) -> list[dict[str, Any]]:
+def leaves(table: dict[str, Any]) -> list[dict[str, Any]]:
+    """The traits of all fields."""
     found = list[dict[str, Any]]()
     for traits in table.values():
-        found += [traits] if isinstance(traits.get("type"), str) else _leaves(traits)
+        found += [traits] if isinstance(traits.get("type"), str) else leaves(traits)
     return found
 
 
@@ -62,6 +77,26 @@ def of_machine(topic: Topic, reports: list[Report]) -> tuple[list[Line], dict[st
         gatherer.feed(report)
     run_out(gatherer)
     return lines_of(gatherer), summary(gatherer.counts)
+
+
+def of_both(old: Topic, new: Topic, reports: list[Report], horizon_us: int) -> list[Line]:
+    """What one machine tells and closes that is never stopped, if `new` has more fields from a horizon on.
+
+    A field that is declared later is missing in what is open, and not before.
+    """
+    gatherer = Gatherer(unbounded(new), now_us=INT_MIN)
+    rules = gatherer._rules
+    rules.total = len(old.fields)
+    for report in reports:
+        if report.at_us < horizon_us:
+            gatherer.feed(report)
+    gatherer.advance(horizon_us)
+    rules.total = len(new.fields)
+    for report in reports:
+        if report.at_us >= horizon_us:
+            gatherer.feed(report)
+    run_out(gatherer)
+    return lines_of(gatherer)
 
 
 def lines_of(gatherer: Gatherer) -> list[Line]:

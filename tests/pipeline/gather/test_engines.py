@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.gathering.samples import SECOND, Run, road
 from tests.pipeline.gather.samples import any_runs, kernel_runs, lines_of, of_machine, of_table
-from tidings.errors import InputError
 from tidings.gathering import Gatherer
 from tidings.gathering.replay import run_out, summary
 from tidings.language.payloads import INT_MAX, INT_MIN
@@ -221,19 +220,6 @@ def test_topics_declared_alike_are_gathered_together_and_kept_apart() -> None:
         told = engines.gather(layout, rows)
         assert sorted(told.column("topic").to_pylist()) == ["a", "a", "b", "b"]
         assert counting.summary(told)["opened"] == 2
-
-
-def test_the_number_of_buckets_is_fixed() -> None:
-    layout = Layout(road())
-    kept = Bucket(layout, 0, buckets=4).kept()
-    with pytest.raises(InputError, match="begun with 4 buckets and cannot go on with 8"):
-        Bucket(layout, 0, buckets=8, kept=kept)
-
-
-def test_a_declaration_that_needs_the_other_engine_does_not_go_on_with_a_stream() -> None:
-    kept = Bucket(Layout(road()), 0).kept()
-    with pytest.raises(InputError, match="begun under a declaration that the kernel gathers"):
-        Bucket(Layout(MAJORITY), 0, kept=kept)
 
 
 @pytest.mark.parametrize(

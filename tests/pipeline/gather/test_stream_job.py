@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,7 @@ from tests.pipeline.gather.streams import KERNEL, reports, table
 from tidings.errors import InputError, NetworkError, SetupError
 from tidings.language.reports import Shape
 from tidings.language.topics import Topic
-from tidings.pipeline.gather import streaming
+from tidings.pipeline.gather import stream_job, streaming
 from tidings.pipeline.gather.stream_job import BEGUN, LOCK, NO_EMPTY_BATCHES, Begun, Files, Follower, Log
 from tidings.pipeline.locking import held
 
@@ -144,6 +146,46 @@ def test_kept_reports_of_a_network_are_gathered(session: SparkSession, place: Pl
     assert told["fields"] == {"place": "A1", "severity": 3}
 
 
+@pytest.mark.spark
+def test_a_micro_batch_that_cannot_be_written_is_said_in_one_line(
+    session: SparkSession, place: Place
+) -> None:
+    with pytest.raises(SetupError, match=r"^[^\n]*no more[^\n]*$"):
+        stream_job._write(str(place.out), session.sql("SELECT raise_error('no more')"), 0)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_stream_that_is_stopped_in_the_middle_of_a_micro_batch_ends_with_one_line(
+    session: SparkSession, place: Place
+) -> None:
+    place.add(1, pa.table({"n": [1]}))
+    frame = session.readStream.schema("n long").parquet(f"file://{place.files}")
+    endless = frame.selectExpr("reflect('java.lang.Thread', 'sleep', 60000L) AS slept")
+    writer = endless.writeStream.foreachBatch(partial(stream_job._write, str(place.out)))
+    query = writer.option("checkpointLocation", f"file://{place.checkpoint}").start()
+    under_way = session.sparkContext.statusTracker()
+    while not under_way.getActiveJobsIds():
+        assert not query.awaitTermination(1), query.exception()
+    query.stop()
+    # Spark looks for an interrupt in what it is told. In pages its thread dies of that, and says no error.
+    error = query.exception()
+    assert error is not None
+    assert re.search(r"^tidings\.errors\.SetupError: .+$", str(error), re.MULTILINE)
+    assert re.search("Interrupted|cancelled", stream_job.said(error))
+
+
+@pytest.mark.parametrize(
+    ("pages", "said"),
+    [
+        ("An exception was raised\n  a.py\n tidings.errors.InputError: it is over.\n at b.c", "it is over"),
+        ("An error occurred\n: org.apache.spark.SparkException: no space\n\tat b.c", "no space"),
+    ],
+)
+def test_what_is_said_of_an_error_is_one_line(pages: str, said: str) -> None:
+    assert stream_job.said(ValueError(pages)) == said
+
+
 def begin(place: Place, **otherwise: Any) -> None:
     """Leave what a stream writes down when it begins."""
     said = Begun(
@@ -166,9 +208,18 @@ def begin(place: Place, **otherwise: Any) -> None:
         ({"out": "/elsewhere"}, {}, "begun into /elsewhere and cannot go on into"),
         ({"idle": True}, {}, "begun with --idle-after, which cannot change"),
         ({}, {"idle_after_us": 1}, "begun without --idle-after, which cannot change"),
-        ({"topics": [{"name": "road"}]}, {}, "begun under another declaration of road"),
+        (
+            {"topics": [KERNEL.to_mapping() | {"redundant_for": "30s", "window": "2m"}]},
+            {},
+            "cannot go on under this declaration of 'road': redundant_for was 30s and is 20s; window was 2m",
+        ),
+        (
+            {"topics": [KEPT.to_mapping() | {"name": "other"}]},
+            {},
+            "declaration of other and cannot go on under",
+        ),
         ({"finished": True}, {}, "is finished"),
-        ({"format": 7}, {}, "has format 7; this version of Tidings reads 1"),
+        ({"format": 7}, {}, "has format 7; this version of Tidings reads 2"),
     ],
 )
 def test_what_a_stream_was_begun_with_does_not_change(

@@ -1,13 +1,15 @@
 """Which machine gathers a topic, and what stays of it between calls: entries, reports that wait, the horizon.
 
 The kernel is taken for what it says, the fallback for the rest; both are given a table and answer a table.
-A `Bucket` is one of them with its memory: all that a stream must keep of some of the keys, as bytes.
+A `Bucket` is one of them with its memory: all that a stream must keep of some of the keys, as bytes. They say
+under which declaration they were written, and have fields by their names, so that a stream can go on under a
+declaration with the same fields in another order, or with more of them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,11 +18,12 @@ import pyarrow.compute as pc
 
 from tidings.errors import InputError
 from tidings.language.payloads import INT_MAX, INT_MIN
-from tidings.pipeline.gather import columnar, fallback
+from tidings.language.topics import Topic
+from tidings.pipeline.gather import columnar, continuation, fallback
 from tidings.pipeline.gather.layout import Layout
 
-FORMAT = 1
-"""Of the bytes of a bucket; another is refused."""
+FORMAT = 2
+"""Of the state of a bucket, and of what a stream was begun with; another is refused."""
 
 
 class Engine(StrEnum):
@@ -44,13 +47,31 @@ def gather(layout: Layout, rows: pa.Table, engine: Engine | None = None) -> pa.T
     return run(layout, None, rows, None, INT_MAX)[0]
 
 
-class Kept(msgspec.Struct, array_like=True):
-    """A bucket as bytes."""
+class State(NamedTuple):
+    """A bucket, for another to go on."""
+
+    header: str
+    """A `Header` as JSON, apart from the rest: a driver reads it before any task runs."""
+
+    body: bytes
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a bucket was written under."""
 
     format: int
     engine: str
     buckets: int
     """Of the whole stream: keys are dealt out by it, so that it cannot change."""
+
+    text_ids: bool
+    by_topic: bool
+    topic: dict[str, Any]
+    """The declaration."""
+
+
+class Body(msgspec.Struct, array_like=True):
+    """What a bucket holds."""
 
     horizon_us: int
     latest_us: int
@@ -59,10 +80,59 @@ class Kept(msgspec.Struct, array_like=True):
     waiting: bytes
 
 
+def header_of(layout: Layout, buckets: int) -> str:
+    """What buckets of this layout are written under."""
+    topic = layout.topic.to_mapping()
+    engine = engine_of(layout).value
+    header = Header(FORMAT, engine, buckets, layout.text_ids, layout.by_topic, topic)
+    return msgspec.json.encode(header).decode()
+
+
+def check(header: str, layout: Layout, buckets: int) -> None:
+    """InputError if a bucket with this header cannot go on in so many buckets of this layout."""
+    if header == header_of(layout, buckets):
+        return
+    check_format(msgspec.json.decode(header)["format"])
+    had = msgspec.json.decode(header, type=Header)
+    if had.buckets != buckets:
+        raise InputError(
+            f"the stream was begun with {had.buckets} buckets and cannot go on with {buckets}; "
+            f"give buckets={had.buckets}, or begin with another checkpoint"
+        )
+    old, new = Topic.from_mapping(had.topic, "the declaration in the state of the stream"), layout.topic
+    found = list[str]()
+    if had.by_topic != layout.by_topic:
+        found.append(f"it was of {_TOPICS[had.by_topic]} and is of {_TOPICS[layout.by_topic]}")
+    elif old.name != new.name and not had.by_topic:
+        found.append(f"the topic was {old.name!r} and is {new.name!r}")
+    if had.text_ids != layout.text_ids:
+        found.append(f"ids of reports were {_IDS[had.text_ids]} and are {_IDS[layout.text_ids]}")
+    found += continuation.breaks(old, new)
+    if not found and had.engine != engine_of(layout).value:
+        found.append(f"the engine was {had.engine} and is {engine_of(layout).value}")
+    if found:
+        raise InputError(
+            f"the stream of {old.name!r} cannot go on: {'; '.join(found)}; {continuation.WAY_OUT}"
+        )
+
+
+def check_format(found: int) -> None:
+    """InputError if a state has another format than ours."""
+    if found != FORMAT:
+        raise InputError(
+            f"the state of the stream has format {found}; this version of Tidings reads {FORMAT}. "
+            "Let the version that wrote it finish the stream, or begin with another checkpoint"
+        )
+
+
+_TOPICS = {False: "one topic", True: "several topics"}
+_IDS = {False: "whole numbers", True: "texts"}
+
+
 class Bucket:
     """Some of the keys of a stream: open entries, and reports that the horizon has not passed."""
 
-    def __init__(self, layout: Layout, delay_us: int, buckets: int = 1, kept: bytes | None = None) -> None:
+    def __init__(self, layout: Layout, delay_us: int, buckets: int = 1, kept: State | None = None) -> None:
         self.layout = layout
         self.delay_us = delay_us
         self.buckets = buckets
@@ -74,7 +144,8 @@ class Bucket:
         self._open: bytes | None = None
         self._waiting = layout.rows.empty_table()
         if kept is not None:
-            self._restore(_DECODER.decode(kept))
+            check(kept.header, layout, buckets)
+            self._restore(_DECODER.decode(kept.body))
 
     def feed(self, rows: pa.Table, latest_us: int, now_ms: int = 0) -> pa.Table:
         """Take reports, where `latest_us` is the latest in all buckets; what is told and closed by them.
@@ -101,20 +172,16 @@ class Bucket:
         """Nothing will come any more: all that waits is fed, and all clocks run out."""
         return self._advance(INT_MAX, None, None)
 
-    def kept(self) -> bytes:
+    def kept(self) -> State:
         """All of it, for another bucket to go on."""
-        return _ENCODER.encode(
-            Kept(
-                FORMAT,
-                self.engine.value,
-                self.buckets,
-                self.horizon_us,
-                self.latest_us,
-                self.moved_ms,
-                self._open or b"",
-                to_bytes(self._waiting) if self._waiting.num_rows else b"",
-            )
+        body = Body(
+            self.horizon_us,
+            self.latest_us,
+            self.moved_ms,
+            self._open or b"",
+            self._written(self._waiting) if self._waiting.num_rows else b"",
         )
+        return State(header_of(self.layout, self.buckets), _ENCODER.encode(body))
 
     def _horizon_us(self, wanted_us: int) -> int:
         return max(self.horizon_us, min(max(wanted_us, INT_MIN), INT_MAX - 1))
@@ -138,31 +205,31 @@ class Bucket:
         if self.engine is Engine.MACHINE:
             told, self._open = fallback.run(self.layout, self._open, fed, fed_late, horizon_us)
             return told
-        entries = from_bytes(self._open) if self._open else None
+        entries = self._read(self._open, self.layout.entries) if self._open else None
         told, entries = columnar.run(self.layout, entries, fed, fed_late, horizon_us)
-        self._open = to_bytes(entries)
+        self._open = self._written(entries)
         return told
 
-    def _restore(self, kept: Kept) -> None:
-        if kept.format != FORMAT:
-            raise InputError(
-                f"the state of the stream has format {kept.format}; this version of Tidings reads {FORMAT}. "
-                "Let the version that wrote it finish the stream, or begin with another checkpoint"
-            )
-        if kept.buckets != self.buckets:
-            raise InputError(
-                f"the stream was begun with {kept.buckets} buckets and cannot go on with {self.buckets}; "
-                f"give buckets={kept.buckets}, or begin with another checkpoint"
-            )
-        if kept.engine != self.engine.value:
-            raise InputError(
-                f"the stream was begun under a declaration that the {kept.engine} gathers, and this one is "
-                f"for the {self.engine.value}; finish it, and begin with another checkpoint"
-            )
+    def _restore(self, kept: Body) -> None:
         self.horizon_us, self.latest_us, self.moved_ms = kept.horizon_us, kept.latest_us, kept.moved_ms
         self._open = kept.open or None
         if kept.waiting:
-            self._waiting = from_bytes(kept.waiting)
+            self._waiting = self._read(kept.waiting, self.layout.rows)
+
+    def _written(self, table: pa.Table) -> bytes:
+        """Reports or entries, with fields by their names."""
+        stored = self.layout.stored
+        return to_bytes(table.rename_columns([stored.get(name, name) for name in table.schema.names]))
+
+    def _read(self, data: bytes, schema: pa.Schema) -> pa.Table:
+        """The same; a field that was not declared when they were written is empty."""
+        table, stored = from_bytes(data), self.layout.stored
+        there = set(table.schema.names)
+        columns = [(stored.get(column.name, column.name), column.type) for column in schema]
+        return pa.table(
+            [table.column(name) if name in there else pa.nulls(len(table), kind) for name, kind in columns],
+            schema=schema,
+        )
 
 
 def to_bytes(table: pa.Table) -> bytes:
@@ -184,4 +251,4 @@ def from_bytes(data: bytes) -> pa.Table:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Kept)
+_DECODER = msgspec.msgpack.Decoder(Body)

@@ -67,6 +67,9 @@ class _Machine:
         for copy in before.copies:
             self.gatherer.adopt(copy, heal=False)
         self.counted = dict(before.counted)
+        for entry in self.gatherer.entries():
+            # A field may have been declared since.
+            self.counted[entry.event].complete &= entry.complete
         self.rows: list[dict[str, Any]] = []
 
     def feed(self, rows: pa.Table, late: NDArray[np.bool_] | None) -> None:

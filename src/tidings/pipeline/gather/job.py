@@ -1,13 +1,12 @@
 """Gathering as a job: reports from a table or from lines, to the table `gathered` and a summary.
 
-This is the edge of gather in batch, where tables are read and written. Lines are read by one process, by the
-rules of `tidings gather`, so that the same file has the same reports in both.
+This is the edge of gather in batch, where tables are read and written.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +17,11 @@ import pyarrow.parquet as pq
 
 from tidings.errors import InputError
 from tidings.language.declarations import read_topic
-from tidings.language.reports import Report
 from tidings.language.topics import Topic
 from tidings.pipeline import running
 from tidings.pipeline.gather import batch
-from tidings.pipeline.gather.frames import layout_of, spark_schema
-from tidings.pipeline.gather.layout import Layout
+from tidings.pipeline.gather.frames import layout_of
+from tidings.pipeline.gather.layout import REFUSED, Layout
 from tidings.pipeline.tables import Made, Store, Table, Written, reading
 from tidings.records import workload
 from tidings.records.workload_files import files_of
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
 
 GATHERED = "gathered"
 """The table that is written."""
-
-CHUNK_ROWS = 65_536
-"""Reports of lines that become columns at once."""
 
 
 def topics_of(folder: Path, given: Sequence[Path] = ()) -> list[Topic]:
@@ -82,23 +77,6 @@ def of_files(spark: SparkSession, reports: Reports, topics: Sequence[Topic]) -> 
     return frame, layout
 
 
-def of_lines(
-    spark: SparkSession, layout: Layout, reports: Iterable[Report], refused: Iterable[int]
-) -> DataFrame:
-    """Reports of lines, as rows; a line that was refused is a row that will be."""
-    tables, waiting = [layout.rows.empty_table()], list[Report]()
-    for report in reports:
-        waiting.append(report)
-        if len(waiting) == CHUNK_ROWS:
-            tables.append(layout.table(waiting))
-            waiting = []
-    tables.append(layout.table(waiting))
-    bad = pa.array(list(refused), pa.int64())
-    nothing = [bad if field.name == "report" else pa.nulls(len(bad), field.type) for field in layout.rows]
-    tables.append(pa.table(nothing, schema=layout.rows))
-    return spark.createDataFrame(pa.concat_tables(tables).combine_chunks(), spark_schema(layout.rows))
-
-
 def write(
     spark: SparkSession,
     store: Store,
@@ -143,3 +121,12 @@ def write(
     again = spark.read.parquet(f"file://{store.path(GATHERED)}")
     (row,) = batch.summary(again, layout).toArrow().to_pylist()
     return done, row
+
+
+def refused(spark: SparkSession, store: Store, limit: int) -> list[tuple[int, str]]:
+    """The first reports of lines that were refused, by the table that was written: their lines, and why."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    written = spark.read.parquet(f"file://{store.path(GATHERED)}")
+    rows = written.where(F.col("state") == REFUSED).orderBy("event").limit(limit)
+    return [(row.event, row.reason) for row in rows.select("event", "reason").collect()]

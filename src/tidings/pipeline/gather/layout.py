@@ -84,6 +84,14 @@ class Layout:
         return tuple(f"f{place}" for place in range(len(self.fields)))
 
     @cached_property
+    def stored(self) -> Mapping[str, str]:
+        """What the columns of the fields are called where they outlive the declaration: by paths."""
+        return {
+            name: f"fields.{path_text(field.path)}"
+            for name, field in zip(self.names, self.fields, strict=True)
+        }
+
+    @cached_property
     def key_names(self) -> tuple[str, ...]:
         """The column of each item of the key, among the fields if it is one as it is."""
         return tuple(

@@ -19,14 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from tidings.errors import InputError, SetupError
 from tidings.language.topics import Topic
 from tidings.pipeline.connecting import read_options
-from tidings.pipeline.gather import batch, streaming
-from tidings.pipeline.gather.frames import layout_of
+from tidings.pipeline.gather import batch, continuation, streaming
+from tidings.pipeline.gather.engines import FORMAT
+from tidings.pipeline.gather.frames import layout_of, spark_schema
 from tidings.pipeline.gather.layout import Layout
 from tidings.pipeline.locking import held
+from tidings.pipeline.session import java_line
 from tidings.pipeline.tables import reading
 
 if TYPE_CHECKING:
@@ -38,9 +42,6 @@ BEGUN = "tidings.json"
 
 LOCK = "tidings.lock"
 """The file in the checkpoint that the process holds that follows the stream."""
-
-FORMAT = 1
-"""Of what a stream was begun with."""
 
 BUCKETS = 8
 """Unless told otherwise."""
@@ -134,6 +135,8 @@ class Begun:
     source: str
     out: str
     topics: list[dict[str, Any]]
+    """Their first declarations; the state has those under which it was written last."""
+
     buckets: int
     idle: bool
     """Whether it moves on when nothing comes; after how long may change."""
@@ -165,7 +168,7 @@ class Follower:
         self.delay_us = delay_us
         self.idle_after_us = idle_after_us
         had = _read(self.checkpoint)
-        self._begun = Begun(
+        wanted = Begun(
             source=source.name,
             out=str(self.out),
             topics=[json.loads(json.dumps(topic.to_mapping())) for topic in topics],
@@ -176,7 +179,8 @@ class Follower:
             if self.out.exists() and any(self.out.iterdir()):
                 raise InputError(f"{self.out} is not empty; a new stream is told into a folder of its own")
         else:
-            _check(had, self._begun, self.checkpoint)
+            _check(had, wanted, self.checkpoint)
+        self._begun = had or wanted
         self._seen = -1
         self._layout: Layout | None = None
         self._holding = ExitStack()
@@ -194,7 +198,8 @@ class Follower:
     def start(self, spark: SparkSession, *, partitions: int, until_now: bool = False) -> StreamingQuery:
         """Start the query, on so many tasks; with `until_now` it ends with what is there.
 
-        InputError if another process follows the stream: of two, each would remove what the other tells.
+        InputError if another process follows the stream: of two, each would remove what the other tells. Also
+        if it went on under a later declaration, and cannot go back to this one.
         """
         for name, value in streaming.STATE_STORE.items():
             spark.conf.set(name, value)
@@ -211,15 +216,13 @@ class Follower:
             **columns,
         )
         self._begin()
-        writer = told.writeStream.foreachBatch(partial(_write, str(self.out))).option(
-            "checkpointLocation", f"file://{self.checkpoint}"
-        )
+        writer = told.writeStream.foreachBatch(partial(_write, str(self.out)))
         if until_now:
             spark.conf.set(NO_EMPTY_BATCHES, "false")
             writer = writer.trigger(availableNow=True)
         elif self.idle_after_us is not None:
             writer = writer.trigger(processingTime=IDLE_TRIGGER)
-        return writer.start()
+        return streaming.start(spark, f"file://{self.checkpoint}", writer, self.layout, buckets=self.buckets)
 
     def finish(self, spark: SparkSession) -> None:
         """Tell all that the query has kept, as if all clocks ran out; the stream is over then."""
@@ -247,7 +250,9 @@ class Follower:
         if not done:
             told = spark.createDataFrame(self.layout.told.empty_table())
         else:
-            told = spark.read.parquet(*(f"file://{done[number]}" for number in sorted(done)))
+            # Micro-batches of an earlier declaration may have fewer fields.
+            reader = spark.read.schema(spark_schema(self.layout.told))
+            told = reader.parquet(*(f"file://{done[number]}" for number in sorted(done)))
         (row,) = batch.summary(told, self.layout).toArrow().to_pylist()
         return dict(row)
 
@@ -274,6 +279,7 @@ class Follower:
         if (had := _read(self.checkpoint)) is not None:
             # Another may have begun or finished it before the lock was ours.
             _check(had, self._begun, self.checkpoint)
+            self._begun = had
         self._write_begun(self._begun)
         last = _last(self.checkpoint)
         for folder in self.out.glob("batch=*"):
@@ -287,10 +293,24 @@ class Follower:
         draft.replace(self.checkpoint / BEGUN)
 
 
+def said(error: Exception) -> str:
+    """What an error of ours says, out of the pages of Java and Python around it; else that of the JVM."""
+    for line in reversed(str(error).splitlines()):
+        name, colon, text = line.strip().partition(": ")
+        if colon and name.startswith("tidings.errors."):
+            return text.rstrip(".")
+    return java_line(error)
+
+
 def _write(out: str, frame: DataFrame, number: int) -> None:
     """Write what one micro-batch tells; one that tells nothing leaves nothing."""
     folder = Path(out) / f"batch={number}"
-    frame.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{folder}")
+    try:
+        frame.write.mode("overwrite").option("compression", "zstd").parquet(f"file://{folder}")
+    except (Py4JError, PySparkException) as error:
+        # One line and not the pages: Spark looks in them for an interrupt, by a regular expression that takes
+        # some of Java's stack for each character, and a stop would end in its overflow.
+        raise SetupError(said(error)) from None
     if not ds.dataset(folder, format="parquet").count_rows():
         shutil.rmtree(folder)
 
@@ -342,12 +362,15 @@ def _check(had: Begun, wanted: Begun, checkpoint: Path) -> None:
             f"the stream of {checkpoint} was begun {'with' if had.idle else 'without'} --idle-after, which "
             "cannot change; begin with another checkpoint"
         )
-    if had.topics != wanted.topics:
-        raise InputError(
-            f"the stream of {checkpoint} was begun under another declaration of {_names(had)}; finish it "
-            "under that one, and begin with another checkpoint"
-        )
+    declared = {str(topic["name"]): Topic.from_mapping(topic) for topic in wanted.topics}
+    for topic in had.topics:
+        old = Topic.from_mapping(topic, f"the declaration in {checkpoint / BEGUN}")
+        if found := continuation.breaks(old, declared[old.name]):
+            raise InputError(
+                f"the stream of {checkpoint} cannot go on under this declaration of {old.name!r}: "
+                f"{'; '.join(found)}; {continuation.WAY_OUT}"
+            )
 
 
 def _names(begun: Begun) -> str:
-    return ", ".join(str(topic["name"]) for topic in begun.topics)
+    return ", ".join(sorted(str(topic["name"]) for topic in begun.topics))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.errors import InputError
+from tidings.pipeline.caching import cached
 from tidings.pipeline.plan import homes as homes_tables
 from tidings.pipeline.plan import pairs as pairs_tables
 from tidings.pipeline.plan import requests as requests_tables
@@ -83,7 +84,7 @@ def flows(
 
     Raises `InputError` where nobody talks, and where more do than can be planned at once.
     """
-    with source.pairs(spark) as made, _held(made) as pairs:
+    with source.pairs(spark) as made, cached(made) as pairs:
         with _told(spark, "who talks to whom", progress):
             sizes = pairs_tables.sizes(pairs, least_messages).toArrow().to_pylist()[0]
         if not sizes["kept_pairs"]:
@@ -132,7 +133,7 @@ def rates(
     made = source.requests(spark)
     if made is None:
         return _unasked(source, required)
-    with _held(made) as requests:
+    with cached(made) as requests:
         with _told(spark, "requests", progress):
             sizes = requests.agg(
                 F.count("*").alias("rows"), F.coalesce(F.sum("requests"), F.lit(0)).alias("requests")
@@ -240,16 +241,6 @@ def _numbered(
 
 def _mapping(table: pa.Table) -> dict[str, str]:
     return dict(zip(table["client"].to_pylist(), table["broker"].to_pylist(), strict=True))
-
-
-@contextmanager
-def _held(frame: DataFrame) -> Iterator[DataFrame]:
-    """While this is open, what a DataFrame has is made once."""
-    frame.persist()
-    try:
-        yield frame
-    finally:
-        frame.unpersist()
 
 
 @contextmanager

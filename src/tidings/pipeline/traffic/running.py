@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.errors import InputError
+from tidings.pipeline.caching import cached
 from tidings.pipeline.running import versions
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TRAFFIC, Made, Store, check_columns, inspect, read_files, write_files
@@ -163,7 +164,7 @@ class _Making:
         self._made = {*here.made, *self._further(version, here)}
         all_made = Hours(tuple(sorted(self._made)))
         records = self._read(version, RECORDS)
-        with _held(sums.counts(records, all_made)), _held(sums.trips(records, all_made)):
+        with cached(sums.counts(records, all_made)), cached(sums.trips(records, all_made)):
             for name in TRAFFIC:
                 if name not in (RECORDS, CONTRIBUTIONS):
                     self._make(version, _stage(name), all_made)
@@ -177,7 +178,7 @@ class _Making:
             had = read_files(self._spark, [self._before / RECORDS], traffic.schemas()[RECORDS])
             kept = had.where(F.col(HOUR).between(between[0], between[-1]))
         folder = version / RECORDS
-        with _held(keeping.repeated(segments, kept)) as twice:
+        with cached(keeping.repeated(segments, kept)) as twice:
             with self._told(RECORDS):
                 once = twice.isEmpty()
             if once:
@@ -284,16 +285,6 @@ def _link(file: Path, folder: Path) -> None:
             raise
         # Another file system, one without links, or with as many as it can.
         shutil.copy2(file, folder / file.name)
-
-
-@contextmanager
-def _held(frame: DataFrame) -> Iterator[DataFrame]:
-    """While this is open, what a DataFrame has is made once, for whatever is made from the same."""
-    frame.persist()
-    try:
-        yield frame
-    finally:
-        frame.unpersist()
 
 
 def _count(folder: Path, name: str) -> int:
