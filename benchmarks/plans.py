@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from tidings.cli import plan_files
+from tidings.cli.plan import files
 from tidings.planning import plans
 from tidings.planning.communities import extraction, published, search
 from tidings.planning.communities.base import Flows, Limits, Network, mean_hops, moved
@@ -111,9 +111,9 @@ def moves(shape: str, clients: int, pairs: int, greedy_s: float) -> Row:
         with file.open("w", encoding="utf-8") as out:
             out.writelines(f"u{a},u{b},{n}\n" for a, b, n in zip(*drawn(shape, clients, pairs), strict=True))
         with clock.step("read"):
-            flows = plan_files.traffic(file, homes)
+            flows = files.traffic(file, homes)
         with clock.step("read line by line"):
-            Flows.of(plan_files.triples(file, plan_files.TRAFFIC), homes)
+            Flows.of(files.triples(file, files.TRAFFIC), homes)
     with clock.step("network"):
         network = Network.of(graph, clusters, homes, flows.clients)
     warm_up()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 from tests.cli.examples import own_files
 from tidings.cli import app
-from tidings.cli.match import SCAN_MAX
+from tidings.cli.files.match import SCAN_MAX
 from tidings.language.filters import parse
 from tidings.matching import Index, Scan, index
 
@@ -322,7 +322,7 @@ NEEDS_MORE = {"up", "demo", "reproduce", "status", "join", "leave", "pub", "sub"
     *(f"workload {command}" for command in ("generate", "describe")),
     *(f"pipeline {command}" for command in ("run", "show", "gather", "match", "explain", "traffic")),
 }
-"""Their examples are only read here; tests/cli/test_up.py and others run them."""
+"""Their examples are only read here; tests/cli/network/test_up.py and others run them."""
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)

@@ -88,7 +88,7 @@ def test_the_lists_of_commands_show_what_each_command_says_of_itself() -> None:
 
 
 def test_the_help_of_simulate_names_every_kind_of_fault() -> None:
-    from tidings.cli import simulate
+    from tidings.cli.research import simulate
     from tidings.sim import faults
 
     assert ", ".join(faults.ALL) == simulate.FAULTS

@@ -24,16 +24,16 @@ GROUPS = {
 # Name: (module and function, first paragraph of the function's docstring).
 COMMANDS = {
     "up": (
-        "up:up",
+        "network.up:up",
         (
             "Start a network on this machine: one process per broker, on free ports that only this machine "
             "reaches."
         ),
     ),
-    "pub": ("pub:pub", "Publish a report, or one for each line of a file."),
-    "sub": ("sub:sub", "Subscribe, and show what comes until Ctrl-C, or until enough has come."),
+    "pub": ("client.pub:pub", "Publish a report, or one for each line of a file."),
+    "sub": ("client.sub:sub", "Subscribe, and show what comes until Ctrl-C, or until enough has come."),
     "status": (
-        "status:status",
+        "network.status:status",
         (
             "Show the network that `tidings up` started here: which brokers are ready, who is linked with "
             "whom, how many MQTT clients there are, which broker gathers which topic, and what was refused "
@@ -41,19 +41,19 @@ COMMANDS = {
         ),
     ),
     "join": (
-        "join:join",
+        "network.join:join",
         "Add a broker to the network that runs here, in the background; or to any other, in the foreground.",
     ),
     "leave": (
-        "leave:leave",
+        "network.leave:leave",
         "Let a broker of the network here leave for good: nothing is held for it any more.",
     ),
     "down": (
-        "down:down",
+        "network.down:down",
         "Stop the network that `tidings up` started: brokers pass on what they have, and end.",
     ),
     "broker": (
-        "broker:broker",
+        "network.broker:broker",
         (
             "Run a broker until SIGTERM or Ctrl-C, which drain it: nothing acknowledged is lost, links say "
             "goodbye."
@@ -63,129 +63,144 @@ COMMANDS = {
         "demo:demo",
         "See all of it in a few minutes: noisy reports about a city become events, and reach who wants them.",
     ),
-    "match": ("match:match", "Say for each event which subscriptions get it."),
-    "gather": ("gather:gather", "Gather reports into events, as a broker's gatherer would."),
+    "match": ("files.match:match", "Say for each event which subscriptions get it."),
+    "gather": ("files.gather:gather", "Gather reports into events, as a broker's gatherer would."),
     "bench": (
-        "bench:bench",
+        "client.bench:bench",
         "Put a load on a broker and count what arrives, what is lost, and how long it takes.",
     ),
     "simulate": (
-        "simulate:simulate",
+        "research.simulate:simulate",
         "Run a network of brokers in virtual time, and see whether it kept its promises.",
     ),
-    "centre": ("centre:centre", "Find where on a tree of brokers the seat of a gathered topic belongs."),
-    "reproduce": ("reproduce:reproduce", "Run a paper's experiments, and see which of its claims hold."),
+    "centre": (
+        "research.centre:centre",
+        "Find where on a tree of brokers the seat of a gathered topic belongs.",
+    ),
+    "reproduce": (
+        "research.reproduce:reproduce",
+        "Run a paper's experiments, and see which of its claims hold.",
+    ),
     "filter explain": (
-        "filter:explain",
+        "filter.filter:explain",
         "Show how a filter is understood: its terms, its normal form, its cost, the fields that it needs.",
     ),
     "filter covers": (
-        "filter:covers",
+        "filter.filter:covers",
         "Say whether a subscriber with filter A gets every event that one with filter B gets.",
     ),
     "filter dz": (
-        "filter_dz:dz",
+        "filter.dz:dz",
         "Show the part of the event space that a filter asks for, as dz-expressions; or where an event lies.",
     ),
     "plan stores": (
-        "plan_stores:stores",
+        "plan.stores:stores",
         "Place stores: which brokers keep which topics, so that requests travel little.",
     ),
     "plan communities": (
-        "plan_communities:communities",
+        "plan.communities:communities",
         (
             "Plan moves: which clients go to which broker, so that those who talk to each other are close "
             "together."
         ),
     ),
-    "plan show": ("plan_show:show", "Show a plan: what it does, what it gives, what it costs."),
+    "plan show": ("plan.show:show", "Show a plan: what it does, what it gives, what it costs."),
     "plan check": (
-        "plan_check:check",
+        "plan.check:check",
         (
             "Say whether a plan still fits the network: exit code 0 if it does, 1 if not, with what is in "
             "the way."
         ),
     ),
     "plan try": (
-        "plan_try:try_",
+        "plan.trial:try_",
         "Try a plan: run a workload before and after it, and hold what is seen against the forecast.",
     ),
     "plan schema": (
-        "plan_schema:schema",
+        "plan.schema:schema",
         "Print the JSON Schema of plans: what each key of the two kinds holds.",
     ),
-    "topic check": ("topic:check", "Check a topic declaration and show what it says, defaults included."),
-    "topic declare": ("topic:declare", "Declare topics to the whole network, or change what is declared."),
-    "topic list": ("topic:list_", "Show the topics that the network has declared."),
+    "topic check": (
+        "topic.topic:check",
+        "Check a topic declaration and show what it says, defaults included.",
+    ),
+    "topic declare": (
+        "topic.topic:declare",
+        "Declare topics to the whole network, or change what is declared.",
+    ),
+    "topic list": ("topic.topic:list_", "Show the topics that the network has declared."),
     "topic show": (
-        "topic:show",
+        "topic.topic:show",
         "Print a declaration as it was given, ready to be changed and declared again.",
     ),
     "topic remove": (
-        "topic:remove",
+        "topic.topic:remove",
         "Remove a declaration from the whole network; the topic can be used on, as any that is not declared.",
     ),
-    "view add": ("view:add", "Add a view to the whole network, or change one."),
-    "view list": ("view:list_", "Show the views that the network keeps."),
+    "view add": ("topic.view:add", "Add a view to the whole network, or change one."),
+    "view list": ("topic.view:list_", "Show the views that the network keeps."),
     "view remove": (
-        "view:remove",
+        "topic.view:remove",
         "Remove a view from the whole network; those who have subscribed to it get nothing more.",
     ),
     "session remove": (
-        "session:remove",
+        "network.session:remove",
         (
             "End sessions of MQTT clients: their subscriptions, and all that waits for them. A client that "
             "is connected is disconnected; its will is published."
         ),
     ),
-    "user add": ("user:add", "Add a user, or give one another password; the file is made if need be."),
+    "user add": (
+        "network.user:add",
+        "Add a user, or give one another password; the file is made if need be.",
+    ),
     "user remove": (
-        "user:remove",
+        "network.user:remove",
         (
             "Remove a user. Once brokers have read the file (SIGHUP), clients of that name are disconnected, "
             "and refused."
         ),
     ),
-    "user list": ("user:list_", "List the users of a file, by name."),
+    "user list": ("network.user:list_", "List the users of a file, by name."),
     "user check": (
-        "user:check",
+        "network.user:check",
         "Say whether a user may publish, subscribe or declare, and which rule decides.",
     ),
     "workload generate": (
-        "workload:generate",
+        "workload.generate:generate",
         "Make a workload: who is interested in what and where, what happens, and who reports it.",
     ),
     "workload describe": (
-        "workload_describe:describe",
+        "workload.describe:describe",
         "See what is in a workload: tables, and plots like the paper's figures.",
     ),
     "workload spec": (
-        "workload_spec:spec",
+        "workload.spec:spec",
         "Print the spec of a workload as TOML, with what each key means.",
     ),
-    "pipeline run": ("pipeline:run", "Run stages of the pipeline and write their tables."),
+    "pipeline run": ("pipeline.run:run", "Run stages of the pipeline and write their tables."),
     "pipeline graph": (
-        "pipeline:graph",
+        "pipeline.run:graph",
         "Show the stages of the pipeline, the tables that each writes, and those that it reads.",
     ),
     "pipeline show": (
-        "pipeline:show",
+        "pipeline.run:show",
         "Show a table: its columns, its versions, what made it, and its first rows. Spark is not started.",
     ),
     "pipeline gather": (
-        "pipeline_gather:gather",
+        "pipeline.gather:gather",
         "Gather reports into events on Spark, exactly as a broker's gatherer would.",
     ),
     "pipeline match": (
-        "pipeline_match:match",
+        "pipeline.match:match",
         "Say on Spark which subscriptions of a workload get which of its events.",
     ),
     "pipeline explain": (
-        "pipeline_match:explain",
+        "pipeline.match:explain",
         "Say how a job would be done, and why, from its sizes and from samples. Spark is not started.",
     ),
     "pipeline traffic": (
-        "pipeline_traffic:traffic",
+        "pipeline.traffic:traffic",
         "Count from the records of brokers who talks to whom, over which links, how far and how long.",
     ),
 }

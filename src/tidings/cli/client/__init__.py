@@ -1,0 +1,1 @@
+"""A client of a network: publish, subscribe, put a load on it."""

@@ -1,0 +1,1 @@
+"""Events and reports of files, without a network."""

@@ -1,0 +1,1 @@
+"""Filters: looked at and compared."""

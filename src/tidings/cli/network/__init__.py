@@ -1,0 +1,1 @@
+"""Brokers: started, watched, stopped; their users and sessions."""

@@ -1,0 +1,1 @@
+"""Plans: made, shown, checked and tried."""

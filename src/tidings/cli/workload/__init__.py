@@ -1,0 +1,1 @@
+"""Workloads: generated and described."""
