@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.pipeline.workload.models import tiny
 from tidings.errors import InputError
-from tidings.pipeline.workload import brokers, links
+from tidings.pipeline.workload import brokers, links, topologies
 from tidings.pipeline.workload.embedding import distances
 from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import links as twin
@@ -165,10 +165,10 @@ def test_a_topology_of_as_many_nodes_is_that_topology() -> None:
 )
 def test_a_topology_that_cannot_be_is_refused(asked: dict[str, str], says: str) -> None:
     with pytest.raises(InputError) as error:
-        links.check(made("topohub", 12, **asked).spec)
+        topologies.check(made("topohub", 12, **asked).spec)
     assert says in str(error.value)
 
 
 def test_every_topology_is_found() -> None:
-    assert len(links.topologies()) > 500
-    assert {"backbone/africa", "gabriel/25/0", "sndlib/polska"} <= set(links.topologies())
+    assert len(topologies.names()) > 500
+    assert {"backbone/africa", "gabriel/25/0", "sndlib/polska"} <= set(topologies.names())

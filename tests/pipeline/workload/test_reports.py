@@ -14,6 +14,7 @@ from tests.pipeline.workload.engines import assert_same
 from tidings.gathering import Gatherer, Telling
 from tidings.gathering.replay import Reader, run_out
 from tidings.pipeline.workload import declarations, quantiles, reports
+from tidings.pipeline.workload.fields import ranges
 from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import events as plain_events
 from tidings.pipeline.workload.twin import reports as plain
@@ -111,7 +112,7 @@ def test_the_first_report_may_be_late_too() -> None:
 def test_each_field_is_known_as_often_as_asked() -> None:
     model = noisy(known=0.3)
     _, found = both(model)
-    names = [one.name for one in reports.ranges(model)]
+    names = [one.name for one in ranges(model)]
     assert names == ["subject", "language", "severity", "detail_1", "detail_2", "detail_3", "detail_4"]
     # A report that would know nothing knows one field.
     expected = 0.3 + 0.7**7 / 7
@@ -124,7 +125,7 @@ def test_every_report_knows_the_story_and_something_more() -> None:
     model = noisy(known=0.0)
     _, found = both(model)
     assert told(found, tables.STORY).tolist() == found["event"].to_pylist()
-    known = np.array([~np.isnan(told(found, one.name)) for one in reports.ranges(model)])
+    known = np.array([~np.isnan(told(found, one.name)) for one in ranges(model)])
     assert (known.sum(axis=0) == 1).all()
     np.testing.assert_allclose(known.mean(axis=1), 1 / 7, atol=0.02)
 
@@ -133,7 +134,7 @@ def test_a_known_field_is_wrong_as_often_as_asked_and_then_any_other_value() -> 
     model = noisy(wrong=0.2)
     events, found = both(model)
     row = own(events, found)
-    for one in reports.ranges(model):
+    for one in ranges(model):
         value = told(found, one.name)
         known = ~np.isnan(value)
         truth = told(events, one.name)[row]

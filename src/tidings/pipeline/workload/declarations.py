@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from tidings.language.declarations import topic_text
 from tidings.language.topics import Topic
 from tidings.pipeline.workload import quantiles
+from tidings.pipeline.workload.fields import ranges
 from tidings.pipeline.workload.model import Model
-from tidings.pipeline.workload.reports import ranges
 from tidings.records import workload as tables
 
 MERGE_AFTER_S = 4

@@ -15,6 +15,7 @@ import numpy as np
 from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.workload import arrivals, chunks, smoothing
+from tidings.pipeline.workload.fields import SEVERITIES
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
@@ -30,11 +31,6 @@ WEIGHTS = "weights"
 
 TOPICS = "topics"
 """The lookup of topics, by first-level node."""
-
-SEVERITIES = (50, 75, 90, 97)
-"""Of a hundred events so many have a severity of at most 1, 2, 3 and 4; the others have 5."""
-
-SEVERITY_MAX = len(SEVERITIES) + 1
 
 
 def leaves(axis: int) -> str:

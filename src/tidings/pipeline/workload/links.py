@@ -7,23 +7,18 @@ links there are: those of the minimum spanning tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.errors import InputError
 from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import brokers
+from tidings.pipeline.workload import brokers, topologies
 from tidings.pipeline.workload.embedding import distances
 from tidings.pipeline.workload.model import Model
-from tidings.pipeline.workload.spec import Spec
 from tidings.records import workload as tables
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import pyarrow as pa
     from numpy.typing import NDArray
     from pyspark.sql import DataFrame
@@ -47,18 +42,6 @@ def table(model: Model) -> pa.Table:
     delays = np.maximum(distances(points[pairs[:, 0]], points[pairs[:, 1]]) / 2, DELAY_MIN_MS)
     names = [pa.array([brokers.name(number) for number in ends], pa.string()) for ends in pairs.T]
     return pa.table([*names, pa.array(delays)], schema=tables.schemas((), ())[tables.LINKS])
-
-
-def check(spec: Spec) -> None:
-    """Refuse a topology that is not there or too small, before anything is made."""
-    if OVERLAYS[spec.links.overlay] is not topohub:
-        return
-    nodes, _ = _topology(spec.links.topology)
-    if spec.sizes.brokers > len(nodes):
-        raise InputError(
-            f"links.topology {spec.links.topology!r} has {len(nodes)} nodes and the workload "
-            f"{spec.sizes.brokers} brokers; ask for at most {len(nodes)} brokers, or take a larger topology"
-        )
 
 
 def joined(model: Model, points: NDArray[np.float64]) -> set[Pair]:
@@ -145,12 +128,12 @@ def power_law(model: Model, points: NDArray[np.float64]) -> set[Pair]:
 
 
 def topohub(model: Model, points: NDArray[np.float64]) -> set[Pair]:
-    """A topology that was drawn from a real network, or as much of it as there are brokers (see `check`).
+    """A topology that was drawn from a real network, or as much of it as there are brokers.
 
     Its nodes are taken breadth first from the one with the most links, and brokers in the order of their
     distance from the most central one, so that neighbours there tend to be near each other here.
     """
-    nodes, edges = _topology(model.spec.links.topology)
+    nodes, edges = topologies.read(model.spec.links.topology)
     count = len(points)
     neighbours: dict[int, set[int]] = {node: set() for node in nodes}
     for a, b in edges:
@@ -240,36 +223,6 @@ def _breadth_first(neighbours: Mapping[int, Iterable[int]]) -> list[int]:
             beyond = [other for node in waiting for other in sorted(neighbours[node]) if other not in found]
             waiting = list(dict.fromkeys(beyond))
     return list(found)
-
-
-def _topology(name: str) -> tuple[Sequence[int], list[tuple[int, int]]]:
-    import topohub
-
-    if not name:
-        raise InputError(
-            'links.overlay is "topohub" and links.topology is empty; name one, such as "backbone/africa" or '
-            '"topozoo/Abilene"'
-        )
-    known = topologies()
-    if name not in known:
-        near = get_close_matches(name, known, n=3, cutoff=0.5)
-        some = f"near it are {', '.join(map(repr, near))}" if near else f"it has {', '.join(known[:3])}, …"
-        raise InputError(f"links.topology {name!r} is not in topohub; {some}")
-    read = topohub.get(name)
-    return [node["id"] for node in read["nodes"]], [
-        (edge["source"], edge["target"]) for edge in read["edges"]
-    ]
-
-
-def topologies() -> list[str]:
-    """The names of all topologies that topohub has."""
-    from importlib import resources
-    from pathlib import Path
-
-    with resources.as_file(resources.files("topohub") / "data") as folder:
-        return sorted(
-            file.relative_to(folder).with_suffix("").as_posix() for file in Path(folder).rglob("*.json")
-        )
 
 
 def _lookups(model: Model) -> Mapping[str, pa.Table]:

@@ -17,10 +17,10 @@ from tidings.pipeline.workload import (
     generalisation,
     given,
     intervals,
-    links,
     removal,
     sampling,
     topics,
+    topologies,
 )
 from tidings.pipeline.workload.model import Given, Model
 from tidings.pipeline.workload.spec import Spec
@@ -31,7 +31,7 @@ SUBSCRIPTIONS_MAX = 2**32
 
 def make(spec: Spec) -> Model:
     """All that stages need, from a spec and the files that it names."""
-    links.check(spec)
+    topologies.check(spec)
     return replace(transformed(given.read(spec)), files=given.digests(spec))
 
 

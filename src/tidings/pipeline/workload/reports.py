@@ -9,7 +9,6 @@ reports of one event find together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.workload import chunks, quantiles
-from tidings.pipeline.workload.events import SEVERITY_MAX
+from tidings.pipeline.workload.fields import Range, ranges
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
@@ -33,25 +32,6 @@ DELAYS = "delays"
 
 PUBLISHERS = "publishers"
 """The lookup of regions that have clients."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The values that a field may have."""
-
-    name: str
-    low: int
-    count: int
-
-
-def ranges(model: Model) -> list[Range]:
-    """The fields that a report may know or not, in order."""
-    asked = model.spec.reports
-    return [
-        *(Range(one.name, 0, model.spec.space.resolution) for one in model.dimensions),
-        Range(tables.SEVERITY, 1, SEVERITY_MAX),
-        *(Range(name, 0, asked.detail_max + 1) for name in tables.details(asked.details)),
-    ]
 
 
 def shift(model: Model) -> int:

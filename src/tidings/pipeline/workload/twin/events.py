@@ -9,6 +9,7 @@ import numpy as np
 
 from tidings.pipeline import hashing
 from tidings.pipeline.workload import events, topics
+from tidings.pipeline.workload.fields import SEVERITIES
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
@@ -47,9 +48,7 @@ def rows(model: Model, _: Mapping[str, pa.Table]) -> pa.Table:
         # Reflected at the ends, as often as it takes.
         folded = np.mod(moved, 2 * size)
         fields[hierarchy.name] = np.where(folded < size, folded, 2 * size - 1 - folded)
-    fields[tables.SEVERITY] = 1 + np.searchsorted(
-        events.SEVERITIES, drawn(tables.SEVERITY, 100), side="right"
-    )
+    fields[tables.SEVERITY] = 1 + np.searchsorted(SEVERITIES, drawn(tables.SEVERITY, 100), side="right")
     for name in tables.details(model.spec.reports.details):
         fields[name] = drawn(name, model.spec.reports.detail_max + 1)
     first = model.dimensions[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidings.pipeline import hashing
 from tidings.pipeline.workload import quantiles, reports
+from tidings.pipeline.workload.fields import ranges
 from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
 
@@ -47,7 +48,7 @@ def rows(model: Model, made: Mapping[str, pa.Table]) -> pa.Table:
     near = first[home] + drawn("client", count[home])
     anyone = drawn("anyone", max(1, int(model.clients_count.sum())))
     told = [pa.array(numbers[event])]
-    fields = reports.ranges(model)
+    fields = ranges(model)
     known = np.array([chance(f"known {one.name}", asked.known) for one in fields])
     known |= ~known.any(axis=0) & (drawn("only", len(fields)) == np.arange(len(fields))[:, None])
     truths = events["fields"].combine_chunks()
