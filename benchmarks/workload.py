@@ -36,10 +36,11 @@ import pyarrow.parquet as pq
 
 from tidings.pipeline import session
 from tidings.pipeline.tables import SCANNED, TABLES, write_files
-from tidings.pipeline.workload import clients, interests, making, placing, reading, subscriptions
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import clients, interests, placing, subscriptions
 from tidings.pipeline.workload.twin import subscriptions as plain
 from tidings.records import workload as tables
+from tidings.workload import making, reading
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

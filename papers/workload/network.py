@@ -12,7 +12,7 @@ import numpy as np
 from papers.workload.rows import Asked, Row, number
 from papers.workload.setting import Setting, data, model
 from tidings.pipeline.workload import brokers as placing
-from tidings.pipeline.workload.embedding import distances
+from tidings.workload.embedding import distances
 
 COMPARED = ("interests", "subscriptions")
 """Tables that are made twice."""

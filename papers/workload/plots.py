@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from papers.workload.rows import Row
 from papers.workload.statistics import ELSEWHERE, SHOWN
-from tidings.pipeline.workload import plots
-from tidings.pipeline.workload.describing import Interests
+from tidings.workload import plots
+from tidings.workload.describing import Interests
 
 REGIONS = (*SHOWN, ELSEWHERE)
 

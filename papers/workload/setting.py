@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from papers import settings
-from tidings.pipeline.workload import given, making
-from tidings.pipeline.workload.model import Given, Model
-from tidings.pipeline.workload.spec import Counts, Network, Sizes, Spec
+from tidings.workload import given, making
+from tidings.workload.model import Given, Model
+from tidings.workload.spec import Counts, Network, Sizes, Spec
 
 
 @dataclass(frozen=True, slots=True)

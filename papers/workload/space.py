@@ -10,12 +10,12 @@ import numpy as np
 from papers.workload.rows import Asked, Row, number
 from papers.workload.setting import Setting, data, spec
 from papers.workload.statistics import heat_rows, line_rows, regional
-from tidings.pipeline.workload import characteristics
-from tidings.pipeline.workload import diffusion as diffusing
-from tidings.pipeline.workload import generalisation as generalising
-from tidings.pipeline.workload import intervals as laying
-from tidings.pipeline.workload.hierarchies import Hierarchy
-from tidings.pipeline.workload.spec import Generalisation
+from tidings.workload import characteristics
+from tidings.workload import diffusion as diffusing
+from tidings.workload import generalisation as generalising
+from tidings.workload import intervals as laying
+from tidings.workload.hierarchies import Hierarchy
+from tidings.workload.spec import Generalisation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,10 +10,10 @@ import numpy as np
 
 from papers.workload.rows import Asked, Row, number
 from papers.workload.setting import Setting, data
-from tidings.pipeline.workload import characteristics, removal
-from tidings.pipeline.workload.describing import removals
-from tidings.pipeline.workload.model import Given
-from tidings.pipeline.workload.spec import Removal
+from tidings.workload import characteristics, removal
+from tidings.workload.describing import removals
+from tidings.workload.model import Given
+from tidings.workload.spec import Removal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,9 +9,9 @@ import numpy as np
 
 from papers.workload.rows import Asked, Row, number
 from papers.workload.setting import Setting, data, model, spec
-from tidings.pipeline.workload import arrivals, smoothing
-from tidings.pipeline.workload.sampling import NAIVE, STRATIFIED, SYSTEMATIC, allocate, strata
-from tidings.pipeline.workload.spec import Sampling
+from tidings.workload import arrivals, smoothing
+from tidings.workload.sampling import NAIVE, STRATIFIED, SYSTEMATIC, allocate, strata
+from tidings.workload.spec import Sampling
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

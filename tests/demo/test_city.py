@@ -13,8 +13,8 @@ from tidings.demo.sizes import SIZES
 from tidings.language.declarations import read_topic
 from tidings.language.fields import Conflict
 from tidings.language.topics import StaysOpen
-from tidings.pipeline.workload import declarations
-from tidings.pipeline.workload.model import Model
+from tidings.workload import declarations
+from tidings.workload.model import Model
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ import pytest
 from papers.workload import experiment, setting, space
 from papers.workload.setting import Setting
 from tidings.errors import InputError
-from tidings.pipeline.workload.hierarchies import from_nested
-from tidings.pipeline.workload.intervals import intervals
+from tidings.workload.hierarchies import from_nested
+from tidings.workload.intervals import intervals
 
 PLOTTED = {"figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "sampling"}
 

@@ -17,7 +17,7 @@ from tests.pipeline import jobs
 from tests.pipeline.cluster import cluster, connect_server
 from tidings.pipeline import java, running
 from tidings.pipeline.tables import TABLES, Store
-from tidings.pipeline.workload import making, reading
+from tidings.workload import making, reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

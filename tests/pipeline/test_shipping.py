@@ -44,7 +44,7 @@ def test_the_package_is_imported_from_its_archive(tmp_path: Path) -> None:
     archive = shipping.archive(cache=tmp_path)
     assert shipping.archive(cache=tmp_path) == archive
     assert [file.name for file in archive.parent.iterdir()] == [archive.name]
-    code = "import tidings, tidings.pipeline.hashing; print(tidings.__version__, tidings.__file__)"
+    code = "import tidings, tidings.workload.hashing; print(tidings.__version__, tidings.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(archive)},

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tidings.pipeline.running import Step
     from tidings.pipeline.session import Session
-    from tidings.pipeline.workload.model import Model
+    from tidings.workload.model import Model
 
 MERGE_AFTER_US = 60_000_000
 """Tm in the city's time: a minute, a sixth of what a report takes on average, so that events grow."""
@@ -184,7 +184,7 @@ class City:
 
 def model(size: Size, seed: int) -> Model:
     """The plain values from which Spark makes the tables."""
-    from tidings.pipeline.workload import making, reading
+    from tidings.workload import making, reading
 
     asked = {
         "seed": seed,

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import tidings
 from tidings.errors import InputError
-from tidings.pipeline import hashing, shipping
+from tidings.pipeline import shipping
 from tidings.pipeline.session import is_local
 from tidings.pipeline.tables import COMPRESSION, Made, Store
+from tidings.workload import hashing
 
 if TYPE_CHECKING:
     import pyarrow as pa

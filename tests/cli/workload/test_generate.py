@@ -18,9 +18,9 @@ from tidings.cli.workload import generate as cli_workload
 from tidings.errors import InputError
 from tidings.language.declarations import read_topic
 from tidings.pipeline import session
-from tidings.pipeline.workload import reading
 from tidings.records import workload as tables
 from tidings.records.workload_reading import Workload
+from tidings.workload import reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from tidings.cli.workload import spec as workload_spec
 from tidings.errors import InputError
-from tidings.pipeline.workload import reading
-from tidings.pipeline.workload.spec import Spec
+from tidings.workload import reading
+from tidings.workload.spec import Spec
 
 COMMAND = typer.Typer()
 COMMAND.command()(workload_spec.spec)

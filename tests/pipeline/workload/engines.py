@@ -10,7 +10,7 @@ import pytest
 
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.workload import chunks
-from tidings.pipeline.workload.model import Model
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

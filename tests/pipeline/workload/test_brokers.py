@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.pipeline.workload.models import tiny
+from tests.workload.models import tiny
 from tidings.pipeline.workload import brokers
-from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import brokers as twin
 from tidings.records.workload import COORDINATES
+from tidings.workload.model import Model
 
 
 def subscribed(model: Model, *counts: int) -> Model:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.workload import engines
-from tests.pipeline.workload.models import tiny
+from tests.workload.models import tiny
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.workload import brokers, chunks, clients, links
-from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import clients as twin
 from tidings.records import workload as tables
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

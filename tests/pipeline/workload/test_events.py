@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from tests.pipeline.workload import models
 from tests.pipeline.workload.engines import assert_same
-from tidings.pipeline.workload import arrivals, events, smoothing
-from tidings.pipeline.workload.model import Model
+from tests.workload import models
+from tidings.pipeline.workload import events
 from tidings.pipeline.workload.twin import events as plain
+from tidings.workload import arrivals, smoothing
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.pipeline.workload.models import tiny
+from tests.workload.models import tiny
 from tidings.errors import InputError
-from tidings.pipeline.workload import brokers, links, topologies
-from tidings.pipeline.workload.embedding import distances
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import brokers, links
 from tidings.pipeline.workload.twin import links as twin
+from tidings.workload import topologies
+from tidings.workload.embedding import distances
+from tidings.workload.model import Model
 
 
 def made(overlay: str, count: int, **asked: Any) -> Model:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.pipeline.workload.test_counts import made
-from tidings.pipeline.workload import counts, explaining, regions
+from tests.workload.test_counts import made
+from tidings.workload import counts, explaining, regions
 
 PAGE = Path(__file__).parents[3] / "docs" / "workload.md"
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.spatial import Delaunay
 
 from tidings.pipeline.workload import placing
-from tidings.pipeline.workload.model import Nodes
+from tidings.workload.model import Nodes
 
 COUNT = 20_000
 

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pipeline.workload import engines, models
+from tests.pipeline.workload import engines
+from tests.workload import models
 from tidings.language.filters import parse
 from tidings.pipeline.workload import chunks, interests, subscriptions
-from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.twin import interests as plain_interests
 from tidings.pipeline.workload.twin import subscriptions as plain
 from tidings.records import workload as tables
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -91,7 +91,7 @@ def run(
     from tidings.pipeline import jobs, running, session
     from tidings.pipeline.tables import Store
     from tidings.pipeline.workload import draft as drafts
-    from tidings.pipeline.workload import making, reading
+    from tidings.workload import making, reading
 
     given = changed(settings or [])
     of_spark = {key: value for key, value in given.items() if key.startswith("spark.")}
@@ -331,7 +331,7 @@ def _settings(made: Made) -> Any:
 
     from tidings.pipeline.running import difference
     from tidings.pipeline.tables import TABLES
-    from tidings.pipeline.workload import reading
+    from tidings.workload import reading
 
     table = Table(title="made by", title_justify="left", show_header=False)
     table.add_row("seed", str(made.seed))

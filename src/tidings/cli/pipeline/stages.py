@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidings.pipeline.running import Step
     from tidings.pipeline.tables import Made
-    from tidings.pipeline.workload.model import Model
+    from tidings.workload.model import Model
 
 
 def run(

@@ -16,7 +16,7 @@ from tidings.records.workload_files import files_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tidings.pipeline.workload.describing import Row
+    from tidings.workload.describing import Row
 
 PLOTS = "plots"
 """The folder beside the tables that plots go to."""
@@ -64,7 +64,7 @@ def describe(
     """
     import msgspec
 
-    from tidings.pipeline.workload import describing
+    from tidings.workload import describing
 
     if plots:
         installation.need("a plot", "matplotlib", otherwise="add --no-plots")
@@ -98,7 +98,7 @@ def describe(
 
 
 def _drawn(found: Any, target: Path) -> list[Path]:
-    from tidings.pipeline.workload import plots
+    from tidings.workload import plots
 
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -79,7 +79,7 @@ def generate(
     from tidings.cli.pipeline import stages
     from tidings.pipeline.session import check_master
     from tidings.pipeline.workload import draft as drafts
-    from tidings.pipeline.workload import making, reading
+    from tidings.workload import making, reading
 
     given = changed(set_ or [])
     settings = {name: value for name, value in given.items() if name.startswith(SPARK)}

@@ -31,7 +31,7 @@ def spec(
 
         tidings workload spec --set removal.top=24
     """
-    from tidings.pipeline.workload import explaining, making, reading
+    from tidings.workload import explaining, making, reading
 
     read = reading.read(path, changed(changes or []))
     if path is not None:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.workload import placing
-from tidings.pipeline.workload.model import Model
-from tidings.pipeline.workload.rounding import apportioned
 from tidings.records import workload as tables
+from tidings.workload import hashing
+from tidings.workload.model import Model
+from tidings.workload.rounding import apportioned
 
 if TYPE_CHECKING:
     import pyarrow as pa

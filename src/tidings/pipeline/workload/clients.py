@@ -13,9 +13,9 @@ import numpy as np
 
 from tidings.pipeline.stages import Frames, Stage
 from tidings.pipeline.workload import brokers, chunks, placing
-from tidings.pipeline.workload.embedding import distances
-from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
+from tidings.workload.embedding import distances
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,10 +14,10 @@ from typing import NoReturn
 from tidings.errors import InputError, SetupError
 from tidings.local.signals import ENDED_BY, handled
 from tidings.pipeline import running
-from tidings.pipeline.workload import declarations, reading
-from tidings.pipeline.workload.model import Model
 from tidings.records.workload import DECLARATIONS, SPEC_FILE
 from tidings.records.workload_files import DIGEST, MADE, digest
+from tidings.workload import declarations, reading
+from tidings.workload.model import Model
 
 
 @contextmanager

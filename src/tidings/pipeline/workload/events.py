@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import arrivals, chunks, smoothing
-from tidings.pipeline.workload.fields import SEVERITIES
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import chunks
 from tidings.records import workload as tables
+from tidings.workload import arrivals, hashing, smoothing
+from tidings.workload.fields import SEVERITIES
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import brokers, topologies
-from tidings.pipeline.workload.embedding import distances
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import brokers
 from tidings.records import workload as tables
+from tidings.workload import hashing, topologies
+from tidings.workload.embedding import distances
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
-from tidings.pipeline.workload import alias
-from tidings.pipeline.workload.model import Model, Nodes
 from tidings.records.workload import COORDINATES
+from tidings.workload import alias, hashing
+from tidings.workload.model import Model, Nodes
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
 from tidings.pipeline.stages import Frames, Stage
-from tidings.pipeline.workload import chunks, quantiles
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import chunks
 from tidings.records import workload as tables
+from tidings.workload import hashing, quantiles
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
 from tidings.pipeline.workload import placing
-from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
+from tidings.workload import hashing
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
-from tidings.pipeline.workload import events, topics
-from tidings.pipeline.workload.fields import SEVERITIES
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import events
 from tidings.records import workload as tables
+from tidings.workload import hashing, topics
+from tidings.workload.fields import SEVERITIES
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import product
 from typing import TYPE_CHECKING
 
-from tidings.pipeline.workload.model import Model
 from tidings.records import workload as tables
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

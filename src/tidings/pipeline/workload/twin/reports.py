@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
-from tidings.pipeline.workload import quantiles, reports
-from tidings.pipeline.workload.fields import ranges
-from tidings.pipeline.workload.model import Model
+from tidings.pipeline.workload import reports
 from tidings.records import workload as tables
+from tidings.workload import hashing, quantiles
+from tidings.workload.fields import ranges
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline import hashing
-from tidings.pipeline.workload.model import Model
 from tidings.pipeline.workload.subscriptions import LIFE_FACTOR, WHERE, by_region, by_topic, key
 from tidings.records import workload as tables
+from tidings.workload import hashing
+from tidings.workload.model import Model
 
 if TYPE_CHECKING:
     import pyarrow as pa
