@@ -132,7 +132,7 @@ def test_kept_reports_of_a_network_are_gathered(session: SparkSession, place: Pl
     with LogServer(KEPT).serve() as server:
         for number, broker in enumerate(["b1", "b2", "b1"], 1):
             report = {"place": "A1", "severity": number}
-            server.publish(broker, report, what="reports", report=f"{broker}:1:{number}")
+            server.publish(f"{broker}.1", report, what="reports", report=f"{broker}:1:{number}")
         follower = Follower(Log(server.url), [KEPT], place.checkpoint, place.out, buckets=2)
         follower.start(session, partitions=2, until_now=True).awaitTermination()
         follower.finish(session)
