@@ -734,7 +734,7 @@ def test_a_request_gets_its_own_answer() -> None:
 
 
 def test_a_request_can_be_made_by_url() -> None:
-    from tidings.client.requests import ask
+    from tests.client.requests import ask
 
     async def story(stub: Stub) -> None:
         stub.answers = {"$tidings/a": b'{"ok": true}'}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.judges.transcripts import parse, play, render
 from tidings.errors import InputError
-from tidings.sim.transcripts import parse, play, render
 
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 

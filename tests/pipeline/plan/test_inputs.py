@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.judges import plan_counts
+from tests.judges.traffic_counts import JUDGES, unique
 from tests.pipeline.plan.partitions import partitions
 from tests.pipeline.traffic import drawn
 from tests.records import workloads as made
 from tidings.cli import app
 from tidings.errors import InputError
-from tidings.pipeline.plan import counting, inputs, sources
+from tidings.pipeline.plan import inputs, sources
 from tidings.planning.communities.base import Flows
 from tidings.records.record import Kind, Record
 from tidings.records.traffic import hour_of
-from tidings.records.traffic_counting import JUDGES, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,8 +53,8 @@ def folder(rows: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def judged(rows: list[Record], hours: range) -> tuple[dict[tuple[str, str], int], dict[str, str]]:
     """Pairs, and homes when the hours are over."""
-    pairs = counting.pairs_of_messages(JUDGES["messages"](unique(rows)), hours)  # type: ignore[arg-type]
-    return pairs, counting.homes_of_records(row for row in unique(rows) if hour_of(row.at) < hours.stop)
+    pairs = plan_counts.pairs_of_messages(JUDGES["messages"](unique(rows)), hours)  # type: ignore[arg-type]
+    return pairs, plan_counts.homes_of_records(row for row in unique(rows) if hour_of(row.at) < hours.stop)
 
 
 @pytest.mark.slow
@@ -66,7 +67,7 @@ def test_records_become_what_plain_python_makes_of_them_from_segments_and_from_t
     running.run(spark, folder, Store(tmp_path))
     hours = range(1, 4)
     pairs, homes = judged(rows, hours)
-    asked = counting.requests_of_traffic(JUDGES["requests"](unique(rows)), hours)  # type: ignore[arg-type]
+    asked = plan_counts.requests_of_traffic(JUDGES["requests"](unique(rows)), hours)  # type: ignore[arg-type]
     times = [row.at for row in rows if hour_of(row.at) in hours]
     seconds = (max(times) - min(times)) / 1e6
     known = {pair: count for pair, count in pairs.items() if homes.keys() >= set(pair)}
@@ -84,7 +85,7 @@ def test_records_become_what_plain_python_makes_of_them_from_segments_and_from_t
         )
         brokers, links = inputs.network(spark, source)
         before = [row for row in rows if hour_of(row.at) < 4]
-        assert (brokers, set(links)) == (sorted(drawn.BROKERS), counting.links_of_records(before))
+        assert (brokers, set(links)) == (sorted(drawn.BROKERS), plan_counts.links_of_records(before))
         assert inputs.homes(spark, source, ["c1", "nobody"]) == {"c1": homes["c1"]}
 
 
@@ -188,7 +189,7 @@ def test_a_workload_becomes_what_plain_python_makes_of_it(
     client_of = {row["subscription"]: row["client"] for row in tables["subscriptions"]}
     spoken = [(row["event"], row["client"]) for row in tables["reports"]]
     home_of = {row["client"]: row["broker"] for row in tables["clients"]}
-    expected = counting.pairs_of_matches(matches, client_of, spoken)
+    expected = plan_counts.pairs_of_matches(matches, client_of, spoken)
     assert len(expected) > 20
     talk = inputs.flows(spark, sources.generated(folder, memory_bytes=memory))
     assert as_pairs(talk.flows) == expected
@@ -203,7 +204,7 @@ def test_requests_of_a_workload_become_what_plain_python_makes_of_them(
     folder, tables = workload
     home_of = {row["client"]: row["broker"] for row in tables["clients"]}
     asked = inputs.rates(spark, sources.generated(folder))
-    counted = counting.requests_of_workload(
+    counted = plan_counts.requests_of_workload(
         [(row["client"], row["topic"]) for row in tables["requests"]], home_of
     )
     times = [row["at"] for name in ("events", "reports", "requests") for row in tables[name]]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from tests.judges import plan_counts
+from tests.judges.traffic_counts import JUDGES, unique
 from tests.pipeline.traffic import drawn
-from tidings.pipeline.plan import counting
 from tidings.records import traffic
 from tidings.records.tables import table_of
-from tidings.records.traffic_counting import JUDGES, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,11 +44,11 @@ def test_pairs_and_requests_of_traffic_are_what_plain_python_counts(
     from tidings.pipeline.plan import pairs, requests
 
     found = pairs.of_messages(frame_of(spark, seed, traffic.MESSAGES, partitions)).toArrow().to_pylist()
-    expected = counting.pairs_of_messages(rows_of(seed, traffic.MESSAGES), HOURS)  # type: ignore[arg-type]
+    expected = plan_counts.pairs_of_messages(rows_of(seed, traffic.MESSAGES), HOURS)  # type: ignore[arg-type]
     assert {(row["sender"], row["receiver"]): row["messages"] for row in found} == expected
     assert len(found) == len(expected) > 5
     asked = requests.of_traffic(frame_of(spark, seed, traffic.REQUESTS, partitions)).toArrow().to_pylist()
-    wanted = counting.requests_of_traffic(rows_of(seed, traffic.REQUESTS), HOURS)  # type: ignore[arg-type]
+    wanted = plan_counts.requests_of_traffic(rows_of(seed, traffic.REQUESTS), HOURS)  # type: ignore[arg-type]
     assert {(row["topic"], row["broker"]): row["requests"] for row in asked} == wanted
     assert wanted
 
@@ -60,11 +60,11 @@ def test_homes_and_links_of_records_are_what_plain_python_finds(spark: SparkSess
     records = drawn.records(7, 1000)
     frame = spark.createDataFrame(table_of(records)).repartition(partitions)
     found = homes.of_records(frame).toArrow().to_pylist()
-    expected = counting.homes_of_records(records)
+    expected = plan_counts.homes_of_records(records)
     assert {row["client"]: row["broker"] for row in found} == expected
     assert len(found) == len(expected) > 5
     joined = links.of_records(frame).toArrow().to_pylist()
-    assert sorted((row["a"], row["b"]) for row in joined) == sorted(counting.links_of_records(records))
+    assert sorted((row["a"], row["b"]) for row in joined) == sorted(plan_counts.links_of_records(records))
     assert {row["broker"] for row in links.brokers(frame).toArrow().to_pylist()} == set(drawn.BROKERS)
 
 
@@ -91,14 +91,14 @@ def test_pairs_and_requests_of_a_workload_are_what_plain_python_counts(
         frame(event=[event for event, _ in spoken], client=[client for _, client in spoken]),
     )
     found = {(row["sender"], row["receiver"]): row["messages"] for row in made.toArrow().to_pylist()}
-    assert found == counting.pairs_of_matches(matches, client_of, spoken)
+    assert found == plan_counts.pairs_of_matches(matches, client_of, spoken)
     assert len(found) > 20
     rates = requests.of_workload(
         frame(client=[client for client, _ in asked], topic=[topic for _, topic in asked]),
         frame(client=list(home_of), broker=list(home_of.values())),
     )
     counted = {(row["topic"], row["broker"]): row["requests"] for row in rates.toArrow().to_pylist()}
-    assert counted == counting.requests_of_workload(asked, home_of)
+    assert counted == plan_counts.requests_of_workload(asked, home_of)
 
 
 def test_topics_that_are_hardly_asked_for_can_be_left_out(spark: SparkSession) -> None:

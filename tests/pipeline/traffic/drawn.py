@@ -6,11 +6,11 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.judges.traffic_counts import JUDGES, Row
 from tidings.records import traffic
 from tidings.records.record import Kind, Record
 from tidings.records.segments import SegmentWriter
 from tidings.records.traffic import HOUR_US
-from tidings.records.traffic_counting import JUDGES, Row
 
 BROKERS = "abcd"
 REASONS = ("redundant", "refused: no room", "repeat", traffic.CARRIED, None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.dataset as ds
 import pytest
 
+from tests.judges.traffic_counts import Row, unique
 from tests.pipeline.traffic import drawn
 from tests.records.samples import say_format
 from tidings.errors import InputError
@@ -19,7 +20,6 @@ from tidings.pipeline.traffic import ledger
 from tidings.records import traffic
 from tidings.records.record import Kind, Record
 from tidings.records.traffic import HOUR_US
-from tidings.records.traffic_counting import Row, unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

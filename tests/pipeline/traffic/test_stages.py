@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.judges.traffic_counts import unique
 from tests.pipeline.traffic import drawn
 from tidings.pipeline.tables import TRAFFIC
 from tidings.records import traffic
 from tidings.records.record import Kind, Record
 from tidings.records.tables import table_of
-from tidings.records.traffic_counting import unique
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.judges import workload_brokers as twin
 from tests.workload.models import tiny
 from tidings.pipeline.workload import brokers
-from tidings.pipeline.workload.twin import brokers as twin
 from tidings.records.workload import COORDINATES
 from tidings.workload.model import Model
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.judges import workload_clients as twin
 from tests.pipeline.workload import engines
 from tests.workload.models import tiny
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.workload import brokers, chunks, clients, links
-from tidings.pipeline.workload.twin import clients as twin
 from tidings.records import workload as tables
 from tidings.workload.model import Model
 

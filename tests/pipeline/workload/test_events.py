@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from tests.judges import workload_events as plain
 from tests.pipeline.workload.engines import assert_same
 from tests.workload import models
 from tidings.pipeline.workload import events
-from tidings.pipeline.workload.twin import events as plain
 from tidings.workload import arrivals, smoothing
 from tidings.workload.model import Model
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.judges import workload_links as twin
 from tests.workload.models import tiny
 from tidings.errors import InputError
 from tidings.pipeline.workload import brokers, links
-from tidings.pipeline.workload.twin import links as twin
 from tidings.workload import topologies
 from tidings.workload.embedding import distances
 from tidings.workload.model import Model

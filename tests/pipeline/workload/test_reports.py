@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from tests.judges import workload_events as plain_events
+from tests.judges import workload_reports as plain
 from tests.pipeline.workload.engines import assert_same
 from tests.workload import models
 from tidings.gathering import Gatherer, Telling
 from tidings.gathering.replay import Reader, run_out
 from tidings.pipeline.workload import reports
-from tidings.pipeline.workload.twin import events as plain_events
-from tidings.pipeline.workload.twin import reports as plain
 from tidings.records import workload as tables
 from tidings.workload import declarations, quantiles
 from tidings.workload.fields import ranges

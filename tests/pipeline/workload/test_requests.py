@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.judges import workload_requests as plain
 from tests.pipeline.workload.engines import assert_same
 from tests.workload import models
 from tidings.language.filters import parse
 from tidings.pipeline.workload import interests, requests
-from tidings.pipeline.workload.twin import requests as plain
 from tidings.pipeline.workload.twin import subscriptions as plain_subscriptions
 from tidings.records import workload as tables
 from tidings.workload.model import Model

@@ -379,7 +379,7 @@ class Player:
                     said.setdefault(text, []).append(name)
         self._lines += [f"{text}, say {' '.join(names)}" for text, names in said.items()]
 
-    def _watch(self, host: Node, event: Event, effects: list[Effect]) -> None:  # noqa: ARG002
+    def _watch(self, host: Node, event: Event, effects: list[Effect]) -> None:
         for effect in effects:
             if isinstance(effect, Send):
                 end = host.ends.get(effect.connection)

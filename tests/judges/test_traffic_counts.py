@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.records import traffic_counting as counting
+from tests.judges import traffic_counts as counting
 from tidings.records.record import Kind, Record
 from tidings.records.traffic import CARRIED, HOUR_US
 

@@ -1,0 +1,1 @@
+"""Slow twins of what is fast, and readers of transcripts: what only tests use."""
