@@ -44,11 +44,11 @@ from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
-from tidings.sim import topologies
+from tidings.planning import topologies
+from tidings.planning.topologies import Topology
 from tidings.sim.brokers.promises import distances
 from tidings.sim.brokers.run import Plan, Run
 from tidings.sim.brokers.workload import Workload
-from tidings.sim.topologies import Topology
 from tidings.sim.world import World
 
 MATCHING = 10

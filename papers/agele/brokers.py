@@ -15,7 +15,7 @@ from papers.agele.network import Network
 from papers.agele.setting import Setting
 from papers.agele.workload import Occurrence
 from tidings import Topic
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.gathering import topic as gatherings
 
 ABOUT_EVENTS = ("Publish", "Carry")

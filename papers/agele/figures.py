@@ -18,7 +18,7 @@ from papers.agele.network import Network, grow, on_tree
 from papers.agele.setting import Setting, chance
 from papers.agele.workload import Occurrence, draw
 from tidings.errors import InputError
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.gathering import centres
 
 Task = dict[str, Any]

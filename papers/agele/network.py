@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.agele.setting import Setting, chance
-from tidings.sim import topologies
-from tidings.sim.topologies import Topology
+from tidings.planning import topologies
+from tidings.planning.topologies import Topology
 
 Distances = NDArray[np.int16]
 

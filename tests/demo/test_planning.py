@@ -12,10 +12,9 @@ from tests.demo.test_day import city
 from tidings.console import page
 from tidings.demo import planning
 from tidings.demo.city import Place
-from tidings.planning import plans
+from tidings.planning import plans, topologies
 from tidings.planning.communities.base import Flows
 from tidings.planning.graphs import Graph
-from tidings.sim import topologies
 
 PATH = Graph.of([("a", "b", 1.0), ("b", "c", 1.0), ("c", "d", 1.0)])
 PLACES = [Place(id_, f"b{at}", "East" if at < 2 else "West", at, 0.0) for at, id_ in enumerate("abcd")]

@@ -51,8 +51,8 @@ from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing.messages import Advertise, Enter, Subscribe, Table, Unadvertise, Unsubscribe
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.trees import NO_EPOCH
+from tidings.planning import topologies
 from tidings.records.record import Kind, Record
-from tidings.sim import topologies
 from tidings.sim.brokers.client import Client
 from tidings.sim.node import MachineMaker, Node
 from tidings.sim.world import DEFAULTS, World

@@ -21,7 +21,7 @@ from tidings.mqtt.packets import Publish as MqttPublish
 from tidings.mqtt.packets import Subscribe as MqttSubscribe
 from tidings.mqtt.packets import Unsubscribe as MqttUnsubscribe
 from tidings.overlay.settings import Settings
-from tidings.sim.topologies import from_links
+from tidings.planning.topologies import from_links
 from tidings.sim.world import World
 
 QUICK = Settings(redial_max_s=0.5)

@@ -18,7 +18,7 @@ from tidings.mqtt.front import Front
 from tidings.mqtt.packets import Publish, Version
 from tidings.overlay.events import Sync
 from tidings.overlay.settings import Settings
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.mqtt.client import MqttClient, Temper
 from tidings.sim.mqtt.connections import Party
 from tidings.sim.mqtt.trace import UNBORN, Offer, Wish

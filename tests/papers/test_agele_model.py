@@ -13,7 +13,7 @@ from papers.agele.network import Network, grow, on_tree
 from papers.agele.setting import UNIT_US, Setting
 from papers.agele.workload import Message, Occurrence, draw
 from tidings.errors import InputError
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.gathering import centres
 
 HOP_US = 1_500_000

@@ -20,10 +20,10 @@ from tidings.overlay.events import (
     StopAsked,
     TimerFired,
 )
-from tidings.sim import topologies
+from tidings.planning import topologies
+from tidings.planning.topologies import Topology
 from tidings.sim.clock import Skew
 from tidings.sim.node import Node
-from tidings.sim.topologies import Topology
 from tidings.sim.world import World
 
 EVERYTHING = Subscription("#", qos=1)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.sim import faults, topologies
+from tidings.planning import topologies
+from tidings.planning.topologies import distance_delay
+from tidings.sim import faults
 from tidings.sim.brokers.run import Plan, Run, chaos
 from tidings.sim.brokers.workload import Workload
-from tidings.sim.topologies import distance_delay
 
 QUICK = range(30)
 LONG = range(30, 3_000)

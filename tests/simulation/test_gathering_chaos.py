@@ -12,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app
-from tidings.sim import faults, topologies
+from tidings.planning import topologies
+from tidings.planning.topologies import distance_delay
+from tidings.sim import faults
 from tidings.sim.brokers.run import Outcome, Plan
 from tidings.sim.brokers.workload import Workload
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathering.run import GatheredRun, chaos
 from tidings.sim.gathering.workload import Reporting
-from tidings.sim.topologies import distance_delay
 
 QUICK = range(20)
 LONG = range(20, 3_000)

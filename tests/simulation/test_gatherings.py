@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tidings.language.topics import Topic
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.gathering import topic
 from tidings.sim.gathering.topic import QUIET, Outcome, Said
 

@@ -12,7 +12,7 @@ import pytest
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.settings import Settings
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.world import World
 
 BROKERS = 50

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.sim import faults, topologies
+from tidings.planning import topologies
+from tidings.sim import faults
 from tidings.sim.brokers.run import Plan
 from tidings.sim.brokers.workload import Workload
 from tidings.sim.mqtt.run import MqttRun, chaos

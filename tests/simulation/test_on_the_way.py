@@ -21,11 +21,12 @@ from tidings.language.reports import Shape
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.settings import Settings
-from tidings.sim import faults, topologies
+from tidings.planning import topologies
+from tidings.planning.topologies import distance_delay
+from tidings.sim import faults
 from tidings.sim.brokers.client import Client
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathering.run import apart
-from tidings.sim.topologies import distance_delay
 from tidings.sim.world import World
 
 if TYPE_CHECKING:

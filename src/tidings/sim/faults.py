@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidings.errors import InputError
+from tidings.planning.topologies import Topology
 from tidings.sim.clock import Skew
-from tidings.sim.topologies import Topology
 from tidings.sim.world import World
 
 

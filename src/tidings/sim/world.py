@@ -57,6 +57,7 @@ from tidings.overlay.gather.messages import Survey
 from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
+from tidings.planning.topologies import Topology
 from tidings.records.record import Record, Run
 from tidings.sim.brokers.client import Client
 from tidings.sim.brokers.trace import Delivery, Offer, Trace
@@ -64,7 +65,6 @@ from tidings.sim.clock import Agenda, Skew
 from tidings.sim.mqtt.connections import Connections
 from tidings.sim.network import End, Wire, connect, sever
 from tidings.sim.node import DoorMaker, MachineMaker, Node
-from tidings.sim.topologies import Topology
 
 if TYPE_CHECKING:
     from tidings.mqtt.events import ClientEvent

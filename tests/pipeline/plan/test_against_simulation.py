@@ -13,16 +13,15 @@ from tests.pipeline.plan.partitions import partitions
 from tests.pipeline.traffic import drawn
 from tidings.pipeline.plan import inputs, sources
 from tidings.pipeline.tables import Store
-from tidings.planning import plans
+from tidings.planning import plans, topologies
 from tidings.planning.communities import published
 from tidings.planning.communities.base import Flows, Limits, Network
 from tidings.planning.communities.clusters import derived
 from tidings.planning.graphs import Graph
+from tidings.planning.topologies import Topology
 from tidings.records.record import Record
-from tidings.sim import topologies
 from tidings.sim.brokers.run import Plan, Run
 from tidings.sim.brokers.workload import Workload
-from tidings.sim.topologies import Topology
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ import pytest
 
 from tests.pipeline.traffic import drawn
 from tidings.pipeline.tables import Store
+from tidings.planning import topologies
 from tidings.records.record import Record
-from tidings.sim import topologies
 from tidings.sim.brokers.run import Plan, Run
 from tidings.sim.brokers.trace import Trace
 from tidings.sim.brokers.workload import Workload

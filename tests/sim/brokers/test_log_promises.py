@@ -9,8 +9,8 @@ from tidings.history.entries import Entry
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Append, Effect, Event
+from tidings.planning import topologies
 from tidings.records.holders import Holder
-from tidings.sim import topologies
 from tidings.sim.brokers.log_promises import check_logs
 from tidings.sim.world import World
 

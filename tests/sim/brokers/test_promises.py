@@ -13,8 +13,8 @@ from tidings.overlay.events import Deliver, Effect, Event, Send
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.status import Status
+from tidings.planning import topologies
 from tidings.records.record import Kind, Record
-from tidings.sim import topologies
 from tidings.sim.brokers import promises as checkers
 from tidings.sim.brokers.run import Plan, Run
 from tidings.sim.brokers.trace import Trace

@@ -8,7 +8,7 @@ import pytest
 
 from tidings.errors import InputError
 from tidings.language import subscriptions as language
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.brokers import workload
 from tidings.sim.brokers.promises import fields_of, wants
 from tidings.sim.brokers.workload import Workload

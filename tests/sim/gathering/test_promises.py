@@ -22,8 +22,8 @@ from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect
 from tidings.overlay.events import Event as BrokerEvent
 from tidings.overlay.publication import Publication, Told
+from tidings.planning import topologies
 from tidings.records.record import Kind, Record
-from tidings.sim import topologies
 from tidings.sim.brokers.run import Plan
 from tidings.sim.brokers.trace import Delivery, Trace
 from tidings.sim.brokers.workload import Workload

@@ -18,7 +18,7 @@ from tidings.mqtt.events import (
     ResumeReading,
 )
 from tidings.mqtt.packets import Version
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.mqtt.client import MqttClient, Temper
 from tidings.sim.mqtt.connections import CONGESTED_BYTES, Party
 from tidings.sim.mqtt.trace import UNBORN, Wish

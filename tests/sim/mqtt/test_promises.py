@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim.porter import Caller, Porter, Session
 from tidings.mqtt.packets import Asked, Connect, Properties, Publish, Subscribe, Unsubscribe
-from tidings.sim import topologies
+from tidings.planning import topologies
 from tidings.sim.brokers.run import Plan
 from tidings.sim.brokers.workload import Workload
 from tidings.sim.mqtt.promises import Promises

@@ -100,7 +100,7 @@ def of_edges(path: Path) -> Wired:
 
 def of_topology(path: Path, *, whole: bool = True) -> Wired:
     """From a topology, as `tidings simulate --topology` reads it."""
-    from tidings.sim import topologies
+    from tidings.planning import topologies
 
     topology = topologies.read(path, whole=whole)
     clusters = {place.id: place.cluster or "" for place in topology.places}

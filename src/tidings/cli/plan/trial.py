@@ -154,7 +154,7 @@ def _on(replay: Replay, network: Path) -> Replay:
     """The same workload on another network."""
     from dataclasses import replace
 
-    from tidings.sim import topologies
+    from tidings.planning import topologies
 
     return replace(replay, topology=topologies.read(network))
 

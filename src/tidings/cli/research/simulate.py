@@ -19,8 +19,8 @@ from tidings.language import durations
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tidings.planning import topologies
     from tidings.records.record import Record
-    from tidings.sim import topologies
     from tidings.sim.brokers import run as runs
     from tidings.sim.brokers.replay import Replay
     from tidings.sim.brokers.run import Outcome, Plan
@@ -394,7 +394,7 @@ def _topology(
     latencies: Path | None,
     bandwidth: float | None,
 ) -> topologies.Topology:
-    from tidings.sim import topologies
+    from tidings.planning import topologies
 
     if name in topologies.GENERATORS:
         made = topologies.generate(name, 10 if brokers is None else brokers, seed)

@@ -18,9 +18,9 @@ from tidings.errors import PayloadError
 from tidings.language import names, payloads
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.status import Status, TreeStatus
+from tidings.planning.topologies import Topology
 from tidings.records.record import Kind, Record
 from tidings.sim.brokers.trace import Delivery, Offer, Trace, Wish
-from tidings.sim.topologies import Topology
 
 BREACHES_MAX = 20
 """Of one promise; more would tell nothing new."""

@@ -19,12 +19,12 @@ from tidings.language.fields import Conflict, path_text
 from tidings.language.keys import Whole
 from tidings.language.subscriptions import Subscription, remember
 from tidings.language.topics import Topic
+from tidings.planning import topologies
+from tidings.planning.topologies import Link, Place, Topology
 from tidings.records import workload as tables
 from tidings.records.workload_reading import NEVER, Publications, Workload
-from tidings.sim import topologies
 from tidings.sim.brokers.workload import Planned
 from tidings.sim.gathering.workload import Gathered
-from tidings.sim.topologies import Link, Place, Topology
 
 SUBSCRIPTIONS_MAX = 200_000
 PUBLICATIONS_MAX = 1_000_000

@@ -17,8 +17,10 @@ from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay.events import Effect
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
+from tidings.planning import topologies
+from tidings.planning.topologies import Topology
 from tidings.records.record import Record
-from tidings.sim import faults, topologies
+from tidings.sim import faults
 from tidings.sim.brokers import promises, workload
 from tidings.sim.brokers.client import Client
 from tidings.sim.brokers.log_promises import check_logs
@@ -29,7 +31,6 @@ from tidings.sim.faults import Fault
 from tidings.sim.gathering.workload import Reporting
 from tidings.sim.measures import Measures, RecordCounts, measure
 from tidings.sim.node import DoorMaker, MachineMaker, Node
-from tidings.sim.topologies import Topology
 from tidings.sim.world import DEFAULTS, SYNC_S, World
 
 CHECKED_MAX = 20_000

@@ -17,7 +17,7 @@ from typing import Any
 
 from tidings.errors import InputError
 from tidings.language.subscriptions import Advertisement, Subscription
-from tidings.sim.topologies import Topology
+from tidings.planning.topologies import Topology
 
 VALUE_MAX = 1_000_000
 """Values are whole numbers below it."""

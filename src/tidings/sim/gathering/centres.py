@@ -18,8 +18,8 @@ from tidings.errors import InputError
 from tidings.language.topics import Strategy
 from tidings.overlay.gather.centre import FINDERS, TREE, Finder, Said
 from tidings.overlay.gather.messages import AnySurveyed
+from tidings.planning.topologies import ID_LENGTH_MAX
 from tidings.sim.clock import Agenda
-from tidings.sim.topologies import ID_LENGTH_MAX
 
 Tree = Mapping[str, Sequence[str]]
 """The neighbours of each broker."""

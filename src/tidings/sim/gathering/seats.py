@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from tidings.planning.topologies import Topology
 from tidings.sim.brokers.promises import BREACHES_MAX, Breach, distances
-from tidings.sim.topologies import Topology
 
 
 class Seat(Protocol):

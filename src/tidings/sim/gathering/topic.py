@@ -18,8 +18,8 @@ from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
+from tidings.planning.topologies import Topology
 from tidings.sim.brokers.client import Client
-from tidings.sim.topologies import Topology
 from tidings.sim.world import World
 
 if TYPE_CHECKING:

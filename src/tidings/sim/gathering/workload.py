@@ -21,8 +21,8 @@ from tidings.errors import DeclarationError
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
+from tidings.planning.topologies import Topology
 from tidings.sim.brokers.workload import Planned, Subscriber, Workload
-from tidings.sim.topologies import Topology
 
 KINDS = ("accident", "fire", "flood", "works")
 NOTES = ("bridge", "exit 4", "tunnel")

@@ -8,8 +8,8 @@ import networkx as nx
 import pytest
 
 from tidings.errors import InputError
-from tidings.sim import topologies
-from tidings.sim.topologies import Link, Place, Topology
+from tidings.planning import topologies
+from tidings.planning.topologies import Link, Place, Topology
 
 
 def graph_of(topology: Topology) -> nx.Graph:
