@@ -18,8 +18,9 @@ from benchmarks.pipeline_measuring import Bench, Spent, Watch, alone
 
 from tidings.language.fields import Field, Type
 from tidings.language.fields import Path as FieldPath
-from tidings.pipeline.match import asking, files, ways, writing
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match import files, strategies, writing
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.strategies import Form
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -121,7 +122,7 @@ def warm_up(bench: Bench, filters: int) -> None:
     path = index(bench, filters)
     bench.tell("match: getting warm")
     some = frame(bench, FILE_ROWS).where("event % 100 = 0")
-    total(ways.by_index(some, str(path), Form.COUNTS))
+    total(strategies.by_index(some, str(path), Form.COUNTS))
 
 
 def frame(bench: Bench, count: int) -> DataFrame:
@@ -149,7 +150,7 @@ def explode(bench: Bench, size: int, filters: int) -> None:
     """A row for each notification, counted by Spark."""
     happened = frame(bench, size)
     found = measured(bench, "exploded", size, happened, filters, Form.ROWS)
-    counted = total(ways.by_index(happened, str(index(bench, filters)), Form.COUNTS))
+    counted = total(strategies.by_index(happened, str(index(bench, filters)), Form.COUNTS))
     assert found == counted, f"{found:,} rows, and {counted:,} counted"
 
 
@@ -162,7 +163,7 @@ def measured(
         JOB,
         what,
         size,
-        lambda: total(ways.by_index(happened, str(path), form)),
+        lambda: total(strategies.by_index(happened, str(path), form)),
         lambda found: f"{found / size:,.1f} notifications per event",
         partitions=happened.rdd.getNumPartitions(),
         subscriptions=filters,
@@ -200,7 +201,7 @@ def peer(bench: Bench, size: int, filters: int, ours_per_s: float) -> None:
     first = events(bench, max(size, FILE_ROWS))[0]
     (spent, found), peak_mb = alone(duckdb_count, first, size, filters, bench.cores)
     happened = bench.spark.read.parquet(f"file://{first}").where(f"event < {size}")
-    same = total(ways.by_index(happened, str(index(bench, filters)), Form.COUNTS))
+    same = total(strategies.by_index(happened, str(index(bench, filters)), Form.COUNTS))
     assert same == found, f"DuckDB finds {found:,}, we {same:,}"
     times = ours_per_s * spent.seconds / size
     bench.row(

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidings.pipeline import session
-from tidings.pipeline.watching import watched
+from tidings.pipeline.progress import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

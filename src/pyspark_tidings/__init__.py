@@ -1,5 +1,5 @@
 """What Spark looks for: it imports every module called `pyspark_…` and registers the `DefaultSource` in it,
-so that `format("tidings")` works in any session. All of it is in `tidings.pipeline.source`.
+so that `format("tidings")` works in any session. All of it is in `tidings.pipeline.connector.source`.
 
 An error here would keep Spark from finding the sources of others. So on a Spark that is too old the source is
 there all the same, and says what it needs when it is used.
@@ -61,6 +61,6 @@ if fault := fault_of(pyspark.__version__):
     TooOld.fault = fault
     DefaultSource = TooOld
 else:
-    from tidings.pipeline.source import TidingsSource
+    from tidings.pipeline.connector.source import TidingsSource
 
     DefaultSource = TidingsSource

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.demo.following import checks
-from tidings.pipeline.following import Counts
+from tidings.pipeline.connector.stream import Counts
 
 WATCHED = [("e1", 1), ("e1", 2), ("e2", 1)]
 

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from tests.pipeline.gather.streams import KERNEL, MACHINE, reports, table
 from tests.pipeline.traffic import drawn
 from tests.records import workloads
-from tidings.pipeline import session, shipping
+from tidings.pipeline import session, worker_files
 from tidings.pipeline.gather import batch, job, streaming
 from tidings.pipeline.gather.frames import layout_of
 from tidings.pipeline.gather.stream_job import NO_EMPTY_BATCHES, Files, Follower
-from tidings.pipeline.match.choosing import Way
+from tidings.pipeline.match.cost_model import Way
 from tidings.pipeline.match.job import Job
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match.strategies import Form
 from tidings.pipeline.plan import inputs, sources
 from tidings.pipeline.tables import Store
 from tidings.planning.graphs import Graph
@@ -119,7 +119,7 @@ def tables(out: Path) -> dict[str, list[str]]:
 def main(master: str, folder: Path, settings: dict[str, str]) -> None:
     """All of it in a session of its own."""
     with session.start("jobs", master=master, settings=settings) as spark:
-        shipping.send(spark, master, needed=shipping.STATES)
+        worker_files.send(spark, master, needed=worker_files.STATES)
         run(spark, folder, folder / "out", master)
 
 

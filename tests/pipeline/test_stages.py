@@ -81,7 +81,7 @@ ALLOWED = {
     # Into how many tasks rows are dealt out follows the session's settings; the rows do not.
     "workload/chunks.py": {".sparkSession"},
     # It is the index's own file that is read, on a worker, and not a table.
-    "match/ways.py": {".read"},
+    "match/strategies.py": {".read"},
 }
 """What one module may use after all, and why."""
 

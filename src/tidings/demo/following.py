@@ -1,7 +1,7 @@
 """Step 5, the stream: a query on `format("tidings")` reads a topic's log all the while a day is played.
 
 When the day is over it has read what the log holds and what a client that watches the whole topic got; that
-the three agree is checked. How the query is run is the business of `pipeline.following`.
+the three agree is checked. How the query is run is the business of `pipeline.connector.stream`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tidings.records.log_rows import EVENTS
 if TYPE_CHECKING:
     from tidings.demo.brokers import Brokers
     from tidings.demo.playing import Played
-    from tidings.pipeline.following import Counts, Stream
+    from tidings.pipeline.connector.stream import Counts, Stream
     from tidings.pipeline.session import Session
 
 
 def begin(spark: Session, net: Brokers, topic: str, folder: Path) -> Following:
     """Follow a topic of a network; call it when the topic is declared. The folder is for what it writes."""
-    from tidings.pipeline import following
+    from tidings.pipeline.connector import stream as following
 
     pages = [f"http://{member.http}" for member in net.members]
     return Following(following.begin(spark, pages, topic, folder.absolute()), pages)
@@ -69,7 +69,7 @@ class Following:
 
 def logged(pages: Sequence[str], topic: str) -> Counts:
     """What a log holds of a topic, read without Spark."""
-    from tidings.pipeline.following import Counts
+    from tidings.pipeline.connector.stream import Counts
 
     reader = LogReader(pages, timeout_s=SLOW_S, patience_s=SLOW_S)
     rows = 0

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import tidings
 from tidings import installation
 from tidings.errors import InputError
-from tidings.pipeline import shipping
+from tidings.pipeline import worker_files
+from tidings.pipeline.progress import watched
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TABLES, Made, Store, Table, Written
-from tidings.pipeline.watching import watched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def run(
     lookups = {stage.table: stage.lookups(model) for stage in stages}
     with store.writing([stage.table for stage in stages], overwrite):
         check_read(stages, spec, store)
-        shipping.send(spark, master, [file for stage in stages for file in stage.files])
+        worker_files.send(spark, master, [file for stage in stages for file in stage.files])
         for number, stage in enumerate(stages, 1):
             progress(Started(stage.table, number, len(stages)))
             start = time.monotonic()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import tidings
 from tidings.errors import InputError
-from tidings.pipeline import shipping
+from tidings.pipeline import worker_files
 from tidings.pipeline.session import is_local
 from tidings.pipeline.tables import COMPRESSION, Made, Store
 from tidings.workload import hashing
@@ -78,10 +78,10 @@ def run(
     `InputError` with the settings of the first run that failed.
     """
     found(function, packages)
-    shipping.send(spark, master)
+    worker_files.send(spark, master)
     if not is_local(master):
         for package in packages:
-            spark.addArtifacts(str(shipping.archive(package)), pyfile=True)
+            spark.addArtifacts(str(worker_files.archive(package)), pyfile=True)
     given = seeded(settings, seed)
     paths = tuple(str(package.absolute().parent) for package in packages)
     answers = sorted(

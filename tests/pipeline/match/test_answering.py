@@ -15,8 +15,9 @@ from tests.pipeline.match import samples
 from tidings.errors import InputError
 from tidings.language.fields import Field, Type
 from tidings.language.fields import Path as FieldPath
-from tidings.pipeline.match import asking, files
-from tidings.pipeline.match.answering import Matcher
+from tidings.pipeline.match import files
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.matcher import Matcher
 
 
 def answers(matcher: Matcher, events: pa.Table) -> list[tuple[int, list[int]]]:

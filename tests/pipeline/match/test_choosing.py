@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from tidings.language.fields import Field, Type
-from tidings.pipeline.match import asking, choosing, meeting
-from tidings.pipeline.match.choosing import Choice, Sizes, Way
+from tidings.pipeline.match import cells, cost_model
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.cost_model import Choice, Sizes, Way
 from tidings.space import Space
 
 SPACE = Space.of({(name,): Field((name,), Type.INT, (0, 1023)) for name in "xy"})
@@ -33,7 +34,7 @@ def choice(
     x = np.full(500, 7) if skewed else drawn.integers(0, 1024, 500)
     happened = pa.StructArray.from_arrays([pa.array(x), pa.array(x)], ["x", "y"])
     sizes = Sizes(subscriptions, events, memory, 2)
-    return choosing.choose(sizes, SPACE, asking.subscriptions_of(asked, ("x", "y")), happened, **given)
+    return cost_model.choose(sizes, SPACE, asking.subscriptions_of(asked, ("x", "y")), happened, **given)
 
 
 def test_an_index_that_fits_is_mapped_by_all() -> None:
@@ -44,8 +45,8 @@ def test_an_index_that_fits_is_mapped_by_all() -> None:
 def test_one_that_does_not_fit_divides_the_space_until_the_fullest_cell_does() -> None:
     found = choice(subscriptions=1_000_000, memory=50_000_000)
     assert (found.way, found.why) == (Way.CELLS, "the index does not fit into memory")
-    assert 0 < found.depth <= choosing.DEPTH_MAX
-    assert found.fullest_subscriptions * choosing.BYTES_PER_SUBSCRIPTION * 2 <= 50_000_000
+    assert 0 < found.depth <= cost_model.DEPTH_MAX
+    assert found.fullest_subscriptions * cost_model.BYTES_PER_SUBSCRIPTION * 2 <= 50_000_000
     assert found.attributes == ("x", "y")
     assert 1 < found.copies < 2
     wider = choice(subscriptions=1_000_000, memory=100_000_000)
@@ -53,7 +54,7 @@ def test_one_that_does_not_fit_divides_the_space_until_the_fullest_cell_does() -
 
 
 def test_more_than_one_process_reads_are_divided_even_if_they_fit() -> None:
-    found = choice(subscriptions=choosing.BUILT_MAX + 1, memory=10**12)
+    found = choice(subscriptions=cost_model.BUILT_MAX + 1, memory=10**12)
     assert found.way is Way.CELLS
     assert "too many to be read by one process" in found.why
 
@@ -65,8 +66,8 @@ def test_what_cannot_be_divided_further_is_said() -> None:
 
 def test_a_cell_with_many_events_is_divided() -> None:
     found = choice(events=1_000_000, skewed=True, wanted=Way.CELLS, subscriptions=1_000_000, memory=10**8)
-    cell = meeting.cells_of_events(SPACE, pa.array([{"x": 7, "y": 7}]), found.depth)
-    assert found.parts == {int(cell[0]): 1_000_000 // choosing.EVENTS_PER_PART}
+    cell = cells.cells_of_events(SPACE, pa.array([{"x": 7, "y": 7}]), found.depth)
+    assert found.parts == {int(cell[0]): 1_000_000 // cost_model.EVENTS_PER_PART}
     assert found.fullest_events == 1_000_000
     assert found.why == "it was asked for"
 

@@ -14,9 +14,9 @@ from tests.records import workloads as made
 from tidings.cli import app
 from tidings.errors import InputError
 from tidings.pipeline.match import job as match_job
-from tidings.pipeline.match.choosing import Way
+from tidings.pipeline.match.cost_model import Way
 from tidings.pipeline.match.job import Job
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match.strategies import Form
 from tidings.pipeline.tables import VERSIONS, Store
 
 if TYPE_CHECKING:

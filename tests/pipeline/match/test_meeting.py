@@ -11,8 +11,9 @@ import pytest
 from tests.pipeline.match import samples
 from tests.records import workloads as made
 from tidings.language.fields import Field, Path, Type
-from tidings.pipeline.match import asking, meeting
-from tidings.pipeline.match.ways import Cells
+from tidings.pipeline.match import cells as meeting
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.strategies import Cells
 from tidings.space import Space
 
 SPACE = Space.of(samples.SPACED)

@@ -16,8 +16,9 @@ from tests.pipeline.match import samples
 from tests.records import workloads as made
 from tidings.cli import app
 from tidings.language.fields import Field, Type
-from tidings.pipeline.match import asking, files, ways
-from tidings.pipeline.match.ways import Cells, Form
+from tidings.pipeline.match import files, strategies
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.strategies import Cells, Form
 from tidings.space import Space
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def test_by_index_every_event_gets_the_answer_of_the_scan(
     files.write(file, *asking.image(known))
     for partitions in PARTITIONS:
         frame = spark.createDataFrame(events).repartition(partitions)
-        assert lists(ways.by_index(frame, str(file), Form.LISTS)) == wanted
+        assert lists(strategies.by_index(frame, str(file), Form.LISTS)) == wanted
 
 
 def test_by_cells_every_event_gets_the_answer_of_the_scan(
@@ -67,7 +68,7 @@ def test_by_cells_every_event_gets_the_answer_of_the_scan(
     for partitions, depth, parts in zip(PARTITIONS, (0, 2, 3), ({0: 3}, {}, {0: 2, 5: 4}), strict=True):
         frames = [spark.createDataFrame(one).repartition(partitions) for one in (events, subscriptions)]
         cells = Cells(space, depth, fields=samples.SPACED, parts=parts)
-        assert lists(ways.by_cells(frames[0], frames[1], cells, Form.LISTS)) == wanted
+        assert lists(strategies.by_cells(frames[0], frames[1], cells, Form.LISTS)) == wanted
 
 
 @pytest.mark.slow
@@ -80,16 +81,16 @@ def test_the_forms_say_the_same(
     frame, cells = spark.createDataFrame(events), Cells(Space.of(samples.SPACED), 1, fields=samples.SPACED)
     asked = spark.createDataFrame(subscriptions)
     for found in (
-        ways.by_index(frame, str(file), Form.COUNTS),
-        ways.by_cells(frame, asked, cells, Form.COUNTS),
+        strategies.by_index(frame, str(file), Form.COUNTS),
+        strategies.by_cells(frame, asked, cells, Form.COUNTS),
     ):
         counts = found.toArrow()
         assert sorted(zip(*(one.to_pylist() for one in counts.columns), strict=True)) == [
             (event, len(ids)) for event, ids in wanted
         ]
     notified = [(event, one) for event, ids in wanted for one in ids]
-    assert rows(ways.by_index(frame, str(file), Form.ROWS)) == notified
-    assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
+    assert rows(strategies.by_index(frame, str(file), Form.ROWS)) == notified
+    assert rows(strategies.by_cells(frame, asked, cells, Form.ROWS)) == notified
 
 
 @pytest.mark.slow
@@ -107,11 +108,11 @@ def test_any_filters_get_the_same_answers_both_ways_in_both_forms(
     frame = spark.createDataFrame(events).repartition(rng.randint(1, 5))
     asked = spark.createDataFrame(subscriptions).repartition(rng.randint(1, 5))
     cells = Cells(Space.of(samples.SPACED), rng.randint(0, 3), fields=samples.SPACED, parts={0: 3})
-    assert ways.refused(asked, cells).isEmpty()
-    assert lists(ways.by_index(frame, str(file), Form.LISTS)) == wanted
-    assert lists(ways.by_cells(frame, asked, cells, Form.LISTS)) == wanted
-    assert rows(ways.by_index(frame, str(file), Form.ROWS)) == notified
-    assert rows(ways.by_cells(frame, asked, cells, Form.ROWS)) == notified
+    assert strategies.refused(asked, cells).isEmpty()
+    assert lists(strategies.by_index(frame, str(file), Form.LISTS)) == wanted
+    assert lists(strategies.by_cells(frame, asked, cells, Form.LISTS)) == wanted
+    assert rows(strategies.by_index(frame, str(file), Form.ROWS)) == notified
+    assert rows(strategies.by_cells(frame, asked, cells, Form.ROWS)) == notified
 
 
 @pytest.mark.slow
@@ -125,8 +126,8 @@ def test_a_workload_gets_the_answers_of_the_plain_command(spark: SparkSession, t
     events = spark.createDataFrame(made.table("events", rows["events"])).repartition(3)
     file = tmp_path / "held"
     files.write(file, *asking.image(asking.subscriptions_of(subscriptions, made.DIMENSIONS)))
-    assert lists(ways.by_index(events, str(file), Form.LISTS)) == wanted
+    assert lists(strategies.by_index(events, str(file), Form.LISTS)) == wanted
     space = Space.of({(name,): Field((name,), Type.INT, (0, made.SPAN - 1)) for name in made.DIMENSIONS})
     asked = spark.createDataFrame(subscriptions).repartition(2)
     cells = Cells(space, 5, made.DIMENSIONS, parts={3: 2})
-    assert lists(ways.by_cells(events, asked, cells, Form.LISTS)) == wanted
+    assert lists(strategies.by_cells(events, asked, cells, Form.LISTS)) == wanted

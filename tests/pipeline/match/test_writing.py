@@ -11,8 +11,9 @@ import pytest
 
 from tests.language.samples import FIELDS
 from tests.pipeline.match import samples
-from tidings.pipeline.match import asking, files, ways, writing
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match import files, strategies, writing
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.strategies import Form
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +38,7 @@ def test_every_form_has_the_rows_that_the_index_gives(spark: SparkSession, tmp_p
         names = sorted(path.name for path in folder.iterdir())
         assert 1 <= len(names) <= 3
         assert all(name.startswith("part-") and name.endswith(".parquet") for name in names)
-        told = ways.by_index(frame, str(file), form)
+        told = strategies.by_index(frame, str(file), form)
         written = spark.read.parquet(str(folder))
         assert written.dtypes == told.dtypes
         assert rows(written) == rows(told) != []

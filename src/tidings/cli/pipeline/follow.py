@@ -53,7 +53,7 @@ class Asked:
 
 def follow(asked: Asked, *, master: str, settings: list[str] | None, as_json: bool) -> None:
     """Follow a stream to its end, or until Ctrl-C; then say what was told."""
-    from tidings.pipeline import session, shipping
+    from tidings.pipeline import session, worker_files
     from tidings.pipeline.gather import engines, stream_job
 
     given = checked(master, settings)
@@ -62,7 +62,7 @@ def follow(asked: Asked, *, master: str, settings: list[str] | None, as_json: bo
     tasks = int(given.get("spark.sql.shuffle.partitions", min(cores, follower.buckets)))
     start = time.monotonic()
     with closing(follower), session.start("tidings gather", master=master, settings=given) as spark:
-        shipping.send(spark, master, needed=shipping.STATES)
+        worker_files.send(spark, master, needed=worker_files.STATES)
         query = follower.start(spark, partitions=tasks, until_now=asked.until_now)
         watch = _Watch(follower, lines=asked.lines)
         with _until_told() as enough, watch.shown():

@@ -198,7 +198,7 @@ def gathered(
     overwrite: bool,
 ) -> tuple[Made, dict[str, int], Layout]:
     """Start Spark and gather; how the table was made, its summary, and its columns."""
-    from tidings.pipeline import session, shipping
+    from tidings.pipeline import session, worker_files
     from tidings.pipeline.gather import batch, columnar, job, lines
     from tidings.pipeline.gather.layout import Layout
     from tidings.pipeline.tables import Store
@@ -215,7 +215,7 @@ def gathered(
     found = lines.File(Path(reports), _cores(master)) if of_lines else job.reports_of(store, reports)
     tasks = partitions or batch.partitions_for(found.rows, _cores(master))
     with session.start("tidings gather", master=master, settings=settings) as spark:
-        shipping.send(spark, master, needed=shipping.KERNELS)
+        worker_files.send(spark, master, needed=worker_files.KERNELS)
         if isinstance(found, lines.File):
             layout = Layout(topics[0])
             told = lines.gather(spark, found, layout, partitions=tasks)

@@ -15,7 +15,7 @@ import typer
 from tidings.cli.pipeline.spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 
 if TYPE_CHECKING:
-    from tidings.pipeline.match.choosing import Choice
+    from tidings.pipeline.match.cost_model import Choice
     from tidings.pipeline.match.job import Job
     from tidings.pipeline.tables import Made
 
@@ -103,17 +103,17 @@ def matched(
     overwrite: bool,
 ) -> tuple[Made, Choice]:
     """Start Spark and match; how the table was made, and which way was taken."""
-    from tidings.pipeline import session, shipping
-    from tidings.pipeline.match import ways
+    from tidings.pipeline import session, worker_files
+    from tidings.pipeline.match import strategies
     from tidings.pipeline.match.job import NAMES
     from tidings.pipeline.tables import Store
 
-    store, wanted = Store(data), ways.Form(form.value)
+    store, wanted = Store(data), strategies.Form(form.value)
     store.check([NAMES[wanted]], overwrite)
     cores = session.core_count(master) if session.is_local(master) else None
     job = _job(data, memory, cores, way)
     with session.start("tidings match", master=master, settings=settings) as spark:
-        shipping.send(spark, master, needed=shipping.KERNELS)
+        worker_files.send(spark, master, needed=worker_files.KERNELS)
         made = job.run(spark, store, wanted, master=master, settings=settings, overwrite=overwrite)
     return made, job.choice
 
@@ -143,11 +143,11 @@ def explain(
 
 def _job(data: Path, memory: str | None, cores: int | None, way: Way) -> Job:
     from tidings.pipeline import session
-    from tidings.pipeline.match import choosing
+    from tidings.pipeline.match import cost_model
     from tidings.pipeline.match.job import Job
 
     allowed = session.memory_mb() * 2**20 // 4 if memory is None else _bytes(memory)
-    wanted = None if way is Way.AUTO else choosing.Way(way.value)
+    wanted = None if way is Way.AUTO else cost_model.Way(way.value)
     return Job(data, allowed, cores or session.core_count("local[*]"), wanted)
 
 

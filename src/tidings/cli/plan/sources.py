@@ -72,12 +72,12 @@ class Asked:
     @contextmanager
     def spark(self, bars: Bars) -> Iterator[Session]:
         """A session, with what workers need."""
-        from tidings.pipeline import session, shipping
+        from tidings.pipeline import session, worker_files
 
         master = self.master or MASTER
         bars("starting Spark", 0, 0)
         with session.start("tidings plan", master=master, settings=checked(master, self.settings)) as spark:
-            shipping.send(spark, master, needed=(*shipping.KERNELS, "scipy"))
+            worker_files.send(spark, master, needed=(*worker_files.KERNELS, "scipy"))
             yield spark
 
 

@@ -24,7 +24,7 @@ from pyspark.errors import PySparkException
 
 from tidings.errors import InputError, SetupError
 from tidings.language.topics import Topic
-from tidings.pipeline.connecting import read_options
+from tidings.pipeline.connector.options import read_options
 from tidings.pipeline.gather import batch, continuation, streaming
 from tidings.pipeline.gather.engines import FORMAT
 from tidings.pipeline.gather.frames import layout_of, spark_schema

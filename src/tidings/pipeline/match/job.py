@@ -23,9 +23,10 @@ from tidings.errors import InputError
 from tidings.language.fields import Field, Type
 from tidings.language.fields import Path as FieldPath
 from tidings.pipeline import running
-from tidings.pipeline.match import asking, choosing, files, ways, writing
-from tidings.pipeline.match.choosing import Choice, Sizes, Way
-from tidings.pipeline.match.ways import Cells, Form
+from tidings.pipeline.match import cost_model, files, strategies, writing
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.cost_model import Choice, Sizes, Way
+from tidings.pipeline.match.strategies import Cells, Form
 from tidings.pipeline.tables import VERSIONS, Made, Store, Table, Written, inspect
 from tidings.records import workload as tables
 from tidings.records.workload_reading import Workload, fields_of
@@ -64,7 +65,7 @@ class Job:
             raise asked.refuse(str(error)) from None
         self.space = self._space(fields)
         sizes = Sizes(asked.rows, happened.rows, memory_bytes, cores)
-        self.choice: Choice = choosing.choose(sizes, self.space, sample, fields, way)
+        self.choice: Choice = cost_model.choose(sizes, self.space, sample, fields, way)
 
     def _space(self, events: pa.StructArray) -> Space:
         """The space of what subscriptions have intervals of, as declared, else as wide as events are."""
@@ -138,7 +139,7 @@ class Job:
         files.write(file, *asking.image(self.workload.subscriptions()))
         if sent:
             spark.addArtifacts(str(file), file=True)
-        return ways.by_index(self._read(spark, tables.EVENTS), str(file), form)
+        return strategies.by_index(self._read(spark, tables.EVENTS), str(file), form)
 
     def _by_index(self, spark: SparkSession, store: Store, form: Form, folder: Path) -> None:
         """Write the answers of an index, which is a file meanwhile."""
@@ -152,10 +153,14 @@ class Job:
         cells = Cells(self.space, self.choice.depth, self.workload.dimensions, self.fields, self.choice.parts)
         subscriptions = self._read(spark, tables.SUBSCRIPTIONS)
         # What the index would refuse is refused here too, before anything is matched.
-        wrong = ways.refused(subscriptions, cells).agg(F.min("problem").alias("first")).collect()[0]["first"]
+        wrong = (
+            strategies.refused(subscriptions, cells)
+            .agg(F.min("problem").alias("first"))
+            .collect()[0]["first"]
+        )
         if wrong is not None:
             raise self.workload.table(tables.SUBSCRIPTIONS).refuse(wrong)
-        return ways.by_cells(self._read(spark, tables.EVENTS), subscriptions, cells, form)
+        return strategies.by_cells(self._read(spark, tables.EVENTS), subscriptions, cells, form)
 
     def _read(self, spark: SparkSession, name: str) -> DataFrame:
         return spark.read.parquet(*(f"file://{file.absolute()}" for file in self.workload.table(name).files))

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidings.pipeline.match import ways
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match import strategies
+from tidings.pipeline.match.strategies import Form
 from tidings.pipeline.tables import COMPRESSION
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def write(events: DataFrame, file: str, form: Form, folder: Path) -> None:
     """
     drafts = folder / DRAFTS
     drafts.mkdir(parents=True)
-    some = ways.needed(events)
+    some = strategies.needed(events)
     told = some.mapInArrow(partial(_written, file=file, form=form, folder=str(drafts)), "file string")
     for row in told.collect():
         (drafts / row["file"]).replace(folder / row["file"])
@@ -81,7 +81,7 @@ def _written(
     assert task is not None, "this runs in a task"
     name = f"part-{task.partitionId():05d}-{task.taskAttemptId()}.parquet"
     writer: pq.ParquetWriter | None = None
-    for group in _groups(ways.answers(batches, file=file, form=form), form):
+    for group in _groups(strategies.answers(batches, file=file, form=form), form):
         writer = writer or pq.ParquetWriter(Path(folder) / name, group.schema, **WRITING)
         writer.write_table(group, row_group_size=group.num_rows)
     if writer is not None:

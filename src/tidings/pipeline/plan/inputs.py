@@ -22,7 +22,7 @@ from tidings.pipeline.plan import homes as homes_tables
 from tidings.pipeline.plan import pairs as pairs_tables
 from tidings.pipeline.plan import requests as requests_tables
 from tidings.pipeline.plan import votes as votes_tasks
-from tidings.pipeline.watching import watched
+from tidings.pipeline.progress import watched
 from tidings.planning.communities.base import Flows
 from tidings.planning.stores.base import Gain, Problem
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tidings.errors import InputError
 from tidings.pipeline import session
 from tidings.pipeline.match.job import Job
-from tidings.pipeline.match.ways import Form
+from tidings.pipeline.match.strategies import Form
 from tidings.pipeline.plan import homes, links, pairs, requests
 from tidings.pipeline.session import is_local
 from tidings.pipeline.tables import Store, read_files

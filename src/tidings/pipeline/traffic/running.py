@@ -30,12 +30,12 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.errors import InputError
 from tidings.pipeline.caching import cached
+from tidings.pipeline.progress import watched
 from tidings.pipeline.running import versions
 from tidings.pipeline.stages import Stage
 from tidings.pipeline.tables import TRAFFIC, Made, Store, check_columns, inspect, read_files, write_files
 from tidings.pipeline.traffic import keeping, ledger, sums
 from tidings.pipeline.traffic.hours import Hours
-from tidings.pipeline.watching import watched
 from tidings.records import traffic
 from tidings.records.record import Kind
 from tidings.records.schema import arrow_schema

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidings.pipeline.match import meeting
+from tidings.pipeline.match import cells as meeting
 from tidings.records.workload_reading import Subscriptions
 from tidings.space import Space
 

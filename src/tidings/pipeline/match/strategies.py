@@ -26,8 +26,10 @@ import numpy.typing as npt
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, LongType, StructField, StructType
 
-from tidings.pipeline.match import asking, files, meeting
-from tidings.pipeline.match.answering import Matched, Matcher
+from tidings.pipeline.match import cells as meeting
+from tidings.pipeline.match import files
+from tidings.pipeline.match import subscriptions as asking
+from tidings.pipeline.match.matcher import Matched, Matcher
 from tidings.space import Space
 
 if TYPE_CHECKING:

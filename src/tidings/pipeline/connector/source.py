@@ -35,9 +35,8 @@ from pyspark.sql.types import (
 
 from tidings.client.log import About
 from tidings.errors import DataLost, InputError
-from tidings.pipeline import pushing
-from tidings.pipeline.connecting import Reading, read_options, write_options
-from tidings.pipeline.offsets import (
+from tidings.pipeline.connector import filter_pushdown
+from tidings.pipeline.connector.offsets import (
     EARLIEST,
     LATEST,
     Bound,
@@ -52,7 +51,8 @@ from tidings.pipeline.offsets import (
     ranges,
     resolved,
 )
-from tidings.pipeline.sink import BatchWriter, StreamWriter
+from tidings.pipeline.connector.options import Reading, read_options, write_options
+from tidings.pipeline.connector.sink import BatchWriter, StreamWriter
 from tidings.records.holders import Held
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ class TidingsSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options, streaming=False)
         about = _about(options)
-        pushing.check(options.where, about.form.fields)
+        filter_pushdown.check(options.where, about.form.fields)
         columns = _columns(about, schema)
         return PushingReader(options, columns, about) if options.pushdown else BatchReader(options, columns)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         options = read_options(self.options, streaming=True)
         about = _about(options)
-        pushing.check(options.where, about.form.fields)
+        filter_pushdown.check(options.where, about.form.fields)
         return StreamReader(options, _columns(about, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -144,8 +144,8 @@ class PushingReader(BatchReader):
         self._fields = about.form.fields
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
-        taken, left = pushing.split(filters, self._fields, self.options.where)
-        self.options = pushing.narrowed(self.options, taken)
+        taken, left = filter_pushdown.split(filters, self._fields, self.options.where)
+        self.options = filter_pushdown.narrowed(self.options, taken)
         yield from left
 
 

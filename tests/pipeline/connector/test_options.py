@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidings.errors import InputError, SetupError
-from tidings.pipeline.connecting import read_options, write_options
+from tidings.pipeline.connector.options import read_options, write_options
 
 
 def test_names_are_of_any_case_and_the_path_is_the_topic() -> None:

@@ -35,7 +35,7 @@ from tidings.client.log import Patience
 from tidings.client.network import Network, connect
 from tidings.errors import InputError, NetworkError
 from tidings.language.names import name_fault
-from tidings.pipeline.connecting import Writing
+from tidings.pipeline.connector.options import Writing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ import pytest
 
 import tidings
 from tidings.errors import SetupError
-from tidings.pipeline import shipping
+from tidings.pipeline import worker_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,21 +28,21 @@ def test_the_archive_depends_on_the_files_alone(tmp_path: Path) -> None:
     (package / "inner").mkdir(parents=True)
     (package / "__init__.py").write_text("x = 1\n", encoding="utf-8")
     (package / "inner" / "words.toml").write_text("a = 1\n", encoding="utf-8")
-    first = shipping.packed(package)
+    first = worker_files.packed(package)
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "x.pyc").write_bytes(b"x")
     (package / ".hidden").write_text("", encoding="utf-8")
     os.utime(package / "__init__.py", (1, 1))
-    assert shipping.packed(package) == first
+    assert worker_files.packed(package) == first
     with zipfile.ZipFile(io.BytesIO(first)) as zipped:
         assert zipped.namelist() == ["package/__init__.py", "package/inner/words.toml"]
     (package / "__init__.py").write_text("x = 2\n", encoding="utf-8")
-    assert shipping.packed(package) != first
+    assert worker_files.packed(package) != first
 
 
 def test_the_package_is_imported_from_its_archive(tmp_path: Path) -> None:
-    archive = shipping.archive(cache=tmp_path)
-    assert shipping.archive(cache=tmp_path) == archive
+    archive = worker_files.archive(cache=tmp_path)
+    assert worker_files.archive(cache=tmp_path) == archive
     assert [file.name for file in archive.parent.iterdir()] == [archive.name]
     code = "import tidings, tidings.workload.hashing; print(tidings.__version__, tidings.__file__)"
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_the_package_is_imported_from_its_archive(tmp_path: Path) -> None:
 def test_a_cache_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "shipped").write_text("", encoding="utf-8")
     with pytest.raises(SetupError, match=r"cannot be packed for workers .*XDG_CACHE_HOME"):
-        shipping.archive(cache=tmp_path)
+        worker_files.archive(cache=tmp_path)
 
 
 def answer(version: list[int], missing: list[str], package: str) -> str:
@@ -67,7 +67,7 @@ def answer(version: list[int], missing: list[str], package: str) -> str:
 
 
 def test_workers_that_are_as_we_need_them_are_no_trouble() -> None:
-    assert shipping.troubles([answer(HERE, [], tidings.__version__)]) == []
+    assert worker_files.troubles([answer(HERE, [], tidings.__version__)]) == []
 
 
 @pytest.mark.parametrize(
@@ -79,13 +79,13 @@ def test_workers_that_are_as_we_need_them_are_no_trouble() -> None:
     ],
 )
 def test_what_is_the_matter_is_said_with_the_place(said: str, trouble: str) -> None:
-    (found,) = shipping.troubles([said])
+    (found,) = worker_files.troubles([said])
     assert found.startswith("the worker on far runs ")
     assert found.endswith(trouble)
 
 
 def test_errors_about_something_else_are_left_as_they_are() -> None:
-    assert shipping.python_trouble("Job aborted: OutOfMemoryError") is None
+    assert worker_files.python_trouble("Job aborted: OutOfMemoryError") is None
 
 
 ALONE = """
@@ -123,7 +123,9 @@ assert matcher.match(pa.array([{"n": 4}]), None, None).counts.tolist() == [1]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("needed", "code"), [(shipping.STATES, GATHERED), (shipping.KERNELS, MATCHED)], ids=["gather", "match"]
+    ("needed", "code"),
+    [(worker_files.STATES, GATHERED), (worker_files.KERNELS, MATCHED)],
+    ids=["gather", "match"],
 )
 def test_workers_need_nothing_that_they_are_not_asked_for(needed: tuple[str, ...], code: str) -> None:
     # Beside the package, Spark's own and what these bring with them.
@@ -136,13 +138,13 @@ def test_workers_need_nothing_that_they_are_not_asked_for(needed: tuple[str, ...
 
 @pytest.mark.spark
 def test_on_this_machine_nothing_is_sent(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipping, "archive", lambda: pytest.fail("nothing is packed"))
-    shipping.send(spark, "local[2]", [Path("absent")])
+    monkeypatch.setattr(worker_files, "archive", lambda: pytest.fail("nothing is packed"))
+    worker_files.send(spark, "local[2]", [Path("absent")])
 
 
 @pytest.mark.spark
 def test_workers_of_this_python_pass(spark: SparkSession) -> None:
-    shipping.check(spark)
+    worker_files.check(spark)
 
 
 def worker(folder: Path, site: str) -> str:
@@ -187,8 +189,8 @@ def test_workers_with_another_python_or_without_pyarrow_are_refused(
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", worker(tmp_path / "other", site))
     with pytest.raises(SetupError, match=says) as raised:
-        shipping.check(spark)
-    modules = " and ".join(shipping.NEEDED)
+        worker_files.check(spark)
+    modules = " and ".join(worker_files.NEEDED)
     assert f"Workers need Python {HERE[0]}.{HERE[1]} with {modules}; set PYSPARK_PYTHON" in str(raised.value)
 
 
@@ -198,4 +200,4 @@ def test_a_python_that_is_not_there_is_named(
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "absent"))
     with pytest.raises(SetupError, match=rf"cannot run {tmp_path}/absent: No such file or directory"):
-        shipping.check(spark)
+        worker_files.check(spark)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tidings.errors import InputError
 from tidings.language.regions import TYPES, Kind, Unknown
-from tidings.pipeline.match import asking
+from tidings.pipeline.match import subscriptions as asking
 from tidings.pipeline.match.encoding import Column, columns_of, micros_of
 from tidings.records.workload_reading import Subscriptions
 from tidings.space import Space, arrays
@@ -24,7 +24,7 @@ from tidings.space.attributes import Real, Whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tidings.pipeline.match.ways import Cells
+    from tidings.pipeline.match.strategies import Cells
 
 Array = npt.NDArray[Any]
 

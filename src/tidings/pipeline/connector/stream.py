@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
-from tidings.pipeline.source import NAME
+from tidings.pipeline.connector.source import NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 from tests.records.samples import row, say_format
 from tidings.errors import InputError
-from tidings.pipeline.record_stream import records_stream
+from tidings.pipeline.connector.record_stream import records_stream
 from tidings.records.segments import SegmentWriter, closed_segments
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tests.client.stub import Stub, in_a_thread
 from tidings.errors import AccessError, InputError, NetworkError
 from tidings.mqtt import packets as p
 from tidings.mqtt.reasons import Reason
-from tidings.pipeline.connecting import write_options
-from tidings.pipeline.sink import BatchWriter
+from tidings.pipeline.connector.options import write_options
+from tidings.pipeline.connector.sink import BatchWriter
 
 SCHEMA = StructType([StructField("n", LongType()), StructField("_topic", StringType())])
 
@@ -63,7 +63,7 @@ def test_a_broker_that_is_away_is_waited_for_while_there_is_patience(monkeypatch
             if len(pauses) == 3:
                 stub.refuse_connect = None
 
-        monkeypatch.setattr("tidings.pipeline.sink.time.sleep", sleep)
+        monkeypatch.setattr("tidings.pipeline.connector.sink.time.sleep", sleep)
         write(address, [{"n": 1, "_topic": "t"}], patience="1h")
         assert (len(pauses), published(stub)) == (3, [("t", {"n": 1})])
 

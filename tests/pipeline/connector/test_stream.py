@@ -10,7 +10,7 @@ import pytest
 
 from tidings.client.log import LogReader
 from tidings.errors import NetworkError
-from tidings.pipeline import following
+from tidings.pipeline.connector import stream as following
 
 SLOW = "[STREAM_FAILED] Query: Python worker failed to connect back."
 

@@ -31,7 +31,7 @@ from tidings.errors import FilterError, InputError
 from tidings.language.fields import Conflict, Field, Type
 from tidings.language.filters import parse
 from tidings.language.wording import name_text, string_text
-from tidings.pipeline.connecting import Reading
+from tidings.pipeline.connector.options import Reading
 
 RELATIONS: dict[type[Filter], str] = {
     EqualTo: "=",

@@ -17,7 +17,7 @@ from tidings.client import urls
 from tidings.client.log import DEFAULT_URL, LogReader
 from tidings.errors import InputError, SetupError
 from tidings.language import durations
-from tidings.pipeline.offsets import EARLIEST, LATEST, Bound, read_bound
+from tidings.pipeline.connector.offsets import EARLIEST, LATEST, Bound, read_bound
 from tidings.records.log_rows import EVENTS, KINDS
 
 PATIENCE_S = 30.0

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.errors import DataLost, InputError
-from tidings.pipeline.offsets import (
+from tidings.pipeline.connector.offsets import (
     admitted,
     bounded,
     check_kept,

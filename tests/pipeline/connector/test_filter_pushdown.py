@@ -9,8 +9,8 @@ from pyspark.sql import datasource as d
 
 from tidings.errors import InputError
 from tidings.language.filters import parse
-from tidings.pipeline.connecting import read_options
-from tidings.pipeline.pushing import check, narrowed, split, text_of
+from tidings.pipeline.connector.filter_pushdown import check, narrowed, split, text_of
+from tidings.pipeline.connector.options import read_options
 
 FIELDS = {
     "road": "string",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from tidings.pipeline.source import spark_schema
+from tidings.pipeline.connector.source import spark_schema
 from tidings.records.schema import arrow_schema, check_format
 from tidings.records.segments import closed_segments
 

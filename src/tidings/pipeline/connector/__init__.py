@@ -1,0 +1,1 @@
+"""The format `tidings` of Spark: a running network as tables and streams, read and written."""
