@@ -13,7 +13,7 @@ def check(spec: Spec) -> None:
     """Refuse a topology that is not there or too small, before anything is made."""
     if spec.links.overlay != "topohub":
         return
-    nodes, _ = read(spec.links.topology)
+    nodes, _ = named(spec.links.topology)
     if spec.sizes.brokers > len(nodes):
         raise InputError(
             f"links.topology {spec.links.topology!r} has {len(nodes)} nodes and the workload "
@@ -21,7 +21,7 @@ def check(spec: Spec) -> None:
         )
 
 
-def read(name: str) -> tuple[Sequence[int], list[tuple[int, int]]]:
+def named(name: str) -> tuple[Sequence[int], list[tuple[int, int]]]:
     """The nodes of a topology, and which of them are linked."""
     import topohub
 

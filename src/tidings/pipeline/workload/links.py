@@ -133,7 +133,7 @@ def topohub(model: Model, points: NDArray[np.float64]) -> set[Pair]:
     Its nodes are taken breadth first from the one with the most links, and brokers in the order of their
     distance from the most central one, so that neighbours there tend to be near each other here.
     """
-    nodes, edges = topologies.read(model.spec.links.topology)
+    nodes, edges = topologies.named(model.spec.links.topology)
     count = len(points)
     neighbours: dict[int, set[int]] = {node: set() for node in nodes}
     for a, b in edges:
