@@ -78,6 +78,8 @@ ALLOWED = {
     "traffic/hours.py": {"F.sum"},
     # `start` and `finish` are given a session to read the state of a checkpoint, and look at its headers.
     "gather/streaming.py": {".read", "collect("},
+    # It is a file of lines that is read, and a reader that reads a line of it.
+    "gather/lines.py": {".read"},
     # Into how many tasks rows are dealt out follows the session's settings; the rows do not.
     "workload/chunks.py": {".sparkSession"},
     # It is the index's own file that is read, on a worker, and not a table.
