@@ -105,13 +105,14 @@ def communities(
         ),
     ] = None,
     overload: Annotated[
-        float,
+        str,
         typer.Option(
             "--overload",
+            metavar="R|none",
             help="The most that a cluster's clients may send, in its fair share.",
             show_default=True,
         ),
-    ] = 1.5,
+    ] = "1.5",
     broker_overload: Annotated[
         str,
         typer.Option(
@@ -216,7 +217,13 @@ def communities(
     only_for("--records or --workload", asked.on_spark, {"--least-messages": least_messages})
     only_for("--algorithm interest", algorithm is Algorithm.INTEREST, {"--subscriptions": subscriptions})
     only_for("--algorithm search", algorithm is Algorithm.SEARCH, {"--frontier": frontier})
-    limits = Limits(overload, moves, moves_across, moves_inside, bound("--broker-overload", broker_overload))
+    limits = Limits(
+        bound("--overload", overload),
+        moves,
+        moves_across,
+        moves_inside,
+        bound("--broker-overload", broker_overload),
+    )
     reading = published.Reading(
         proportion=chosen(published.Proportion, proportion, "--proportion"),
         fits=takes is Takes.FITTING,
@@ -254,7 +261,6 @@ def communities(
                     points = [(point.moves, point.hops) for point in found]
                     seating = search.taken(there, seating, found)
         told: dict[str, Any] = {
-            **limits.settings,
             "seed": seed,
             "clusters": came,
             "lengths": wired.counted(lengths),
@@ -265,7 +271,7 @@ def communities(
             told |= {"communities": method, "proportion": proportion, "takes": takes.value}
             told |= {"dealt": dealt.value, "divide": divide}
         told |= {"source": about} if about else {}
-        return plans.of_moves(there, flows, seating, str(algorithm), told, points, warnings)
+        return plans.of_moves(there, flows, seating, str(algorithm), told, points, warnings, limits=limits)
 
     summary = ""
     with plan_sources.Bars() as bars:

@@ -97,7 +97,7 @@ def chosen(kinds: type[Choice], value: str, option: str) -> Choice:
 
 
 def bound(option: str, value: str) -> float:
-    """A bound as a number, infinite for "none"."""
+    """A bound as a number, infinite for "none" and for "inf"."""
     if value == "none":
         return math.inf
     try:
