@@ -67,7 +67,7 @@ Settings = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there, as JSON.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of all that is drawn.", show_default=True)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.", show_default=True)]
 
 
 def one_of(what: str, given: Mapping[str, object]) -> str:

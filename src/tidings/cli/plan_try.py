@@ -63,7 +63,7 @@ def try_(
     speed_up: Annotated[
         float, typer.Option("--speed-up", metavar="X", help="Let the workload pass so many times faster.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the simulation.", show_default=True)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the simulation.", show_default=True)] = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a page with pictures there: a folder, or a .html."),
