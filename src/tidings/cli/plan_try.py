@@ -11,6 +11,7 @@ import typer
 
 from tidings import installation
 from tidings.cli import plan_files as files
+from tidings.cli import plan_network
 from tidings.cli.plan_show import printed, read, wrote
 from tidings.errors import InputError
 
@@ -84,7 +85,9 @@ def try_(
     from tidings.planning.plans import StoresPlan
 
     made = read(plan)
-    installation.need("a trial", "scipy")
+    # A plan of stores takes no network, and is refused with one below.
+    packages = () if isinstance(made, StoresPlan) else plan_network.packages(network)
+    installation.need("a trial", "scipy", *packages)
     if out is not None:
         from tidings.console import document
 
