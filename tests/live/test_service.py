@@ -189,6 +189,39 @@ def test_certificates_are_read_again_for_those_who_come_then(
     run_story(story)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), []),
+        (("users_file",), ["users have been read again"]),
+        (("access_file",), ["rules have been read again"]),
+        (("users_file", "access_file"), ["users and rules have been read again"]),
+    ],
+)
+def test_only_what_was_read_is_said_to_have_been_read_again(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, ...],
+    said: list[str],
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(logging.getLogger("tidings.broker"), "propagate", True)
+    files = {name: tmp_path / name for name in given}
+    for file in files.values():
+        file.touch(mode=0o600)
+
+    async def story() -> None:
+        service = Service(configuration(**{name: str(file) for name, file in files.items()}))
+        await service.start()
+        service.reload()
+        await service.node.stop()
+        await service.stopped()
+
+    run_story(story)
+    assert [text for text in caplog.messages if "read again" in text] == said
+
+
 def test_if_one_cannot_start_all_are_stopped() -> None:
     """The port of the first is free again once the second has failed."""
     port = free_ports(1, 25_000)[0]

@@ -127,7 +127,9 @@ class Service:
     def reload(self) -> None:
         """Read users, rules and certificates again. What is wrong is logged, and the old ones hold."""
         options = self.node.options
-        self._renew("users and rules", lambda: self.node.change_access(*read_access(self.configuration)))
+        given = {"users": self.configuration["users_file"], "rules": self.configuration["access_file"]}
+        if what := " and ".join(name for name, file in given.items() if file is not None):
+            self._renew(what, lambda: self.node.change_access(*read_access(self.configuration)))
         if options.client_tls is not None:
             self._renew("certificates for clients", partial(self._renew_client_tls, options.client_tls))
         if (links := options.tls) is not None:
