@@ -153,6 +153,14 @@ class Catalogue:
         declared = self._topics.declaration(topic)
         return None if declared is None else self.entry("topic", declared.name)
 
+    def declaring(self, topic_filter: str) -> Entry | None:
+        """The entry whose declaration is of just the topics that a filter matches.
+
+        Of several, which differ in the names of their levels, it is the one that governs.
+        """
+        declared = self._topics.of_filter(topic_filter)
+        return None if declared is None else self.entry("topic", declared.name)
+
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name; what declares a topic is known to `Topics.declaration`."""
         found = self._meanings.get(("topic", name))

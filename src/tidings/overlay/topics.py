@@ -107,6 +107,11 @@ class Topics:
         shape = self._shapes.get(name)
         return shape.topic if shape is not None else None
 
+    def of_filter(self, topic_filter: str) -> Topic | None:
+        """The declaration with a topic filter; of several the one that governs, which has the first name."""
+        same = (shape.topic for shape in self._shapes.values() if shape.topic.pattern.filter == topic_filter)
+        return min(same, key=lambda topic: topic.name, default=None)
+
     def gathered(self) -> list[Topic]:
         """All declarations of gathered topics, in order of their names."""
         if self._gathered is None:
