@@ -33,7 +33,7 @@ from tidings.errors import DeclarationError, FilterError, Problem
 from tidings.language import changes, filters, names
 from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, topic_text
 from tidings.language.names import NAME_BYTES_MAX
-from tidings.language.topics import Topic
+from tidings.language.topics import Topic, UnknownFields
 from tidings.language.views import View, parse_view
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
@@ -261,14 +261,20 @@ class Catalogue:
         self._core.out.append(CatalogueChanged(*key))
 
     def _misfit(self, meaning: Meaning) -> str:
-        """Why a view does not fit the declared topic that it looks at; empty if it does.
+        """Why a view does not fit the declared topics that it looks at; empty if it does.
 
-        The same as for subscriptions (`Routing`): fields are checked where one topic is named, without
-        wildcards. Over several topics a field that is not declared is only missing.
+        Its fields are checked where one declaration governs all of them. Over topics of several declarations
+        a field that one of them lacks is only missing, and so it is where a declaration for many topics lets
+        them have fields that it does not name.
         """
-        if not isinstance(meaning, View) or not meaning.where or names.name_fault(meaning.topic_filter):
+        if not isinstance(meaning, View) or not meaning.where:
             return ""
-        topic = self._topics.declaration(meaning.topic_filter)
+        if names.name_fault(meaning.topic_filter) is None:
+            topic = self._topics.declaration(meaning.topic_filter)
+        else:
+            topic = self._topics.declaration_of_all(meaning.topic_filter)
+            if topic is not None and topic.unknown_fields is UnknownFields.KEEP:
+                return ""
         if topic is None:
             return ""
         try:

@@ -142,14 +142,18 @@ class Topics:
         return self._shared(topic_filter.partition("/")[0])
 
     def declaration_of_all(self, topic_filter: str) -> Topic | None:
-        """The declaration to which every topic that a filter matches belongs, if there is one."""
+        """The declaration that governs every topic that a filter matches, if there is one.
+
+        It is the most specific of those that match any of them, and matches all of them.
+        """
         meeting = [
             shape.topic
             for shape in self._shapes.values()
             if filters_meet(shape.topic.pattern.filter, topic_filter)
         ]
-        if len(meeting) == 1 and names.filter_covers(meeting[0].pattern.filter, topic_filter):
-            return meeting[0]
+        first = min(meeting, key=lambda topic: topic.pattern.rank, default=None)
+        if first is not None and names.filter_covers(first.pattern.filter, topic_filter):
+            return first
         return None
 
     # Reading.
