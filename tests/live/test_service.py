@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import logging
 import ssl
 from pathlib import Path
@@ -15,10 +16,11 @@ from tests.live.local import run as run_story
 from tests.live.mqtt import V5, RawClient
 from tidings.cli.network import free_ports
 from tidings.errors import SetupError
-from tidings.live import addresses, scheduling
+from tidings.live import addresses, logs, scheduling
 from tidings.live.access import OPEN
 from tidings.live.config import Configuration, load
 from tidings.live.listeners import Listening
+from tidings.live.logs import LOGGER
 from tidings.live.node import NodeOptions
 from tidings.live.service import Service, options_of, run, serve
 from tidings.live.tls import Tls
@@ -230,6 +232,25 @@ def test_if_one_cannot_start_all_are_stopped() -> None:
     with pytest.raises(SetupError, match="cannot listen at"):
         asyncio.run(serve([first, second]))
     assert free_ports(1, port) == [port]
+
+
+def test_when_it_stops_it_says_how_many_lines_were_kept_back() -> None:
+    stream, logger = io.StringIO(), logging.getLogger(LOGGER)
+    before = logger.handlers, logger.level, logger.propagate
+    stopping: list[asyncio.Task[str]] = []
+
+    def ready(service: Service) -> None:
+        for port in range(150):
+            about = {"address": f"192.0.2.1:{port}"}
+            logger.info("a client is connected", extra={"broker": "b1", "about": about})
+        stopping.append(asyncio.get_running_loop().create_task(service.node.stop()))
+
+    try:
+        logs.configure(stream=stream)
+        asyncio.run(serve([configuration()], ready))
+    finally:
+        logger.handlers, logger.level, logger.propagate = before
+    assert "50 more lines 'a client is connected' were kept back" in stream.getvalue()
 
 
 def test_a_broker_has_what_it_needs_to_be_quick() -> None:

@@ -22,7 +22,7 @@ from tidings.live.config import LISTENERS, SETTINGS, Configuration
 from tidings.live.http import Pages
 from tidings.live.keeping import KeepOptions
 from tidings.live.listeners import Listening
-from tidings.live.logs import LOGGER
+from tidings.live.logs import LOGGER, Counting
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
 from tidings.live.scheduling import Slices
@@ -281,6 +281,8 @@ async def serve(
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
     slices = Slices(loop)
     slices.begin()
+    counting = Counting(loop)
+    counting.begin()
     try:
         for service in services:
             if ready is not None:
@@ -288,6 +290,7 @@ async def serve(
         reasons = await asyncio.gather(*(service.stopped() for service in services))
     finally:
         slices.end()
+        counting.end()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return {service.node.id: reason for service, reason in zip(services, reasons, strict=True)}
