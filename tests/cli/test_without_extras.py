@@ -19,7 +19,9 @@ import pytest
 from tests.cli import without_extras
 from tests.cli.examples import commands, example, own_files
 from tests.records import workloads
+from tests.sim import plan_towns as towns
 from tidings import installation
+from tidings.planning import plans
 
 INSTEAD = {
     "up": "up --set nonsense=1",
@@ -36,10 +38,15 @@ network of a developer's own."""
 
 FURTHER = (
     "match --workload my-workload",
+    "plan check stores.json --network network.graphml --records my-records",
+    "plan check stores.json --network network.graphml --rates rates.csv",
     "plan check stores.json --workload my-workload",
+    "plan communities --network network.graphml --traffic traffic.csv --homes homes.csv",
     "plan communities --workload my-workload",
     "plan show stores.json --page page",
+    "plan stores --k 1 --capacity 3 --network network.graphml --rates rates.csv",
     "plan stores --k 1 --capacity 3 --workload my-workload",
+    "plan try moves.json --network network.graphml",
     "simulate --topology network.graphml",
     "simulate --workload my-workload --publications 5",
     "workload describe my-workload",
@@ -53,12 +60,17 @@ EXTRA = {
     "pipeline match": "spark",
     "pipeline run": "spark",
     "pipeline traffic": "spark",
+    "plan check stores.json --network network.graphml --rates rates.csv": "sim",
+    "plan check stores.json --network network.graphml --records my-records": "spark,sim",
     "plan check stores.json --workload my-workload": "spark",
+    "plan communities --network network.graphml --traffic traffic.csv --homes homes.csv": "sim,plan",
     "plan communities --workload my-workload": "spark,plan",
     "plan communities": "plan",
     "plan show stores.json --page page": "papers",
+    "plan stores --k 1 --capacity 3 --network network.graphml --rates rates.csv": "sim,plan",
     "plan stores --k 1 --capacity 3 --workload my-workload": "spark,plan",
     "plan stores": "plan",
+    "plan try moves.json --network network.graphml": "plan,sim",
     "plan try": "plan",
     "reproduce": "papers",
     "simulate --topology network.graphml": "sim",
@@ -99,6 +111,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     own_files(folder)
     workloads.write(folder / "my-workload", **workloads.drawn(1, subscriptions=20, events=10))
     (folder / "my-records").mkdir()
+    moves = towns.plan(towns.RING, {"0": "b2"}, {"0": "b3"}, [])
+    (folder / "moves.json").write_bytes(plans.write(moves))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDINGS_")}
     # Nobody listens there, and no network of a developer's own is meant.
     environment |= {"TIDINGS_URL": "mqtt://127.0.0.1:1", "XDG_RUNTIME_DIR": str(folder), "COLUMNS": "200"}

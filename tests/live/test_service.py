@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import logging
 import ssl
 from pathlib import Path
@@ -22,9 +23,10 @@ from tidings.local.network import free_ports
 from tidings.mqtt.events import Access
 from tidings.mqtt.packets import Connack, Connect, Pingreq, Pingresp
 from tidings.overlay.settings import Settings
-from tidings.service import addresses
+from tidings.service import addresses, logs
 from tidings.service.access import OPEN
 from tidings.service.config import Configuration, load
+from tidings.service.logs import LOGGER
 from tidings.service.tls import Tls
 
 
@@ -186,6 +188,39 @@ def test_certificates_are_read_again_for_those_who_come_then(
     run_story(story)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ((), []),
+        (("users_file",), ["users have been read again"]),
+        (("access_file",), ["rules have been read again"]),
+        (("users_file", "access_file"), ["users and rules have been read again"]),
+    ],
+)
+def test_only_what_was_read_is_said_to_have_been_read_again(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    given: tuple[str, ...],
+    said: list[str],
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(logging.getLogger("tidings.broker"), "propagate", True)
+    files = {name: tmp_path / name for name in given}
+    for file in files.values():
+        file.touch(mode=0o600)
+
+    async def story() -> None:
+        service = Service(configuration(**{name: str(file) for name, file in files.items()}))
+        await service.start()
+        service.reload()
+        await service.node.stop()
+        await service.stopped()
+
+    run_story(story)
+    assert [text for text in caplog.messages if "read again" in text] == said
+
+
 def test_if_one_cannot_start_all_are_stopped() -> None:
     """The port of the first is free again once the second has failed."""
     port = free_ports(1, 25_000)[0]
@@ -194,6 +229,25 @@ def test_if_one_cannot_start_all_are_stopped() -> None:
     with pytest.raises(SetupError, match="cannot listen at"):
         asyncio.run(serve([first, second]))
     assert free_ports(1, port) == [port]
+
+
+def test_when_it_stops_it_says_how_many_lines_were_kept_back() -> None:
+    stream, logger = io.StringIO(), logging.getLogger(LOGGER)
+    before = logger.handlers, logger.level, logger.propagate
+    stopping: list[asyncio.Task[str]] = []
+
+    def ready(service: Service) -> None:
+        for port in range(150):
+            about = {"address": f"192.0.2.1:{port}"}
+            logger.info("a client is connected", extra={"broker": "b1", "about": about})
+        stopping.append(asyncio.get_running_loop().create_task(service.node.stop()))
+
+    try:
+        logs.configure(stream=stream)
+        asyncio.run(serve([configuration()], ready))
+    finally:
+        logger.handlers, logger.level, logger.propagate = before
+    assert "50 more lines 'a client is connected' were kept back" in stream.getvalue()
 
 
 def test_a_broker_has_what_it_needs_to_be_quick() -> None:

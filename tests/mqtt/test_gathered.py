@@ -381,8 +381,12 @@ def test_whoever_asks_for_a_topic_is_shown_the_most_specific_declaration_that_ma
     assert ask(client, "traffic/athens/north")["topic"]["name"] == "traffic/#"
     declare(talk, 'name = "traffic/athens"\nkind = "plain"', force=True)
     assert ask(client, "traffic/athens")["topic"]["name"] == "traffic/athens"
-    # A topic filter is not a topic: several declarations may govern what it matches.
-    for name in ("traffic/+", "weather", "traffic/+/#/x", "$SYS/broker"):
+    # A declaration has its topic filter as a second name, whatever else is declared.
+    assert ask(client, "traffic/+")["topic"]["name"] == "traffic/+city"
+    declare(talk, 'name = "traffic/+a"\nkind = "plain"')
+    assert ask(client, "traffic/+")["topic"]["name"] == "traffic/+a"
+    # Another topic filter is not a topic: several declarations may govern what it matches.
+    for name in ("traffic/+/north", "+/athens", "weather", "traffic/+/#/x", "$SYS/broker"):
         told = ask(client, name)
         assert (told["ok"], "no declaration matches it" in told["reason"]) == (False, True)
 

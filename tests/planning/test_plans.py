@@ -174,7 +174,7 @@ def test_a_plan_tells_of_each_cluster_that_has_more_than_it_may_and_what_it_had(
             interest.planned(network, flows, Limits(most)),
             search.planned(network, flows, Limits(most, moves=10)),
         ):
-            plan = plans.of_moves(network, flows, seating, "published", {"overload": most})
+            plan = plans.of_moves(network, flows, seating, "published", {}, limits=Limits(most))
             said = [one for one in plan.warnings if "fair shares" in one]
             over = [name for name, load in plan.load.items() if load > most + 1e-9]
             assert len(said) == len(over)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.live.local import run, until
 from tidings.service import logs
 
 
@@ -153,6 +155,60 @@ def test_all_addresses_together_have_a_bound() -> None:
     later = record("connected", 60.0, address="192.0.2.1:1")
     assert repeats.filter(later)
     assert later.__dict__["about"]["kept_back"] == str(5_000 - logs.ALL_REPEATS_MAX)
+
+
+def told(records: list[logging.LogRecord]) -> list[str]:
+    return [line.getMessage() for line in records]
+
+
+def test_what_was_kept_back_is_said_when_its_minute_is_over_though_no_line_follows() -> None:
+    repeats = logs.Repeats()
+    for host in ("192.0.2.1", "192.0.2.2"):
+        assert written(repeats, 150, host) == 100
+    for _ in range(21):
+        repeats.filter(record("again", 1.0))
+    assert repeats.kept_back(59.0) == []
+    (line,) = repeats.kept_back(60.0)
+    assert line.getMessage() == "100 more lines 'connected' were kept back"
+    assert (line.levelname, line.__dict__["broker"]) == ("INFO", "b1")
+    assert line.__dict__["about"] == {"kept_back": "100"}
+    assert told(repeats.kept_back(61.0)) == ["1 more line 'again' was kept back"]
+    assert repeats.kept_back() == []
+    # It is said once: the next line begins another minute.
+    later = record("connected", 61.0, address="192.0.2.1:1")
+    assert repeats.filter(later)
+    assert "kept_back" not in later.__dict__["about"]
+
+
+def test_at_the_end_it_is_said_before_the_minute_is_over() -> None:
+    repeats = logs.Repeats()
+    for number in range(1_002):
+        assert written(repeats, 1, f"10.0.{number // 256}.{number % 256}") == (number < 1_000)
+    assert repeats.kept_back(0.0) == []
+    assert told(repeats.kept_back()) == ["2 more lines 'connected' were kept back"]
+    assert (len(repeats._addresses._counts), len(repeats._all._counts)) == (0, 0)
+
+
+def test_a_broker_says_it_while_it_runs_and_when_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "COUNT_EVERY_S", 0.001)
+    stream = io.StringIO()
+    (handler,) = logs.configure("warning", stream=stream).handlers
+
+    def lines() -> list[str]:
+        return [text for one in stream.getvalue().splitlines() if "more" in (text := json.loads(one)["text"])]
+
+    async def story() -> None:
+        counting = logs.Counting(asyncio.get_running_loop())
+        counting.begin()
+        for at, text in ((0.0, "long ago"), (4e9, "to come")):
+            for port in range(150):
+                handler.handle(record(text, at, logging.WARNING, address=f"192.0.2.1:{port}"))
+        await until(lambda: bool(lines()))
+        assert lines() == ["50 more lines 'long ago' were kept back"]
+        counting.end()
+        assert lines()[1:] == ["50 more lines 'to come' were kept back"]
+
+    run(story)
 
 
 @pytest.mark.parametrize("form", ["json", "text"])

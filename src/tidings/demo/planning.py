@@ -121,10 +121,8 @@ def moved(
     found = search.planned(network, flows, limits, seed, [begun])
     points = search.frontier(network, flows, limits, found, seed=seed)
     found = search.taken(network, found, points)
-    settings = {**limits.settings, "seed": seed}
-    return plans.of_moves(
-        network, flows, found, "search", settings, [(one.moves, one.hops) for one in points]
-    )
+    choice = [(one.moves, one.hops) for one in points]
+    return plans.of_moves(network, flows, found, "search", {"seed": seed}, choice, limits=limits)
 
 
 def stored(graph: Graph, rates: Sequence[tuple[str, str, float]]) -> StoresPlan:

@@ -27,7 +27,7 @@ from tidings.mqtt.events import Access
 from tidings.service import access, tls
 from tidings.service.config import LISTENERS, SETTINGS, Configuration
 from tidings.service.http import Pages
-from tidings.service.logs import LOGGER
+from tidings.service.logs import LOGGER, Counting
 from tidings.service.tls import ClientTls, Renewable, Tls
 from tidings.service.users import Users, read_users
 from tidings.service.values import Address, address_text
@@ -128,7 +128,9 @@ class Service:
     def reload(self) -> None:
         """Read users, rules and certificates again. What is wrong is logged, and the old ones hold."""
         options = self.node.options
-        self._renew("users and rules", lambda: self.node.change_access(*read_access(self.configuration)))
+        given = {"users": self.configuration["users_file"], "rules": self.configuration["access_file"]}
+        if what := " and ".join(name for name, file in given.items() if file is not None):
+            self._renew(what, lambda: self.node.change_access(*read_access(self.configuration)))
         if options.client_tls is not None:
             self._renew("certificates for clients", partial(self._renew_client_tls, options.client_tls))
         if (links := options.tls) is not None:
@@ -278,6 +280,8 @@ async def serve(
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
     slices = Slices(loop)
     slices.begin()
+    counting = Counting(loop)
+    counting.begin()
     try:
         for service in services:
             if ready is not None:
@@ -285,6 +289,7 @@ async def serve(
         reasons = await asyncio.gather(*(service.stopped() for service in services))
     finally:
         slices.end()
+        counting.end()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return {service.node.id: reason for service, reason in zip(services, reasons, strict=True)}

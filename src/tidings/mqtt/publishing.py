@@ -74,10 +74,10 @@ _NOBODY = 1 << 18
 _GENERATION_SHIFT = 20
 
 REQUESTS = "$tidings/"
+"""Where the broker itself is asked for something."""
 
 BRIDGE_STATE = "$SYS/broker/connection/"
 """Below it a mosquitto bridge publishes to both of its ends whether it is connected, and has its will."""
-"""Where the broker itself is asked for something."""
 
 
 def is_bridge_state(topic: str) -> bool:

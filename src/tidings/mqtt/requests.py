@@ -140,9 +140,10 @@ class Requests:
         entry = catalogue.entry("topic", name)
         if entry is not None:
             asked = names.parse_pattern(name).filter
-        elif names.name_fault(name) is None:
-            # A topic of a declaration for many, such as `fleet/v7/status` of `fleet/+vehicle/status`.
-            entry, asked = catalogue.governing(name), name
+        else:
+            # For `fleet/+vehicle/status`: a topic, `fleet/v7/status`, or its topic filter, `fleet/+/status`.
+            topic = names.name_fault(name) is None
+            entry, asked = catalogue.governing(name) if topic else catalogue.declaring(name), name
         if entry is None or not self._may_see(client, asked):
             raise Refused(
                 f"no topic {name!r} is declared, and no declaration matches it; see them with: tidings topic "

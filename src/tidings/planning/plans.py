@@ -334,8 +334,10 @@ def of_moves(
     settings: Mapping[str, Any],
     frontier: list[tuple[int, float]] | None = None,
     warnings: Sequence[str] = (),
+    *,
+    limits: moving.Limits | None = None,
 ) -> MovesPlan:
-    """A seating as a plan; of `settings` the overload that clusters may have is looked at."""
+    """A seating as a plan; `limits` are those it was made with, and settings of it too."""
     names = network.graph.names
     across, inside = moving.moved(network, seating.seats)
     both = {**dict.fromkeys(across.tolist(), True), **dict.fromkeys(inside.tolist(), False)}
@@ -347,7 +349,7 @@ def of_moves(
         dict(zip(network.clusters, moving.cluster_loads(network, flows, seats).tolist(), strict=True))
         for seats in (network.homes, seating.seats)
     )
-    most = float(settings.get("overload", math.inf))
+    most = math.inf if limits is None else limits.overload
     return MovesPlan(
         algorithm=algorithm,
         moves=[
@@ -367,7 +369,7 @@ def of_moves(
         busiest=Busiest(_busy(network, flows, network.homes), _busy(network, flows, seating.seats)),
         forecast=MovesForecast(hops, backbone, frontier or []),
         cost=MovesCost(len(both), len(across), len(inside)),
-        settings=dict(settings),
+        settings={**(limits.settings if limits is not None else {}), **settings},
         network=_topology(network.graph, network.named_clusters),
         clients=Seats(_seated(network, network.homes), _seated(network, seating.seats)),
         final=(

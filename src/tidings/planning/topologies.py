@@ -307,9 +307,14 @@ def from_graph(graph: nx.Graph, *, whole: bool = True) -> Topology:
     return checked(Topology(tuple(places), tuple(links)), "the graph", whole=whole)
 
 
+def packages(path: Path) -> tuple[str, ...]:
+    """Optional packages that it takes to read this file."""
+    return ("networkx",) if path.suffix.lower() in (".graphml", ".xml") else ()
+
+
 def read(path: Path, *, whole: bool = True) -> Topology:
     """A topology from a file: GraphML by its ending, TOML otherwise. One in pieces only if not `whole`."""
-    if path.suffix.lower() in (".graphml", ".xml"):
+    if packages(path):
         return read_graphml(path, whole=whole)
     return read_toml(path, whole=whole)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tidings.errors import SetupError
@@ -119,15 +120,17 @@ def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
 def _load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     try:
         # A key with a password would ask on the terminal; a broker has none.
-        context.load_cert_chain(certificate, key, password=_no_password)
+        context.load_cert_chain(certificate, key, password=partial(_refuse_password, key))
     except (OSError, ssl.SSLError) as error:
         raise SetupError(
             f"{certificate} and {key} are not a certificate and its key in PEM form: {error}"
         ) from error
 
 
-def _no_password() -> str:
-    raise ssl.SSLError("the key has a password; store it without one, readable only by the broker's user")
+def _refuse_password(key: Path) -> str:
+    raise SetupError(
+        f"the key {key} has a password; store it without one, readable only by the broker's user"
+    )
 
 
 def certified(certificate: Mapping[str, object] | None) -> str | None:

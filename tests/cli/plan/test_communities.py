@@ -105,9 +105,34 @@ def test_a_plan_says_how_busy_a_broker_may_be_and_the_busiest_before_and_after(
     assert "any load" in CliRunner().invoke(app, ["plan", "show", str(tmp_path / "plan.json")]).stdout
 
 
-def test_a_bound_that_is_no_number_is_refused_with_the_way_out(files: list[str | Path]) -> None:
-    with pytest.raises(InputError, match="--broker-overload is 'off'; give a number, or none for no bound"):
-        run(*files, "--broker-overload", "off")
+@pytest.mark.parametrize("option", ["--overload", "--broker-overload"])
+def test_a_bound_that_is_no_number_is_refused_with_the_way_out(files: list[str | Path], option: str) -> None:
+    with pytest.raises(InputError, match=f"{option} is 'off'; give a number, or none for no bound"):
+        run(*files, option, "off")
+
+
+@pytest.mark.parametrize("algorithm", ["published", "interest", "search"])
+def test_no_bound_is_none_or_inf_for_clusters_and_for_brokers(
+    files: list[str | Path], algorithm: str
+) -> None:
+    none, inf = (
+        run(*files, "--algorithm", algorithm, "--overload", word, "--broker-overload", word)
+        for word in ("none", "inf")
+    )
+    assert none == inf
+    assert (none["settings"]["overload"], none["settings"]["broker_overload"]) == (None, None)
+    assert not [one for one in none["warnings"] if "fair shares" in one]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("algorithm", ["published", "interest", "search"])
+def test_where_nobody_sends_anything_no_bound_is_as_good_as_one(
+    files: list[str | Path], tmp_path: Path, algorithm: str
+) -> None:
+    (tmp_path / "traffic.csv").write_text("", encoding="utf-8")
+    bounded = run(*files, "--algorithm", algorithm)
+    free = run(*files, "--algorithm", algorithm, "--overload", "none", "--broker-overload", "none")
+    assert free["hops"] == bounded["hops"]
 
 
 @pytest.mark.parametrize("moves", [[], ["--moves", "6"]])

@@ -68,6 +68,13 @@ def test_a_plan_by_lot_follows_its_seed(example: list[str | Path]) -> None:
     assert len({json.dumps(planned(*words, str(seed))["assignment"]) for seed in range(6)}) > 1
 
 
+@pytest.mark.parametrize("command", ["stores --k 1 --capacity 1", "communities", "try plan.json"])
+def test_a_seed_below_0_is_refused(command: str) -> None:
+    result = CliRunner().invoke(app, ["plan", *command.split(), "--seed", "-1"])
+    assert result.exit_code == 2
+    assert "Invalid value for '--seed': Input should be greater than or equal to 0" in result.output
+
+
 def test_json_prints_what_out_writes_and_show_reads_it(example: list[str | Path], tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     printed = planned(*example, "--k", "2", "--capacity", "2", "--out", out)

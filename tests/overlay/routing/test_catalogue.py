@@ -257,6 +257,40 @@ def test_a_view_of_several_topics_may_name_a_field_that_one_of_them_declares_not
         assert answer(told(broker, offered(view.text, kind="view"))) == ""
 
 
+FLEET = 'name = "fleet/+vehicle/status"\nkind = "plain"\n[fields]\nspeed = { type = "float" }'
+
+
+@pytest.mark.parametrize(
+    ("others", "topic_filter", "where", "said"),
+    [
+        ((), "fleet/+/status", "sped > 3", "declares no field sped"),
+        ((), "fleet/+/status", "speed > 'high'", "speed"),
+        ((), "fleet/+/status", "speed > 3 AND vehicle = 'v7' AND $topic LIKE 'fleet/%'", ""),
+        # The less specific ones govern nothing of it.
+        (("#", "fleet/#", "+a/+b/+c"), "fleet/+/status", "sped > 3", "declares no field sped"),
+        # The more specific one governs a part of it.
+        (("fleet/v7/status",), "fleet/+/status", "sped > 3", ""),
+        (("fleet/v7/+what",), "fleet/+/status", "sped > 3", ""),
+        (("fleet/v7/load", "street/v7/status"), "fleet/+/status", "sped > 3", "declares no field sped"),
+        # Topics that are not declared, or otherwise, are among those that it looks at.
+        ((), "fleet/#", "sped > 3", ""),
+        ((), "fleet/v7/+", "sped > 3", ""),
+        # Nothing is known of the fields of a plain topic that declares none.
+        (("fleet/#",), "fleet/+/load", "sped > 3", ""),
+    ],
+)
+def test_a_view_is_checked_where_one_declaration_governs_all_that_it_looks_at(
+    others: tuple[str, ...], topic_filter: str, where: str, said: str
+) -> None:
+    broker = started("m")
+    for text in (FLEET, *(f'name = "{name}"\nkind = "plain"' for name in others)):
+        assert answer(told(broker, offered(text))) == ""
+    answered = answer(told(broker, offered(View("v", topic_filter, where).text, kind="view")))
+    assert said in answered
+    assert bool(said) is bool(answered)
+    assert known(broker, "view") == ([] if said else [("v", 1, "m")])
+
+
 # From neighbours.
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tidings import installation
 from tidings.cli.plan import files, sources
 from tidings.cli.plan import network as plan_network
 from tidings.cli.plan.options import (
@@ -110,13 +111,17 @@ def check(
     only_for("a plan of moves", isinstance(made, MovesPlan), {"--homes": homes, "--clusters": clusters})
     of_stores = {"--rates": rates, "--sizes": sizes, "--capacity": capacity, "--load-max": load_max}
     only_for("a plan of stores", isinstance(made, StoresPlan), of_stores)
+    linked = edges is not None or network is not None or workload is not None
+    on_spark = asked.on_spark and (not linked or (homes is None and rates is None))
+    needed = asked.packages if on_spark else ()
+    installation.need("a check", *needed, *plan_network.packages(network))
     wired = plan_network.of_files(edges, network, workload, whole=False)
     if wired is None and records is None:
         raise InputError("say what the network is now: give --network, --edges, --workload or --records")
     at_home = None if homes is None else files.mapping(homes, ("client", "broker"))
     requested = None if rates is None else list(files.triples(rates, ("topic", "broker", "rate")))
     with sources.Bars() as bars:
-        if asked.on_spark and (wired is None or (at_home is None and requested is None)):
+        if on_spark:
             source = asked.source()
             with asked.spark(bars) as spark:
                 from tidings.pipeline.plan import inputs

@@ -105,13 +105,14 @@ def communities(
         ),
     ] = None,
     overload: Annotated[
-        float,
+        str,
         typer.Option(
             "--overload",
+            metavar="R|none",
             help="The most that a cluster's clients may send, in its fair share.",
             show_default=True,
         ),
-    ] = 1.5,
+    ] = "1.5",
     broker_overload: Annotated[
         str,
         typer.Option(
@@ -211,12 +212,19 @@ def communities(
     one_of("who talks to whom", {"--traffic": traffic, "--records": records, "--workload": workload})
     asked = sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
-    installation.need("a plan of moves", *asked.packages, "igraph", "scipy")
+    packages = (*asked.packages, *plan_network.packages(network))
+    installation.need("a plan of moves", *packages, "igraph", "scipy")
     check_place(out)
     only_for("--records or --workload", asked.on_spark, {"--least-messages": least_messages})
     only_for("--algorithm interest", algorithm is Algorithm.INTEREST, {"--subscriptions": subscriptions})
     only_for("--algorithm search", algorithm is Algorithm.SEARCH, {"--frontier": frontier})
-    limits = Limits(overload, moves, moves_across, moves_inside, bound("--broker-overload", broker_overload))
+    limits = Limits(
+        bound("--overload", overload),
+        moves,
+        moves_across,
+        moves_inside,
+        bound("--broker-overload", broker_overload),
+    )
     reading = published.Reading(
         proportion=chosen(published.Proportion, proportion, "--proportion"),
         fits=takes is Takes.FITTING,
@@ -254,7 +262,6 @@ def communities(
                     points = [(point.moves, point.hops) for point in found]
                     seating = search.taken(there, seating, found)
         told: dict[str, Any] = {
-            **limits.settings,
             "seed": seed,
             "clusters": came,
             "lengths": wired.counted(lengths),
@@ -265,7 +272,7 @@ def communities(
             told |= {"communities": method, "proportion": proportion, "takes": takes.value}
             told |= {"dealt": dealt.value, "divide": divide}
         told |= {"source": about} if about else {}
-        return plans.of_moves(there, flows, seating, str(algorithm), told, points, warnings)
+        return plans.of_moves(there, flows, seating, str(algorithm), told, points, warnings, limits=limits)
 
     summary = ""
     with sources.Bars() as bars:

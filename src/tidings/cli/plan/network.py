@@ -90,6 +90,13 @@ class Wired:
         return Graph.of(((a, b, length) for (a, b), length in found), self.brokers, whole=whole)
 
 
+def packages(network: Path | None) -> tuple[str, ...]:
+    """Optional packages that it takes to read a topology, if one is given."""
+    from tidings.planning import topologies
+
+    return () if network is None else topologies.packages(network)
+
+
 def of_edges(path: Path) -> Wired:
     """From lines a,b or a,b,length."""
     found = list(files.links(path))

@@ -67,7 +67,7 @@ Settings = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the plan there, as JSON.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of all that is drawn.", show_default=True)]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.", show_default=True)]
 
 
 def one_of(what: str, given: Mapping[str, object]) -> str:
@@ -97,7 +97,7 @@ def chosen(kinds: type[Choice], value: str, option: str) -> Choice:
 
 
 def bound(option: str, value: str) -> float:
-    """A bound as a number, infinite for "none"."""
+    """A bound as a number, infinite for "none" and for "inf"."""
     if value == "none":
         return math.inf
     try:

@@ -138,7 +138,8 @@ def stores(
     one_of("who requests what", where)
     asked = sources.Asked(records, workload, first, until, latest, master, settings)
     asked.check()
-    installation.need("a plan of stores", *asked.packages, "scipy")
+    packages = (*asked.packages, *plan_network.packages(network))
+    installation.need("a plan of stores", *packages, "scipy")
     only_for("--records or --workload", asked.on_spark, {"--least-requests": least_requests})
     moved = {"--before": before, "--moved-max": moved_max}
     only_for("--algorithm local", algorithm is Algorithm.LOCAL, moved)

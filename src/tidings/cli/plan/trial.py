@@ -11,6 +11,7 @@ import typer
 
 from tidings import installation
 from tidings.cli.plan import files
+from tidings.cli.plan import network as plan_network
 from tidings.cli.plan.show import printed, read, wrote
 from tidings.errors import InputError
 
@@ -63,7 +64,7 @@ def try_(
     speed_up: Annotated[
         float, typer.Option("--speed-up", metavar="X", help="Let the workload pass so many times faster.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", help="Of the simulation.", show_default=True)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the simulation.", show_default=True)] = 0,
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Write a page with pictures there: a folder, or a .html."),
@@ -84,7 +85,9 @@ def try_(
     from tidings.planning.plans import StoresPlan
 
     made = read(plan)
-    installation.need("a trial", "scipy")
+    # A plan of stores takes no network, and is refused with one below.
+    packages = () if isinstance(made, StoresPlan) else plan_network.packages(network)
+    installation.need("a trial", "scipy", *packages)
     if out is not None:
         from tidings.console import document
 

@@ -162,7 +162,9 @@ def list_(
 def show(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="The name as declared, or a topic that a declaration governs."),
+        typer.Argument(
+            metavar="NAME", help="The name as declared, its topic filter, or a topic that it governs."
+        ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
     url: connection.Url = None,

@@ -33,7 +33,7 @@ from tidings.errors import DeclarationError, FilterError, Problem
 from tidings.language import changes, filters, names
 from tidings.language.declarations import DECLARATION_BYTES_MAX, parse_topic, topic_text
 from tidings.language.names import NAME_BYTES_MAX
-from tidings.language.topics import Topic
+from tidings.language.topics import Topic, UnknownFields
 from tidings.language.views import View, parse_view
 from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import (
@@ -156,6 +156,14 @@ class Catalogue:
         declared = self._topics.declaration(topic)
         return None if declared is None else self.entry("topic", declared.name)
 
+    def declaring(self, topic_filter: str) -> Entry | None:
+        """The entry whose declaration is of just the topics that a filter matches.
+
+        Of several, which differ in the names of their levels, it is the one that governs.
+        """
+        declared = self._topics.of_filter(topic_filter)
+        return None if declared is None else self.entry("topic", declared.name)
+
     def topic(self, name: str) -> Topic | None:
         """The declaration of this name; what declares a topic is known to `Topics.declaration`."""
         found = self._meanings.get(("topic", name))
@@ -256,14 +264,20 @@ class Catalogue:
         self._core.out.append(CatalogueChanged(*key))
 
     def _misfit(self, meaning: Meaning) -> str:
-        """Why a view does not fit the declared topic that it looks at; empty if it does.
+        """Why a view does not fit the declared topics that it looks at; empty if it does.
 
-        The same as for subscriptions (`Routing`): fields are checked where one topic is named, without
-        wildcards. Over several topics a field that is not declared is only missing.
+        Its fields are checked where one declaration governs all of them. Over topics of several declarations
+        a field that one of them lacks is only missing, and so it is where a declaration for many topics lets
+        them have fields that it does not name.
         """
-        if not isinstance(meaning, View) or not meaning.where or names.name_fault(meaning.topic_filter):
+        if not isinstance(meaning, View) or not meaning.where:
             return ""
-        topic = self._topics.declaration(meaning.topic_filter)
+        if names.name_fault(meaning.topic_filter) is None:
+            topic = self._topics.declaration(meaning.topic_filter)
+        else:
+            topic = self._topics.declaration_of_all(meaning.topic_filter)
+            if topic is not None and topic.unknown_fields is UnknownFields.KEEP:
+                return ""
         if topic is None:
             return ""
         try:

@@ -111,6 +111,11 @@ class Topics:
         shape = self._shapes.get(name)
         return shape.topic if shape is not None else None
 
+    def of_filter(self, topic_filter: str) -> Topic | None:
+        """The declaration with a topic filter; of several the one that governs, which has the first name."""
+        same = (shape.topic for shape in self._shapes.values() if shape.topic.pattern.filter == topic_filter)
+        return min(same, key=lambda topic: topic.name, default=None)
+
     def gathered(self) -> list[Topic]:
         """All declarations of gathered topics, in order of their names."""
         if self._gathered is None:
@@ -141,14 +146,18 @@ class Topics:
         return self._shared(topic_filter.partition("/")[0])
 
     def declaration_of_all(self, topic_filter: str) -> Topic | None:
-        """The declaration to which every topic that a filter matches belongs, if there is one."""
+        """The declaration that governs every topic that a filter matches, if there is one.
+
+        It is the most specific of those that match any of them, and matches all of them.
+        """
         meeting = [
             shape.topic
             for shape in self._shapes.values()
             if filters_meet(shape.topic.pattern.filter, topic_filter)
         ]
-        if len(meeting) == 1 and names.filter_covers(meeting[0].pattern.filter, topic_filter):
-            return meeting[0]
+        first = min(meeting, key=lambda topic: topic.pattern.rank, default=None)
+        if first is not None and names.filter_covers(first.pattern.filter, topic_filter):
+            return first
         return None
 
     # Reading.

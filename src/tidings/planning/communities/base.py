@@ -250,7 +250,7 @@ class Limits:
     """What a plan must keep."""
 
     overload: float = 1.5
-    """The most that a cluster's clients may send, in its fair share V(s)."""
+    """The most that a cluster's clients may send, in its fair share V(s); math.inf for any."""
 
     moves: int | None = None
     """Clients that may go to another broker; None for any number."""
@@ -355,6 +355,15 @@ def broker_loads(network: Network, flows: Flows, seats: NDArray[np.int64]) -> ND
 def even_share(network: Network, flows: Flows) -> float:
     """What the clients of each broker would send if all had the same; brokers of the backbone have none."""
     return flows.total / int((network.cluster_of != BACKBONE).sum())
+
+
+def cluster_most(network: Network, flows: Flows, limits: Limits) -> NDArray[np.float64]:
+    """By cluster: what its clients may send."""
+    # Where nobody sends anything, shares are 0, and 0 times no bound would be no number.
+    if not flows.total:
+        return np.full(len(network.clusters), math.inf)
+    found: NDArray[np.float64] = network.fair(flows.total) * limits.overload
+    return found
 
 
 def broker_most(network: Network, flows: Flows, limits: Limits) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidings.planning.communities import base, extraction
-from tidings.planning.communities.base import Limits, Seating, mean_hops, moved, somebody
+from tidings.planning.communities.base import Limits, Seating, cluster_most, mean_hops, moved, somebody
 from tidings.planning.communities.bounds import within
 from tidings.planning.communities.extraction import Method
 
@@ -122,7 +122,7 @@ def clustered(
     whole = located.sum(axis=0, keepdims=True) if how.proportion is Proportion.CLUSTER else None
     share = located / np.maximum(located.sum(axis=1, keepdims=True) if whole is None else whole, 1.0)
     handled = np.bincount(numbers, flows.sent, count)
-    most = network.fair(flows.total) * limits.overload
+    most = cluster_most(network, flows, limits)
     load = np.zeros(clusters)
     place = np.full(count, -1, np.int64)
 

@@ -21,6 +21,7 @@ from tidings.planning.communities.base import (
     Limits,
     Seating,
     broker_most,
+    cluster_most,
     mean_hops,
     slack,
     somebody,
@@ -126,8 +127,7 @@ class _Table:
         self.cluster_of = network.cluster_of[self.brokers]
         self.homes = self._numbered(network.homes)
         # A cluster that is over its share already may keep what it has; so may a broker.
-        fair = network.fair(flows.total)
-        self.cluster_most = np.maximum(fair * limits.overload, self._by_cluster(self.homes))
+        self.cluster_most = np.maximum(cluster_most(network, flows, limits), self._by_cluster(self.homes))
         self.broker_most = broker_most(network, flows, limits)[self.brokers]
         self.moves_most, self.across_most, self.inside_most = (
             count if bound is None else bound
