@@ -9,7 +9,7 @@ from typing import Annotated, Protocol
 import msgspec
 import typer
 
-from tidings.cli.lines import Lines
+from tidings.cli.lines import REFUSED_SHOWN, Lines, say_unnamed
 from tidings.cli.progress import Progress
 from tidings.cli.topic import topic_of
 from tidings.errors import DeclarationError, PayloadError
@@ -18,9 +18,6 @@ from tidings.gathering.replay import Reader, at_text, run_out, summary, told_lin
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report
 from tidings.language.topics import Complete, StaysOpen, TellFirst, Topic
-
-REFUSED_SHOWN = 5
-"""Refused reports that are named; all are counted. More would bury the events on a terminal."""
 
 
 def gather(
@@ -110,8 +107,7 @@ def gather(
             _write(gatherer, out, clock, flush=waited_for)
         run_out(gatherer)
         _write(gatherer, out, clock, flush=False)
-    if lines.bad > REFUSED_SHOWN:
-        typer.echo(f"{lines.name}: {lines.bad - REFUSED_SHOWN:,} more reports were refused", err=True)
+    say_unnamed(lines.name, lines.bad)
     out.end(summary(gatherer.counts))
 
 

@@ -12,6 +12,7 @@ import typer
 
 from tidings.cli import pipeline_follow
 from tidings.cli.gathered import show_counts
+from tidings.cli.lines import REFUSED_SHOWN, say_unnamed
 from tidings.cli.on_spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 from tidings.cli.workload_spec import changed
 from tidings.errors import InputError
@@ -25,9 +26,6 @@ REPORTS = "reports"
 
 LINES = ".jsonl"
 """How the names of files of JSON lines end."""
-
-REFUSED_SHOWN = 5
-"""Refused lines that are named; all are counted."""
 
 
 def gather(
@@ -239,6 +237,7 @@ def gathered(
         if of_lines and counts["refused"]:
             for number, reason in job.refused(spark, store, REFUSED_SHOWN):
                 typer.echo(f"{reports}:{number}: {reason}", err=True)
+            say_unnamed(reports, counts["refused"])
     return made, counts, layout
 
 
