@@ -14,7 +14,7 @@ from tidings.cli.progress import Progress
 from tidings.cli.topic import topic_of
 from tidings.errors import DeclarationError, PayloadError
 from tidings.gathering import Fate, Gatherer, State, Telling
-from tidings.gathering.replay import Reader, at_text, run_out, summary, told_line
+from tidings.gathering.replay import Reader, at_text, mixed_kinds, run_out, summary, told_line
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report
 from tidings.language.topics import Complete, StaysOpen, TellFirst, Topic
@@ -175,11 +175,7 @@ class _Clock:
         if self._first is None:
             self._first, self.iso = report.id, iso
         elif iso != self.iso:
-            kinds = ("a time", "seconds") if iso else ("seconds", "a time")
-            self._stop(
-                report,
-                f"at is {kinds[0]}, but in line {self._first} it is {kinds[1]}; write the same in all lines",
-            )
+            self._stop(report, mixed_kinds(iso=iso, first=self._first))
 
     def check(self, report: Report) -> None:
         before = self._before
