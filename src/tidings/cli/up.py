@@ -50,7 +50,8 @@ def up(
         typer.Option(
             "--links",
             metavar="FILE",
-            help="Brokers and links instead: CSV lines a,b, one link of two brokers each.",
+            help="Brokers and links instead: CSV lines a,b, one link of two brokers each. A first "
+            "line a,b names the columns unless a later line names a or b.",
         ),
     ] = None,
     single: Annotated[bool, typer.Option("--single", help="One process for all, not one for each.")] = False,
