@@ -28,7 +28,7 @@ def test_links_are_lines_of_two_brokers_with_a_header_or_none(file: Path, header
 def test_the_same_file_is_one_of_plans_with_its_lengths(file: Path) -> None:
     names, found = read_links(EXAMPLES / "plans" / "links.csv")
     assert (names, found) == (["1", "2", "4", "3", "5", "6"], [(1, 0), (2, 1), (3, 1), (4, 3), (5, 4)])
-    file.write_text("x,y,2.5\ny,z\n", encoding="utf-8")
+    file.write_text("x,y,2.5\ny,z,0\n", encoding="utf-8")
     assert read_links(file) == (["x", "y", "z"], [(1, 0), (2, 1)])
 
 
@@ -74,6 +74,9 @@ def test_brokers_may_be_called_as_the_columns(
             "{file}, line 1: 'a,b,length,colour' has 4 fields; it is a,b,length",
         ),
         ("a,b,colour\nx,y,red\n", "{file}, line 1: length is 'colour'; give a number"),
+        ("x,y\ny,z,nan\n", "{file}, line 2: length is 'nan'; give a finite number, 0 or more"),
+        ("x,y,inf\n", "{file}, line 1: length is 'inf'"),
+        ("x,y,-3\n", "{file}, line 1: length is '-3'"),
         ("x,y\n\n# z\nx,x\n", "{file}, line 4: 'x' is linked to itself; a link joins two brokers"),
         ("x,y\ny,z\ny,x\n", "{file}, line 3: the link y,x is there already, in line 1; write it once"),
         ("x,y\nu,v\nv,w\n", "{file}, line 2: no way leads from 'u' to 'x' of line 1; add a link"),

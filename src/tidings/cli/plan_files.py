@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,14 @@ def links(path: Path) -> Iterator[tuple[int, str, str, float]]:
         if again is None and (later or len(first) > 2):
             found = later
     for number, row in found:
-        yield number, row[0], row[1], numeral(path, number, row[2], "length") if len(row) > 2 else 1.0
+        yield number, row[0], row[1], _length(path, number, row[2]) if len(row) > 2 else 1.0
+
+
+def _length(path: Path, number: int, value: str) -> float:
+    length = numeral(path, number, value, LINKS[2])
+    if not (math.isfinite(length) and length >= 0):
+        raise InputError(f"{path}, line {number}: length is {value!r}; give a finite number, 0 or more")
+    return length
 
 
 def triples(path: Path, columns: tuple[str, str, str]) -> Iterator[tuple[str, str, float]]:
