@@ -21,6 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app, network
+from tidings.cli.join import _join_here
 from tidings.cli.leave import _tell
 from tidings.cli.network import (
     Kept,
@@ -213,6 +214,19 @@ def test_the_file_is_in_the_users_own_folder(
     monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
     monkeypatch.setenv("XDG_CACHE_HOME", "/c")
     assert network.state_folder() == Path(folder)
+
+
+def test_what_join_prints_can_be_pasted(
+    file: StateFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Process.of(os.getpid())
+    one = member("b1", tmp_path, here)
+    before = state(tmp_path, one, supervisor=here)
+    file.claim(before)
+    monkeypatch.setattr(network, "spawn", lambda some: [msgspec.structs.replace(some[0], process=here)])
+    monkeypatch.setattr("tidings.cli.join.view", lambda of: View(of.id, "", "", 7, "ready", ("b1",)))
+    _join_here(file, before, None, "b 2", [], False)
+    assert capsys.readouterr().out.endswith("\n  tidings leave 'b 2'\n")
 
 
 # Ports and configurations.
