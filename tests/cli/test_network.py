@@ -363,10 +363,10 @@ def shown(views: list[View], rates: dict[str, float] | None = None) -> str:
 
 
 def test_the_table_shows_where_else_clients_connect_and_ids_as_they_are() -> None:
-    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083"}
-    told = shown([View("[red]b1", "", "", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
-    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in told.splitlines()[3:-1]]
-    assert cells == [["[red]b1", "1883"], ["", "tls 8883"], ["", "ws 8083"]]
+    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083", "https": "127.0.0.1:18543"}
+    told = shown([View("[red]b1", "", "127.0.0.1:9883", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
+    cells = [[cell.strip() for cell in line.split("│")[1:4]] for line in told.splitlines()[3:-1]]
+    assert cells == [["[red]b1", "1883", "9883"], ["", "tls 8883", "https 18543"], ["", "ws 8083", ""]]
 
 
 def test_the_table_shows_what_is_wrong() -> None:

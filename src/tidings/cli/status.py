@@ -152,6 +152,12 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
+def _ports(first: str, others: Mapping[str, str]) -> str:
+    """Ports of addresses, one in each line."""
+    named = (("", first), *((f"{name} ", address) for name, address in others.items()))
+    return "\n".join(f"{name}{address.rpartition(':')[2]}" for name, address in named)
+
+
 def _replaced(shown: View, state: str) -> View:
     return msgspec.structs.replace(shown, state=state)
 
@@ -183,14 +189,8 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
             Text(one.id),
-            "\n".join(
-                f"{name}{address.rpartition(':')[2]}"
-                for name, address in [
-                    ("", one.mqtt),
-                    *((f"{other} ", at) for other, at in one.others.items()),
-                ]
-            ),
-            one.http.rpartition(":")[2],
+            _ports(one.mqtt, {name: at for name, at in one.others.items() if name != "https"}),
+            _ports(one.http, {name: at for name, at in one.others.items() if name == "https"}),
             Text(state, style=colour),
             links,
             Text(one.root),

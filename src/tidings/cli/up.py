@@ -233,7 +233,8 @@ def lines(state: State) -> str:
         f"  mosquitto_sub -V 5 -p {here}{mosquitto_user} -t 'traffic/#' -D subscribe user-property {where}",
         f"  mosquitto_pub -V 5 -p {there}{mosquitto_user} -t traffic/athens -m '{{\"severity\": 4}}'",
     ]
-    trusted = f" --authority FILE  # who has signed {settings.get('mqtt_certificate')}"
+    signer = f"  # who has signed {settings.get('mqtt_certificate')}"
+    trusted = f" --authority FILE{signer}"
     for name, scheme, more in (
         ("mqtt_tls", "mqtts", trusted),
         ("mqtt_ws", "ws", ""),
@@ -241,7 +242,10 @@ def lines(state: State) -> str:
     ):
         if name in first.others:
             shown.append(f"  tidings sub 'traffic/#'{user} --url {scheme}://{first.others[name]}{more}")
-    shown += [f"  curl http://{first.http}/metrics", "  tidings status", f"  tidings join {last.address}"]
+    shown.append(f"  curl http://{first.http}/metrics")
+    if "https" in first.others:
+        shown.append(f"  curl --cacert FILE https://{first.others['https']}/metrics{signer}")
+    shown += ["  tidings status", f"  tidings join {last.address}"]
     if last is not first:
         shown.append(f"  tidings leave {shlex.quote(last.id)}")
     return "\n".join([*shown, "  tidings down", ""])
