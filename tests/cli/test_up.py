@@ -167,6 +167,11 @@ def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_u
         ("--url", f"ws://{others['ws']}"),
     ):
         assert run("pub", "t", "x=1", "--user", "ann", *where).exit_code == 0
+    # The process that watches a network in the background has no terminal that could be closed.
+    users.add_user(tmp_path / "users", "bob", b"secret")
+    os.kill(running(file).supervisor.pid, signal.SIGHUP)
+    assert network.wait_for(lambda: run("pub", "t", "x=1", "--user", "bob").exit_code == 0, PATIENCE_S)
+    assert running(file).supervisor.alive
     left = run("leave", "7")
     assert left.exit_code == 0
     assert "now falls apart without the link of athens and patras; `tidings join --to ONE" in left.stdout

@@ -32,8 +32,9 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
 ) -> None:
-    """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom, how
-    many MQTT clients there are, which broker gathers which topic, and what was refused to clients lately.
+    """Show the network that `tidings up` started here: which brokers are ready, in which process each runs,
+    who is linked with whom, how many MQTT clients there are, which broker gathers which topic, and what was
+    refused to clients lately.
 
     With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
     network runs.
@@ -169,10 +170,12 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
 
     shown = Table()
     columns = ["broker", "mqtt", "http", "state", "links", "root", *NUMBERS]
+    if any(one.pid for one in views):
+        columns.insert(columns.index("state"), "pid")
     if rates is not None:
         columns.insert(columns.index("in"), "in/s")
     for column in columns:
-        number = column in (*NUMBERS, "in/s")
+        number = column in (*NUMBERS, "in/s", "pid")
         shown.add_column(
             column,
             justify="right" if number else "left",
@@ -198,6 +201,8 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
             f"{one.received:,}",
             f"{one.delivered:,}",
         ]
+        if "pid" in columns:
+            cells.insert(columns.index("pid"), str(one.pid or ""))
         if rates is not None:
             cells.insert(columns.index("in/s"), f"{rates.get(one.id, 0.0):,.0f}")
         shown.add_row(*cells)
