@@ -164,20 +164,22 @@ def _replaced(shown: View, state: str) -> View:
 
 
 def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Table:
-    """Brokers as a table for people; `rates` are messages per second, where they are known."""
+    """Brokers as a table for people; `rates` are messages per second, where they are known.
+
+    Processes are below ids: with a column of their own, links would not fit in 80 columns.
+    """
     from rich.table import Table
     from rich.text import Text
 
     shown = Table()
     columns = ["broker", "mqtt", "http", "state", "links", "root", *NUMBERS]
-    if any(one.pid for one in views):
-        columns.insert(columns.index("state"), "pid")
     if rates is not None:
         columns.insert(columns.index("in"), "in/s")
+    processes = any(one.pid for one in views)
     for column in columns:
-        number = column in (*NUMBERS, "in/s", "pid")
+        number = column in (*NUMBERS, "in/s")
         shown.add_column(
-            column,
+            "broker\npid" if column == "broker" and processes else column,
             justify="right" if number else "left",
             no_wrap=column not in ("state", "links", "root"),
             min_width=len("ready") if column == "state" else None,
@@ -191,9 +193,9 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         if missing:
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
-            Text(one.id),
+            Text(f"{one.id}\n{one.pid}" if one.pid else one.id),
             _ports(one.mqtt, {name: at for name, at in one.others.items() if name != "https"}),
-            _ports(one.http, {name: at for name, at in one.others.items() if name == "https"}),
+            _ports(one.http, {"tls": one.others["https"]} if "https" in one.others else {}),
             Text(state, style=colour),
             links,
             Text(one.root),
@@ -201,8 +203,6 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
             f"{one.received:,}",
             f"{one.delivered:,}",
         ]
-        if "pid" in columns:
-            cells.insert(columns.index("pid"), str(one.pid or ""))
         if rates is not None:
             cells.insert(columns.index("in/s"), f"{rates.get(one.id, 0.0):,.0f}")
         shown.add_row(*cells)
