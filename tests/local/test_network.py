@@ -21,9 +21,11 @@ import pytest
 from typer.testing import CliRunner
 
 from tidings.cli import app
+from tidings.cli.network.join import _join_here
 from tidings.cli.network.leave import _tell
 from tidings.cli.network.status import gathered, kept, refused, table
 from tidings.cli.network.topologies import Topology, links, parts
+from tidings.cli.network.up import Supervisor, _Lines
 from tidings.errors import InputError, SetupError
 from tidings.history.logs import LogStatus
 from tidings.local import network
@@ -216,6 +218,46 @@ def test_the_file_is_in_the_users_own_folder(
     assert network.state_folder() == Path(folder)
 
 
+def test_what_join_prints_can_be_pasted(
+    file: StateFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = Process.of(os.getpid())
+    one = member("b1", tmp_path, here)
+    before = state(tmp_path, one, supervisor=here)
+    file.claim(before)
+    monkeypatch.setattr(network, "spawn", lambda some: [msgspec.structs.replace(some[0], process=here)])
+    monkeypatch.setattr("tidings.cli.network.join.view", lambda of: View(of.id, "", "", 7, "ready", ("b1",)))
+    _join_here(file, before, None, "b 2", [], False)
+    assert capsys.readouterr().out.endswith("\n  tidings leave 'b 2'\n")
+
+
+def test_a_hangup_is_passed_on_to_processes_all_of_whose_brokers_have_been_ready(
+    file: StateFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, parent = Process.of(os.getpid()), Process.of(os.getppid())
+    members = [member("b1", tmp_path, here), member("b2", tmp_path, parent), member("b3", tmp_path, parent)]
+    file.claim(state(tmp_path, *members, member("gone", tmp_path), supervisor=here))
+    states = {"b1": "ready", "b2": "ready", "b3": "starting", "gone": "dead"}
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr("tidings.cli.network.up.view", lambda of: View(of.id, "", "", 7, states[of.id]))
+    monkeypatch.setattr(os, "kill", lambda *signalled: sent.append(signalled))
+    supervisor = Supervisor(file, 0, single=False, restart=False, screen=_Lines(), background=True)
+    supervisor._look()
+    assert sent == []
+    supervisor._hangup.set()
+    supervisor._look()
+    assert sent == [(here.pid, signal.SIGHUP)]
+    states["b3"] = "ready"
+    supervisor._look()
+    supervisor._look()
+    assert sent[1:] == [(parent.pid, signal.SIGHUP)]
+    # Later it makes no difference whether a broker is ready.
+    states["b1"] = "isolated"
+    supervisor._hangup.set()
+    supervisor._look()
+    assert sorted(sent[2:]) == sorted((one.pid, signal.SIGHUP) for one in (here, parent))
+
+
 # Ports and configurations.
 
 
@@ -350,10 +392,17 @@ def shown(views: list[View], rates: dict[str, float] | None = None) -> str:
 
 
 def test_the_table_shows_where_else_clients_connect_and_ids_as_they_are() -> None:
-    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083"}
-    told = shown([View("[red]b1", "", "", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
-    cells = [[cell.strip() for cell in line.split("│")[1:3]] for line in told.splitlines()[3:-1]]
-    assert cells == [["[red]b1", "1883"], ["", "tls 8883"], ["", "ws 8083"]]
+    others = {"tls": "127.0.0.1:8883", "ws": "127.0.0.1:8083", "https": "127.0.0.1:18543"}
+    told = shown([View("[red]b1", "", "127.0.0.1:9883", 7, "ready", mqtt="127.0.0.1:1883", others=others)])
+    cells = [[cell.strip() for cell in line.split("│")[1:4]] for line in told.splitlines()[4:-1]]
+    assert cells == [["[red]b1", "1883", "9883"], ["7", "tls 8883", "tls 18543"], ["", "ws 8083", ""]]
+
+
+def test_the_table_shows_processes_where_they_are_known() -> None:
+    told = shown([View("b1", "", "", 4711, "ready"), View("b2", "", "", None, "starting")])
+    cells = [line[1:].lstrip("│┃ ").split()[0] for line in told.splitlines() if line[0] in "┃│"]
+    assert cells == ["broker", "pid", "b1", "4711", "b2"]
+    assert "pid" not in shown([View("b1", "", "h:1", None, "ready")])
 
 
 def test_the_table_shows_what_is_wrong() -> None:

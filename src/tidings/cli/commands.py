@@ -35,9 +35,9 @@ COMMANDS = {
     "status": (
         "network.status:status",
         (
-            "Show the network that `tidings up` started here: which brokers are ready, who is linked with "
-            "whom, how many MQTT clients there are, which broker gathers which topic, and what was refused "
-            "to clients lately."
+            "Show the network that `tidings up` started here: which brokers are ready, in which process "
+            "each runs, who is linked with whom, how many MQTT clients there are, which broker gathers which "
+            "topic, and what was refused to clients lately."
         ),
     ),
     "join": (

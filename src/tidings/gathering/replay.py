@@ -124,6 +124,12 @@ def summary(counts: Counts) -> dict[str, int]:
     return {name: getattr(counts, name) for name in SUMMARY}
 
 
+def mixed_kinds(*, iso: bool, first: object) -> str:
+    """What is wrong with a time that is of another kind than that of the first report, by its line."""
+    kinds = ("a time", "seconds") if iso else ("seconds", "a time")
+    return f"at is {kinds[0]}, but in line {first} it is {kinds[1]}; write the same in all lines"
+
+
 def run_out(gatherer: Gatherer) -> None:
     """Let time pass until every event is closed."""
     while (due_us := gatherer.next_us()) is not None:

@@ -551,7 +551,7 @@ class View(msgspec.Struct, frozen=True):
     """Where MQTT clients connect."""
 
     others: dict[str, str] = {}
-    """Where they connect besides: by "tls", "ws" and "wss"."""
+    """Where else it listens: for MQTT clients by "tls", "ws" and "wss", for its pages by "https"."""
 
     clients: int = 0
     """MQTT clients that are there."""
@@ -614,7 +614,8 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         received=mqtt["counters"]["published"] + counters["messages_in"].get("Publish", 0),
         delivered=mqtt["counters"]["delivered"],
         mqtt=mqtt["addresses"].get("tcp", ""),
-        others={name: address for name, address in mqtt["addresses"].items() if name != "tcp"},
+        others={name: address for name, address in mqtt["addresses"].items() if name != "tcp"}
+        | ({"https": told["https"]} if told.get("https") else {}),
         clients=mqtt["clients"],
         retained=mqtt["retained"],
         refusals=msgspec.convert(mqtt["refusals"], tuple[Refusal, ...]),

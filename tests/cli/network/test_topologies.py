@@ -8,6 +8,7 @@ import pytest
 
 from tidings.cli.network.leave import redundancy_lost
 from tidings.cli.network.topologies import BROKERS_MAX, both_ways, name_fault, read_links
+from tidings.cli.plan.network import of_edges
 from tidings.errors import InputError
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -27,29 +28,55 @@ def test_links_are_lines_of_two_brokers_with_a_header_or_none(file: Path, header
 def test_the_same_file_is_one_of_plans_with_its_lengths(file: Path) -> None:
     names, found = read_links(EXAMPLES / "plans" / "links.csv")
     assert (names, found) == (["1", "2", "4", "3", "5", "6"], [(1, 0), (2, 1), (3, 1), (4, 3), (5, 4)])
-    file.write_text("x,y,2.5\ny,z\n", encoding="utf-8")
+    file.write_text("x,y,2.5\ny,z,0\n", encoding="utf-8")
     assert read_links(file) == (["x", "y", "z"], [(1, 0), (2, 1)])
 
 
 def test_of_each_link_the_broker_that_is_named_later_dials(file: Path) -> None:
     file.write_text("x,y\nz,y\nz,x\n", encoding="utf-8")
     assert read_links(file) == (["x", "y", "z"], [(1, 0), (2, 0), (2, 1)])
-    # The one line that names the columns, and no link.
-    file.write_text("a,b\nc,b\nc,a\na,b\n", encoding="utf-8")
-    assert read_links(file) == (["c", "b", "a"], [(1, 0), (2, 0), (2, 1)])
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "links"),
+    [
+        ("a,b\nb,c\nc,a\n", ["a", "b", "c"], [(1, 0), (2, 0), (2, 1)]),
+        ("# two\n\n a , b \n", ["a", "b"], [(1, 0)]),
+        ("a,b,2\nb,c\n", ["a", "b", "c"], [(1, 0), (2, 1)]),
+        ("a,b\nlength,c\n", ["length", "c"], [(1, 0)]),
+    ],
+)
+def test_brokers_may_be_called_as_the_columns(
+    file: Path, text: str, names: list[str], links: list[tuple[int, int]]
+) -> None:
+    file.write_text(text, encoding="utf-8")
+    assert read_links(file) == (names, links)
+    # Plans see the same ones.
+    assert {frozenset(link) for link in of_edges(file).links} == {
+        frozenset(names[at] for at in pair) for pair in links
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("", "{file} names no broker; write a link in each line, as athens,patras"),
-        ("a,b\n", "{file} names no broker"),
+        ("a,b,length\n", "{file} names no broker"),
+        ("a,b\nb,a\n", "{file}, line 2: the link b,a is there already, in line 1; write it once"),
+        ("a,b\nc,d\nd,b\nx,y\n", "{file}, line 4: no way leads from 'x' to 'a' of line 1; add a link"),
+        (
+            "a,b,length\nc,a,1\n",
+            "{file}, line 1: line 2 names a or b again, so that this is a link of theirs",
+        ),
         ("x,y\nz\n", "{file}, line 2: 'z' has 1 fields; it is a,b,length"),
         (
             "a,b,length,colour\nx,y,1,red\n",
             "{file}, line 1: 'a,b,length,colour' has 4 fields; it is a,b,length",
         ),
         ("a,b,colour\nx,y,red\n", "{file}, line 1: length is 'colour'; give a number"),
+        ("x,y\ny,z,nan\n", "{file}, line 2: length is 'nan'; give a finite number, 0 or more"),
+        ("x,y,inf\n", "{file}, line 1: length is 'inf'"),
+        ("x,y,-3\n", "{file}, line 1: length is '-3'"),
         ("x,y\n\n# z\nx,x\n", "{file}, line 4: 'x' is linked to itself; a link joins two brokers"),
         ("x,y\ny,z\ny,x\n", "{file}, line 3: the link y,x is there already, in line 1; write it once"),
         ("x,y\nu,v\nv,w\n", "{file}, line 2: no way leads from 'u' to 'x' of line 1; add a link"),

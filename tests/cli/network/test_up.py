@@ -141,6 +141,7 @@ def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_u
     settings = {
         "mqtt_ws": 21_100,
         "mqtt_tls": 21_200,
+        "https": 21_300,
         "mqtt_certificate": certificate.name,
         "mqtt_key": key.name,
         "users_file": "users",
@@ -160,12 +161,18 @@ def test_one_process_can_be_all_brokers_with_links_of_a_file_tls_websocket_and_u
     assert isinstance(refused.exception, AccessError)
     monkeypatch.setenv("TIDINGS_PASSWORD", "secret")
     others = statuses()["7"]["others"]
+    assert others["https"] == running(file).member("7").others["https"]
     for where in (
         (),
         ("--url", f"mqtts://{others['tls']}", "--authority", str(authority)),
         ("--url", f"ws://{others['ws']}"),
     ):
         assert run("pub", "t", "x=1", "--user", "ann", *where).exit_code == 0
+    # The process that watches a network in the background has no terminal that could be closed.
+    users.add_user(tmp_path / "users", "bob", b"secret")
+    os.kill(running(file).supervisor.pid, signal.SIGHUP)
+    assert network.wait_for(lambda: run("pub", "t", "x=1", "--user", "bob").exit_code == 0, PATIENCE_S)
+    assert running(file).supervisor.alive
     left = run("leave", "7")
     assert left.exit_code == 0
     assert "now falls apart without the link of athens and patras; `tidings join --to ONE" in left.stdout
@@ -273,7 +280,7 @@ def test_files_ports_and_options_are_tried_before_anything_starts(
 
 
 def test_what_is_printed_to_be_pasted_says_who_may_connect_and_where(tmp_path: Path) -> None:
-    others = {"mqtt_tls": "127.0.0.1:8883", "mqtt_ws": "127.0.0.1:8083"}
+    others = {"mqtt_tls": "127.0.0.1:8883", "mqtt_ws": "127.0.0.1:8083", "https": "127.0.0.1:18543"}
     members = (
         network.Member("b1", "h:1", "h:2", "f", "h:1883", others=others),
         network.Member("b 2", "h:3", "h:4", "g", "h:1884"),
@@ -287,6 +294,10 @@ def test_what_is_printed_to_be_pasted_says_who_may_connect_and_where(tmp_path: P
     assert (
         "\n  tidings sub 'traffic/#' --url mqtts://127.0.0.1:8883 --authority FILE  # who has signed /c.pem\n"
         "  tidings sub 'traffic/#' --url ws://127.0.0.1:8083\n" in anybody
+    )
+    assert (
+        "\n  curl http://h:2/metrics\n"
+        "  curl --cacert FILE https://127.0.0.1:18543/metrics  # who has signed /c.pem\n" in anybody
     )
     assert "\n  tidings leave 'b 2'\n" in anybody
     users = told(anonymous="false", users_file="/users", access_file="/rules")

@@ -32,11 +32,15 @@ def test_users_are_added_listed_and_removed(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "users"
     monkeypatch.setenv("TIDINGS_USERS_FILE", str(file))
     assert run("add", "ann", "--password-stdin", said="secret\n").exit_code == 0
-    assert "is a user now" in run("add", "bob", "--password-stdin", said="b").stdout
+    added = run("add", "bob", "--password-stdin", said="b")
+    assert "is a user now" in added.stdout
     assert "another password" in run("add", "ann", "--password-stdin", said="new\r\n").stdout
     assert read_users(file).check("ann", b"new")
     assert run("list").stdout == "ann\nbob\n"
-    assert run("remove", "ann").exit_code == 0
+    removed = run("remove", "ann")
+    assert removed.exit_code == 0
+    for result in (added, removed):
+        assert "kill -HUP PID; `tidings status` shows the pids\n" in result.stderr
     assert json.loads(run("list", "--json", "--file", str(file)).stdout) == ["bob"]
 
 

@@ -23,6 +23,7 @@ from tidings.language.declarations import read_topic
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report, Shape
 from tidings.pipeline import session
+from tidings.pipeline.gather import lines
 from tidings.pipeline.gather.layout import Layout
 
 if TYPE_CHECKING:
@@ -73,9 +74,33 @@ def test_lines_are_gathered_and_refused_as_by_the_plain_command(tmp_path: Path) 
     assert refused[5] == (7_500_000, "the key 'place' needs place, which the report does not have")
     said = [f"{path}:{number}: {reason}" for number, (_, reason) in sorted(refused.items())]
     assert len(said) == 7
-    assert done.stderr.splitlines() == plain.stderr.splitlines()[:5] == said[:5]
+    expected = [*said[:5], f"{path}: 2 more reports were refused"]
+    assert done.stderr.splitlines() == plain.stderr.splitlines() == expected
     with pytest.raises(InputError, match=r"'gathered' is in .* already; --overwrite"):
         run("pipeline", "gather", *given, "--data", str(tmp_path / "data"))
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
+def test_two_kinds_of_time_in_one_file_are_refused_as_by_the_plain_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each line is a piece, so that no task sees both kinds.
+    monkeypatch.setattr(lines, "PIECE_BYTES_MIN", 1)
+    monkeypatch.setattr(lines, "PIECE_BYTES_MAX", 1)
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 1)
+    path, data = tmp_path / "reports.jsonl", tmp_path / "data"
+    times = ["never", 7, 8, "2026-11-15T11:05:00Z", 9, "2026-11-15T11:06:00Z"]
+    said = [{"at": at, "fields": {"place": "Omonia"}} for at in times]
+    path.write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")
+    given = [*ATHENS[:3], str(path)]
+    plain = CliRunner().invoke(app, ["gather", *given])
+    assert plain.exit_code == 2
+    with pytest.raises(InputError) as refused:
+        run("pipeline", "gather", *given, "--partitions", "2", "--data", str(data))
+    assert f"{path}:4: at is a time, but in line 2 it is seconds; write" in str(refused.value)
+    assert str(refused.value) == plain.stderr.splitlines()[-1]
+    assert not (data / "gathered").exists()
 
 
 @pytest.mark.slow

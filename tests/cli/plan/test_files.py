@@ -73,7 +73,7 @@ def test_a_comment_has_a_space_and_a_name_may_begin_with_a_hash(tmp_path: Path) 
 def test_a_header_may_leave_out_what_lines_may_leave_out(tmp_path: Path, header: str) -> None:
     path = tmp_path / "links.csv"
     path.write_text(f"{header}\n1,2\n2,3,4\n", encoding="utf-8")
-    assert list(files.links(path)) == [("1", "2", 1.0), ("2", "3", 4.0)]
+    assert list(files.links(path)) == [(2, "1", "2", 1.0), (3, "2", "3", 4.0)]
 
 
 def test_a_large_file_that_is_no_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

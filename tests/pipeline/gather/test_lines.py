@@ -134,28 +134,32 @@ def files(draw: st.DrawFn) -> tuple[Topic, bytes]:
     return topic, begin + b"\n".join(draw(st.lists(texts(topic), max_size=8))) + end
 
 
-def one_by_one(topic: Topic, data: bytes) -> tuple[list[Report], list[tuple[int, str]]]:
-    """What `tidings gather` takes of a file, and what it says of the rest."""
+def one_by_one(topic: Topic, data: bytes) -> tuple[list[Report], list[tuple[int, str]], lines.Kinds]:
+    """What `tidings gather` takes of a file, what it says of the rest, and the first of each kind of time."""
     reader, taken, refused = Reader(topic), list[Report](), list[tuple[int, str]]()
+    kinds = lines.Kinds()
     for number, text in json_lines.texts(io.BytesIO(data).readline):
         try:
-            taken.append(reader.read(number, json_lines.decode(text)))
+            line = json_lines.decode(text)
+            taken.append(reader.read(number, line))
         except PayloadError as error:
             refused.append((number, str(error)))
-    return taken, refused
+        else:
+            kinds.setdefault(isinstance(line["at"], str), number)
+    return taken, refused, kinds
 
 
-def in_pieces(layout: Layout, path: Path, size: int) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Reports and refusals of a file that is cut into pieces of so many bytes."""
-    tables, refused = list[pa.Table](), list[dict[str, Any]]()
+def in_pieces(layout: Layout, path: Path, size: int) -> tuple[pa.Table, list[dict[str, Any]], lines.Kinds]:
+    """Reports, refusals and kinds of time of a file that is cut into pieces of so many bytes."""
+    tables, refused, kinds = list[pa.Table](), list[dict[str, Any]](), lines.Kinds()
     with path.open("rb") as file:
         pieces = list(lines.cut(file.read, size))
     for piece in pieces:
-        for rows, told in lines.taken(layout, lines.lines_of(path, piece), 7):
+        for rows, told in lines.taken(layout, lines.lines_of(path, piece), 7, kinds):
             tables.append(rows)
             refused += told.to_pylist()
     schema = layout.rows.append(pa.field(BUCKET, pa.int32()))
-    return pa.concat_tables([schema.empty_table(), *tables]), refused
+    return pa.concat_tables([schema.empty_table(), *tables]), refused, kinds
 
 
 @settings(max_examples=examples(600))
@@ -173,8 +177,9 @@ def agree(topic: Topic, data: bytes, path: Path, size: int) -> None:
     """A file in pieces is taken as line by line, and one key has one bucket."""
     layout = Layout(topic)
     path.write_bytes(data)
-    rows, refused = in_pieces(layout, path, size)
-    reports, said = one_by_one(topic, data)
+    rows, refused, kinds = in_pieces(layout, path, size)
+    reports, said, kinds_said = one_by_one(topic, data)
+    assert kinds == kinds_said
     # As texts, in which 0.0 and -0.0 differ.
     assert repr(rows.select(layout.rows.names).to_pylist()) == repr(layout.table(reports).to_pylist())
     assert [(row["event"], row["reason"]) for row in refused] == said
@@ -305,7 +310,7 @@ def test_a_file_is_gathered_by_pieces_with_what_is_refused(
     assert len(file.pieces) == 3
     assert file.rows == 9
     told = lines.gather(spark, file, Layout(KERNEL), partitions=3).toArrow()
-    reports, said = one_by_one(KERNEL, NASTY)
+    reports, said, _ = one_by_one(KERNEL, NASTY)
     assert of_table(told) == of_machine(KERNEL, reports)[0]
     refused = sorted(
         (row for row in told.to_pylist() if row["state"] == REFUSED), key=lambda row: row["event"]

@@ -175,6 +175,19 @@ def test_a_stream_that_is_stopped_in_the_middle_of_a_micro_batch_ends_with_one_l
     assert re.search("Interrupted|cancelled", stream_job.said(error))
 
 
+PLANNER = "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkPythonPreInitRunner"
+"""Where a stream is stopped while it is planned, this one closes a socket that it has not opened."""
+
+
+@pytest.mark.spark
+def test_a_stream_that_is_stopped_while_it_is_planned_tells_no_error(spark: SparkSession) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    assert jvm.org.apache.spark.util.Utils.classIsLoadable(PLANNER)
+    loggers = jvm.org.apache.logging.log4j.LogManager
+    assert not loggers.getLogger(PLANNER).isErrorEnabled()
+    assert loggers.getLogger(PLANNER.rpartition(".")[0]).isErrorEnabled()
+
+
 @pytest.mark.parametrize(
     ("pages", "said"),
     [

@@ -9,18 +9,15 @@ from typing import Annotated, Protocol
 import msgspec
 import typer
 
-from tidings.cli.files.lines import Lines
+from tidings.cli.files.lines import REFUSED_SHOWN, Lines, say_unnamed
 from tidings.cli.files.progress import Progress
 from tidings.cli.topic.topic import topic_of
 from tidings.errors import DeclarationError, PayloadError
 from tidings.gathering import Fate, Gatherer, State, Telling
-from tidings.gathering.replay import Reader, at_text, run_out, summary, told_line
+from tidings.gathering.replay import Reader, at_text, mixed_kinds, run_out, summary, told_line
 from tidings.language.payloads import INT_MIN
 from tidings.language.reports import Report
 from tidings.language.topics import Complete, StaysOpen, TellFirst, Topic
-
-REFUSED_SHOWN = 5
-"""Refused reports that are named; all are counted. More would bury the events on a terminal."""
 
 
 def gather(
@@ -110,8 +107,7 @@ def gather(
             _write(gatherer, out, clock, flush=waited_for)
         run_out(gatherer)
         _write(gatherer, out, clock, flush=False)
-    if lines.bad > REFUSED_SHOWN:
-        typer.echo(f"{lines.name}: {lines.bad - REFUSED_SHOWN:,} more reports were refused", err=True)
+    say_unnamed(lines.name, lines.bad)
     out.end(summary(gatherer.counts))
 
 
@@ -179,11 +175,7 @@ class _Clock:
         if self._first is None:
             self._first, self.iso = report.id, iso
         elif iso != self.iso:
-            kinds = ("a time", "seconds") if iso else ("seconds", "a time")
-            self._stop(
-                report,
-                f"at is {kinds[0]}, but in line {self._first} it is {kinds[1]}; write the same in all lines",
-            )
+            self._stop(report, mixed_kinds(iso=iso, first=self._first))
 
     def check(self, report: Report) -> None:
         before = self._before

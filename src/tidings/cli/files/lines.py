@@ -12,6 +12,9 @@ import typer
 from tidings.errors import PayloadError
 from tidings.language import json_lines
 
+REFUSED_SHOWN = 5
+"""Refused reports that are named; all are counted. More would bury what is told on a terminal."""
+
 
 class Lines:
     """The objects of one file of JSON lines."""
@@ -61,3 +64,9 @@ class Lines:
         self.bad += 1
         if self._shown_max is None or self.bad <= self._shown_max:
             typer.echo(f"{self.name}:{number}: {reason}", err=True)
+
+
+def say_unnamed(name: str, refused: int) -> None:
+    """Of so many reports of a file that were refused, say how many were not named."""
+    if refused > REFUSED_SHOWN:
+        typer.echo(f"{name}: {refused - REFUSED_SHOWN:,} more reports were refused", err=True)

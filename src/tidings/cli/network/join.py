@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -96,7 +97,8 @@ def _join_here(
         typer.echo(msgspec.json.encode(shown).decode())
     else:
         typer.echo(f"{member.id} has joined: MQTT at {member.mqtt}, linked with {', '.join(shown.links)}")
-        typer.echo(f"\n  curl http://{member.http}/health\n  tidings status\n  tidings leave {member.id}")
+        typer.echo(f"\n  curl http://{member.http}/health\n  tidings status")
+        typer.echo(f"  tidings leave {shlex.quote(member.id)}")
 
 
 def _new_member(file: StateFile, address: str | None, id_: str | None, to: list[str]) -> Member:

@@ -32,8 +32,9 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
 ) -> None:
-    """Show the network that `tidings up` started here: which brokers are ready, who is linked with whom, how
-    many MQTT clients there are, which broker gathers which topic, and what was refused to clients lately.
+    """Show the network that `tidings up` started here: which brokers are ready, in which process each runs,
+    who is linked with whom, how many MQTT clients there are, which broker gathers which topic, and what was
+    refused to clients lately.
 
     With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
     network runs.
@@ -152,12 +153,21 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
+def _ports(first: str, others: Mapping[str, str]) -> str:
+    """Ports of addresses, one in each line."""
+    named = (("", first), *((f"{name} ", address) for name, address in others.items()))
+    return "\n".join(f"{name}{address.rpartition(':')[2]}" for name, address in named)
+
+
 def _replaced(shown: View, state: str) -> View:
     return msgspec.structs.replace(shown, state=state)
 
 
 def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Table:
-    """Brokers as a table for people; `rates` are messages per second, where they are known."""
+    """Brokers as a table for people; `rates` are messages per second, where they are known.
+
+    Processes are below ids: with a column of their own, links would not fit in 80 columns.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -165,10 +175,11 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
     columns = ["broker", "mqtt", "http", "state", "links", "root", *NUMBERS]
     if rates is not None:
         columns.insert(columns.index("in"), "in/s")
+    processes = any(one.pid for one in views)
     for column in columns:
         number = column in (*NUMBERS, "in/s")
         shown.add_column(
-            column,
+            "broker\npid" if column == "broker" and processes else column,
             justify="right" if number else "left",
             no_wrap=column not in ("state", "links", "root"),
             min_width=len("ready") if column == "state" else None,
@@ -182,15 +193,9 @@ def table(views: Sequence[View], rates: Mapping[str, float] | None = None) -> Ta
         if missing:
             links.append((" " if one.links else "") + missing, style="red")
         cells: list[str | Text] = [
-            Text(one.id),
-            "\n".join(
-                f"{name}{address.rpartition(':')[2]}"
-                for name, address in [
-                    ("", one.mqtt),
-                    *((f"{other} ", at) for other, at in one.others.items()),
-                ]
-            ),
-            one.http.rpartition(":")[2],
+            Text(f"{one.id}\n{one.pid}" if one.pid else one.id),
+            _ports(one.mqtt, {name: at for name, at in one.others.items() if name != "https"}),
+            _ports(one.http, {"tls": one.others["https"]} if "https" in one.others else {}),
             Text(state, style=colour),
             links,
             Text(one.root),

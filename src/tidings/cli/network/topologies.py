@@ -80,9 +80,8 @@ def read_links(path: Path) -> tuple[list[str], list[tuple[int, int]]]:
     """Of all brokers, with the line that names each first."""
     written: dict[frozenset[str], int] = {}
     """Links, with their lines."""
-    for number, row in files.rows(path, ("a", "b", "length"), optional=1):
+    for number, a, b, _ in files.links(path):
         where = f"{path}, line {number}"
-        a, b = row[:2]
         for name in (a, b):
             if fault := name_fault(name):
                 raise InputError(f"{where}: {fault}")
@@ -95,13 +94,8 @@ def read_links(path: Path) -> tuple[list[str], list[tuple[int, int]]]:
             raise InputError(f"{where}: {a!r} is linked to itself; a link joins two brokers")
         if (before := written.setdefault(frozenset((a, b)), number)) != number:
             raise InputError(f"{where}: the link {a},{b} is there already, in line {before}; write it once")
-        if len(row) > 2:
-            files.numeral(path, number, row[2], "length")
     if not names:
-        raise InputError(
-            f"{path} names no broker; write a link in each line, as athens,patras (a first "
-            "line a,b names the columns)"
-        )
+        raise InputError(f"{path} names no broker; write a link in each line, as athens,patras")
     joined: dict[str, set[str]] = {name: set() for name in names}
     for one, other in written:
         joined[one].add(other)
@@ -111,7 +105,8 @@ def read_links(path: Path) -> tuple[list[str], list[tuple[int, int]]]:
     if lost := next((name for name in names if name not in near), None):
         raise InputError(
             f"{path}, line {names[lost]}: no way leads from {lost!r} to {first!r} of line {names[first]}; "
-            "add a link between the two parts (a first line that names the columns is a,b)"
+            "add a link between the two parts (a first line a,b names the columns if no later line names a "
+            "or b)"
         )
     place = {name: at for at, name in enumerate(names)}
     ends = (sorted((place[one] for one in pair), reverse=True) for pair in written)

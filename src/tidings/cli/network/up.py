@@ -50,7 +50,8 @@ def up(
         typer.Option(
             "--links",
             metavar="FILE",
-            help="Brokers and links instead: CSV lines a,b, one link of two brokers each.",
+            help="Brokers and links instead: CSV lines a,b, one link of two brokers each. A first "
+            "line a,b names the columns unless a later line names a or b.",
         ),
     ] = None,
     single: Annotated[bool, typer.Option("--single", help="One process for all, not one for each.")] = False,
@@ -87,7 +88,7 @@ def up(
     """Start a network on this machine: one process per broker, on free ports that only this machine reaches.
 
     A table shows how it is; Ctrl-C stops it cleanly. With `--detach` it stays in the background until
-    `tidings down`. The exit code is 1 if a broker does not start.
+    `tidings down`, and SIGHUP is passed on to the brokers. The exit code is 1 if a broker does not start.
 
     How many brokers there are and how they are linked is said by options, or by a file with their names.
     Settings, the file, and all ports are tried before anything is started. WebSocket, TLS and users are
@@ -137,7 +138,7 @@ def up(
             dialled = [members[there].address for here, there in wanted if here == number]
             network.write_config(member, dialled, folder / "records", shared)
         screen = _Lines() if background else _Screen(f"{title}{', one process' if single else ''}")
-        code = Supervisor(file, len(wanted), single, restart, screen).run()
+        code = Supervisor(file, len(wanted), single, restart, screen, background=background).run()
     finally:
         reaped = file.read()
         if reaped is not None:
@@ -232,7 +233,8 @@ def lines(state: State) -> str:
         f"  mosquitto_sub -V 5 -p {here}{mosquitto_user} -t 'traffic/#' -D subscribe user-property {where}",
         f"  mosquitto_pub -V 5 -p {there}{mosquitto_user} -t traffic/athens -m '{{\"severity\": 4}}'",
     ]
-    trusted = f" --authority FILE  # who has signed {settings.get('mqtt_certificate')}"
+    signer = f"  # who has signed {settings.get('mqtt_certificate')}"
+    trusted = f" --authority FILE{signer}"
     for name, scheme, more in (
         ("mqtt_tls", "mqtts", trusted),
         ("mqtt_ws", "ws", ""),
@@ -240,7 +242,10 @@ def lines(state: State) -> str:
     ):
         if name in first.others:
             shown.append(f"  tidings sub 'traffic/#'{user} --url {scheme}://{first.others[name]}{more}")
-    shown += [f"  curl http://{first.http}/metrics", "  tidings status", f"  tidings join {last.address}"]
+    shown.append(f"  curl http://{first.http}/metrics")
+    if "https" in first.others:
+        shown.append(f"  curl --cacert FILE https://{first.others['https']}/metrics{signer}")
+    shown += ["  tidings status", f"  tidings join {last.address}"]
     if last is not first:
         shown.append(f"  tidings leave {shlex.quote(last.id)}")
     return "\n".join([*shown, "  tidings down", ""])
@@ -308,14 +313,26 @@ class Supervisor:
     """Starts the brokers of a network, watches them, and stops them when it is told to."""
 
     def __init__(
-        self, file: StateFile, links: int, single: bool, restart: bool, screen: _Lines | _Screen
+        self,
+        file: StateFile,
+        links: int,
+        single: bool,
+        restart: bool,
+        screen: _Lines | _Screen,
+        *,
+        background: bool,
     ) -> None:
         self._file = file
         self._links = links
         self._single = single
         self._restart = restart
         self._screen = screen
+        self._background = background
         self._stop = threading.Event()
+        self._hangup = threading.Event()
+        """That SIGHUP came, and is for the brokers."""
+        self._to_hang_up: set[Process] = set()
+        self._were_ready: set[Process] = set()
         self._mourned: set[Process] = set()
         self._started: dict[str, float] = {}
         self._rates: dict[str, float] = {}
@@ -323,8 +340,11 @@ class Supervisor:
 
     def run(self) -> int:
         """The exit code, once it is over."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: self._stop.set())
+        # In the background there is no terminal that could have been closed.
+        hung_up = self._hangup if self._background else self._stop
+        signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
         with self._screen:
             state = self._file.read()
             assert state is not None, "the network has been written down"
@@ -378,9 +398,26 @@ class Supervisor:
         if self._restart:
             self._spawn([self._again(one) for one in dead if time.monotonic() >= self._not_before(one)])
         views = [view(member) for member in members]
+        self._pass_hangup_on(members, views)
         self._measure(views)
         self._screen.show(views, self._rates)
         return views
+
+    def _pass_hangup_on(self, members: Sequence[Member], views: Sequence[View]) -> None:
+        """Send the brokers the SIGHUP that came. A process that starts gets it when all its brokers have been
+        ready: it would die of it before.
+        """
+        ready: dict[Process, bool] = {}
+        for member, shown in zip(members, views, strict=True):
+            if member.process is not None and member.alive and not member.leaving:
+                ready[member.process] = ready.get(member.process, True) and shown.state == "ready"
+        self._were_ready |= {process for process, all_ready in ready.items() if all_ready}
+        if self._hangup.is_set():
+            self._hangup.clear()
+            self._to_hang_up |= set(ready)
+        for process in self._to_hang_up & self._were_ready:
+            process.signal(signal.SIGHUP)
+        self._to_hang_up -= self._were_ready
 
     def _not_before(self, member: Member) -> float:
         """When a broker that died may be started again: at once, then after longer and longer pauses."""

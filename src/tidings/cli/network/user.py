@@ -16,6 +16,8 @@ from tidings.errors import InputError
 VARIABLE = "TIDINGS_USERS_FILE"
 RULES_VARIABLE = "TIDINGS_ACCESS_FILE"
 
+NOTE = "brokers that run take note of it at SIGHUP: kill -HUP PID; `tidings status` shows the pids"
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
 File = Annotated[
     Path | None,
@@ -47,7 +49,7 @@ def add(
     password = _of_stdin() if password_stdin else _asked(name)
     new = add_user(path, name, password.encode())
     typer.echo(f"{name} {'is a user now' if new else 'has another password now'}, in {path}")
-    typer.echo("brokers that run take note of it at SIGHUP: kill -HUP PID", err=True)
+    typer.echo(NOTE, err=True)
 
 
 def remove(name: Name, file: File = None) -> None:
@@ -63,6 +65,7 @@ def remove(name: Name, file: File = None) -> None:
     path = _file(file)
     remove_user(path, name)
     typer.echo(f"{name} is no user any more, in {path}")
+    typer.echo(NOTE, err=True)
 
 
 def list_(

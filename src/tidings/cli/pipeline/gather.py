@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidings.cli.files.counts import show_counts
+from tidings.cli.files.lines import REFUSED_SHOWN, say_unnamed
 from tidings.cli.pipeline import follow as pipeline_follow
 from tidings.cli.pipeline.spark import DATA, MASTER, AsJson, Data, Master, Overwrite, Settings, checked
 from tidings.cli.workload.spec import changed
@@ -25,9 +26,6 @@ REPORTS = "reports"
 
 LINES = ".jsonl"
 """How the names of files of JSON lines end."""
-
-REFUSED_SHOWN = 5
-"""Refused lines that are named; all are counted."""
 
 
 def gather(
@@ -239,6 +237,7 @@ def gathered(
         if of_lines and counts["refused"]:
             for number, reason in job.refused(spark, store, REFUSED_SHOWN):
                 typer.echo(f"{reports}:{number}: {reason}", err=True)
+            say_unnamed(reports, counts["refused"])
     return made, counts, layout
 
 

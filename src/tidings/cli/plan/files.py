@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
 TRAFFIC = ("from", "to", "messages")
 
 
-def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tuple[int, list[str]]]:
+LINKS = ("a", "b", "length")
+
+
+def rows(
+    path: Path, columns: tuple[str, ...], optional: int = 0, *, header: bool = True
+) -> Iterator[tuple[int, list[str]]]:
     """The lines of a file with their numbers; the last `optional` columns may be left out.
 
-    Empty lines are passed over, and comments, and a first line that names the columns.
+    Empty lines are passed over, and comments, and, with `header`, a first line that names the columns.
     """
     least = len(columns) - optional
     try:
@@ -32,7 +38,7 @@ def rows(path: Path, columns: tuple[str, ...], optional: int = 0) -> Iterator[tu
             begun = False
             for fields in reader:
                 number, row = reader.line_num, [field.strip() for field in fields]
-                is_header = not begun and len(row) >= least and row == list(columns[: len(row)])
+                is_header = header and not begun and len(row) >= least and row == list(columns[: len(row)])
                 if not any(row):
                     continue
                 begun = True
@@ -72,11 +78,32 @@ def numeral(path: Path, number: int, value: str, column: str) -> float:
         raise InputError(f"{path}, line {number}: {column} is {value!r}; give a number") from None
 
 
-def links(path: Path) -> Iterator[tuple[str, str, float]]:
-    """Links of brokers: a,b and, if one likes, a length."""
-    for number, row in rows(path, ("a", "b", "length"), optional=1):
-        a, b = (named(path, number, value, column) for value, column in zip(row, ("a", "b"), strict=False))
-        yield a, b, numeral(path, number, row[2], "length") if len(row) > 2 else 1.0
+def links(path: Path) -> Iterator[tuple[int, str, str, float]]:
+    """Links of brokers, with their lines: a,b and, if one likes, a length. Names may be empty.
+
+    Brokers may be called a and b. A first line a,b is then a link: a later line names one of the two, or
+    there is no later line.
+    """
+    found = list(rows(path, LINKS, optional=1, header=False))
+    if found and found[0][1] in (list(LINKS[:2]), list(LINKS)):
+        (number, first), *later = found
+        again = next((line for line, row in later if not {"a", "b"}.isdisjoint(row[:2])), None)
+        if again is not None and len(first) > 2:
+            raise InputError(
+                f"{path}, line {number}: line {again} names a or b again, so that this is a link of theirs, "
+                "and length is 'length'; give a number, or leave out the line if it names the columns"
+            )
+        if again is None and (later or len(first) > 2):
+            found = later
+    for number, row in found:
+        yield number, row[0], row[1], _length(path, number, row[2]) if len(row) > 2 else 1.0
+
+
+def _length(path: Path, number: int, value: str) -> float:
+    length = numeral(path, number, value, LINKS[2])
+    if not (math.isfinite(length) and length >= 0):
+        raise InputError(f"{path}, line {number}: length is {value!r}; give a finite number, 0 or more")
+    return length
 
 
 def triples(path: Path, columns: tuple[str, str, str]) -> Iterator[tuple[str, str, float]]:

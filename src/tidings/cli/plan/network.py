@@ -99,7 +99,10 @@ def packages(network: Path | None) -> tuple[str, ...]:
 
 def of_edges(path: Path) -> Wired:
     """From lines a,b or a,b,length."""
-    found = list(files.links(path))
+    found = [
+        (files.named(path, number, a, "a"), files.named(path, number, b, "b"), length)
+        for number, a, b, length in files.links(path)
+    ]
     return Wired(
         str(path), (), tuple((a, b) for a, b, _ in found), tuple(length for _, _, length in found) or None
     )

@@ -22,7 +22,7 @@ import pyarrow as pa
 from msgspec import UNSET, Meta, UnsetType
 
 from tidings.errors import InputError, PayloadError
-from tidings.gathering.replay import Reader
+from tidings.gathering.replay import Reader, mixed_kinds
 from tidings.language import json_lines, keys, timestamps
 from tidings.language.fields import Type, find
 from tidings.language.json_lines import LINE_BYTES_MAX
@@ -50,8 +50,22 @@ CHUNK_ROWS = 2_048
 PACKED_CHUNKS = batch.PACK_ROWS // CHUNK_ROWS
 """Chunks that are packed at once."""
 
-PACKED = batch.PACKED.append(pa.field("refused", pa.bool_()))
-"""As reports are packed; or, where `refused` is true, rows of the result."""
+PACKED = batch.PACKED.append(pa.field("what", pa.string()))
+"""As reports are packed; and in the same way what else there is to say of lines, in bucket 0."""
+
+REPORTS = "reports"
+"""The value has reports."""
+
+TOLD = "told"
+"""The value has rows of the result: lines that are refused."""
+
+FIRST = "first"
+"""The value has the first report of each kind of time."""
+
+KINDS = pa.schema([("iso", pa.bool_()), ("line", pa.int64())])
+
+Kinds = dict[bool, int]
+"""The first line with a report whose time is a text (True), and the first where it is seconds (False)."""
 
 
 class Piece(NamedTuple):
@@ -77,6 +91,7 @@ class File:
 
     def __init__(self, path: Path, cores: int) -> None:
         """InputError if it is none that can be cut."""
+        self.name = str(path)
         self.path = path.absolute()
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is no file that can be read in pieces; write its lines to one")
@@ -116,22 +131,24 @@ def gather(spark: SparkSession, file: File, layout: Layout, *, partitions: int) 
         partial(_packed, layout, file.path, file.pieces, partitions), spark_schema(PACKED)
     )
     dealt = packed.repartitionById(partitions, BUCKET)
-    return dealt.mapInArrow(partial(_gathered, layout), spark_schema(layout.told))
+    return dealt.mapInArrow(partial(_gathered, layout, file.name), spark_schema(layout.told))
 
 
 def _packed(
     layout: Layout, file: Path, pieces: Sequence[Piece], buckets: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     reports, refused = list[pa.RecordBatch](), list[pa.Table]()
+    kinds = Kinds()
     for some in batches:
         for number in some.column(0).to_pylist():
-            for rows, told in taken(layout, lines_of(file, pieces[number]), buckets):
+            for rows, told in taken(layout, lines_of(file, pieces[number]), buckets, kinds):
                 reports += rows.to_batches()
                 refused.append(told)
                 if len(refused) == PACKED_CHUNKS:
                     yield from _values(layout, reports, refused, buckets)
                     reports, refused = [], []
     yield from _values(layout, reports, refused, buckets)
+    yield _value(pa.table([list(kinds), list(kinds.values())], schema=KINDS), FIRST)
 
 
 def _values(
@@ -139,24 +156,41 @@ def _values(
 ) -> Iterator[pa.RecordBatch]:
     """As values of bytes: reports by their buckets, and what was refused in any."""
     for one in batch.pack(layout, iter(reports), buckets=buckets, all_buckets=False):
-        yield one.append_column("refused", pa.array([False]))
+        yield one.append_column("what", pa.array([REPORTS]))
     told = pa.concat_tables([layout.told.empty_table(), *refused])
     if told.num_rows:
-        yield pa.record_batch([[0], [None], [engines.to_bytes(told)], [True]], schema=PACKED)
+        yield _value(told, TOLD)
 
 
-def _gathered(layout: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _value(table: pa.Table, what: str) -> pa.RecordBatch:
+    return pa.record_batch([[0], [None], [engines.to_bytes(table)], [what]], schema=PACKED)
+
+
+def _gathered(layout: Layout, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All reports of a task, and lines that were refused."""
-    values = []
+    values, kinds = list[pa.Buffer](), Kinds()
     for some in batches:
-        for value, refused in zip(some.column("rows"), some.column("refused").to_pylist(), strict=True):
-            if refused:
-                yield from engines.from_bytes(value.as_buffer()).to_batches(max_chunksize=batch.OUT_ROWS)
-            else:
+        for value, what in zip(some.column("rows"), some.column("what").to_pylist(), strict=True):
+            if what == REPORTS:
                 values.append(value.as_buffer())
+                continue
+            table = engines.from_bytes(value.as_buffer())
+            if what == TOLD:
+                yield from table.to_batches(max_chunksize=batch.OUT_ROWS)
+                continue
+            for first in table.to_pylist():
+                kinds[first["iso"]] = min(first["line"], kinds.get(first["iso"], first["line"]))
+    check_kinds(name, kinds)
     if values:
         told = engines.gather(layout, batch.unpacked(layout, values))
         yield from told.to_batches(max_chunksize=batch.OUT_ROWS)
+
+
+def check_kinds(name: str, kinds: Kinds) -> None:
+    """InputError if a file has times of both kinds: it names the line at which `tidings gather` stops."""
+    if len(kinds) > 1:
+        (first, _), (line, iso) = sorted((line, iso) for iso, line in kinds.items())
+        raise InputError(f"{name}:{line}: {mixed_kinds(iso=iso, first=first)}")
 
 
 def lines_of(file: Path, piece: Piece) -> Iterator[tuple[int, bytes]]:
@@ -182,24 +216,30 @@ def lines_of(file: Path, piece: Piece) -> Iterator[tuple[int, bytes]]:
 
 
 def taken(
-    layout: Layout, lines: Iterator[tuple[int, bytes]], buckets: int
+    layout: Layout, lines: Iterator[tuple[int, bytes]], buckets: int, kinds: Kinds
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The reports of lines as the rows of a layout, each with its bucket; and rows of what is refused."""
+    """The reports of lines as the rows of a layout, each with its bucket; and rows of what is refused.
+
+    `kinds` is of the lines before these, and then of these too.
+    """
     reader, typed = Reader(layout.topic), Typed(layout)
     reports = list[_Taken]()
     refused = list[dict[str, Any]]()
     for number, text in lines:
-        if (report := typed.take(text)) is not None:
-            reports.append((number, *report))
+        if (found := typed.take(text)) is not None:
+            iso, at_us, key, leaves = found
+            kinds.setdefault(iso, number)
+            reports.append((number, at_us, key, leaves))
         else:
             line: Mapping[str, Any] = {}
             try:
                 line = json_lines.decode(text)
                 one = reader.read(number, line)
             except PayloadError as error:
-                at_us = _at_us(reader, line)
-                refused.append({"state": REFUSED, "at": at_us, "event": number, "reason": str(error)})
+                when = _at_us(reader, line)
+                refused.append({"state": REFUSED, "at": when, "event": number, "reason": str(error)})
             else:
+                kinds.setdefault(isinstance(line["at"], str), number)
                 leaves = [find(one.fields, field.path) for field in layout.fields]
                 reports.append((number, one.at_us, one.key, leaves))
         if len(reports) + len(refused) == CHUNK_ROWS:
@@ -251,8 +291,8 @@ class Typed:
         self._times = [n for n, field in enumerate(layout.fields) if field.type is Type.TIMESTAMP]
         self._key_paths = [(path, layout.places[path]) for item in layout.key for path in item.paths]
 
-    def take(self, text: bytes) -> tuple[int, Key, list[Any]] | None:
-        """The time, the key and the fields of a report."""
+    def take(self, text: bytes) -> tuple[bool, int, Key, list[Any]] | None:
+        """Whether the time of a report is a text, the time, the key and the fields."""
         if self._decode is None or len(text) > LINE_BYTES_MAX or b"\\" in text:
             return None
         try:
@@ -269,7 +309,9 @@ class Typed:
                 if leaves[place] is not None:
                     leaves[place] = timestamps.parse(leaves[place])
             key = self._key(leaves)
-            return None if key is None else (self._reader.at_us({"at": line.at}), key, leaves)
+            if key is None:
+                return None
+            return isinstance(line.at, str), self._reader.at_us({"at": line.at}), key, leaves
         except (msgspec.DecodeError, PayloadError, ValueError, RecursionError):
             return None
 
