@@ -1,17 +1,12 @@
 """Thousands of brokers in one process, in virtual time, under one seed.
 
-Read it from the bottom up: `clock` (what happens next), `topologies` (who is joined to whom), `network` (what
-a connection does to frames), `disks` (what a crash leaves), `ledger` (what clients asked, were promised and
-got), `hosts`, `clients` and `world` (the driver of the very brokers that run live), `faults` (what goes
-wrong, and when), `workload` (who subscribes and publishes), `checkers` (what was promised), `measures` (what
-it cost), `runs` (all of it from one seed) and `transcripts` (small networks as texts).
+Read it from the bottom up: `clock` (what happens next), `network` (what a connection does to frames), `disks`
+(what a crash leaves), `node` and `world` (the driver of the very brokers that run live), `faults` (what goes
+wrong, and when), `measures` (what it cost).
 
-MQTT clients have the same in their own words: `diary` (what they asked, were promised and got), `devices`
-(a client), `lines` (their connections), `promises` (what was promised to them) and `device_runs`.
-
-`centres` searches a tree for its seat, without brokers around the search. Peers that serve each other have a
-world without brokers: `peers_workload`, `peers_ledger`, `peers_world`, `peers_checkers` and `peers_runs`.
-
-Plans are tried here: `plan_runs` runs a workload with clients elsewhere, `plan_counts` and `plan_ways` count
-what that takes and what a plan says it takes, `plan_trials` compares; `plan_requests` walks to stores.
+Each kind of run has a room, with files that rhyme: `trace` (what was asked, promised, done and got),
+`promises` (what judges the trace), `workload` (who asks and publishes), `run` (all of it from one seed).
+`brokers` has simulated clients, `mqtt` clients that speak bytes, `gathering` noisy reports, `peers` a world
+without brokers, `plans` a workload before and after a plan. `gathering.centres` searches a tree for its
+seat, without brokers around the search.
 """

@@ -114,7 +114,7 @@ class World:
     ) -> None:
         """`settings` for all or by address; `ids` where a broker's id is not its address.
 
-        With a `door` before each broker there may be MQTT clients (`lines`), and no others.
+        With a `door` before each broker there may be MQTT clients (`mqtt.connections`), and no others.
         """
         if machine is None:
             from tidings.overlay.broker import Broker

@@ -1,7 +1,7 @@
 """Topic filters of many levels, found without walking through their levels one by one.
 
 In a trie a topic of n levels can pass 2^n nodes, or a node of each level for every subscription: with a
-thousand of 190 levels a new topic took 140 ms. So only short topic filters are in the trie of `tables`; the
+thousand of 190 levels a new topic took 140 ms. So only short topic filters are in the trie of `table`; the
 others are here. Those without wildcards are found by their name. The others are rows of an array with a
 number for each level, compared with a topic a few columns at a time. Numbers are hashes: what they find is
 compared again by its text, so that nothing depends on them.

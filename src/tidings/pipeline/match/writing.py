@@ -3,7 +3,7 @@
 Spark's own writer takes a row one value at a time, and an event may have hundreds of subscriptions: most of
 the time would go by there. Here a worker hands its columns to Arrow's, as they are. A task writes one file,
 under a name that no other task has, and says so when it is done; what others wrote, that died or were tried
-twice, nobody has said, and it is removed. Which subscriptions get an event is the business of `ways`.
+twice, nobody has said, and it is removed. Which subscriptions get an event is the business of `strategies`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A whole run of a workload from tables: the network, clients and times are the workload's, the faults ours.
 
-Everything else is as in `runs` for events and as in `gathered_runs` for reports: the same phases, the same
+Everything else is as in `run` for events and as in `gathering.run` for reports: the same phases, the same
 judges.
 """
 

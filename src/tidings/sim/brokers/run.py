@@ -92,7 +92,7 @@ class Plan:
     """What is set about the front doors."""
 
     reporting: Reporting | None = None
-    """How topics are gathered, where they are; then `gathered_runs` runs it."""
+    """How topics are gathered, where they are; then `gathering.run` runs it."""
 
     replay: Replay | None = None
     """A workload from tables, where it comes from there; then `replay_runs` runs it."""

@@ -1,8 +1,8 @@
 """An MQTT client in the simulation: real bytes, a session state of its own, and a diary of all that it saw.
 
 It is told what came and answers what to send; when it connects, loses its connection or reads is decided
-elsewhere (`lines`). It does what the standard asks of a client and notes where a server does not do its part.
-A client that loses its session state connects clean.
+elsewhere (`connections`). It does what the standard asks of a client and notes where a server does not do
+its part. A client that loses its session state connects clean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What was promised to MQTT clients, judged from their own diary: the twin of `checkers` at the client's end.
+"""What was promised to MQTT clients, judged from their own trace, as that of `brokers` is judged.
 
 The judges know the promises, the standard where a promise leans on it, and nothing of how brokers work. A
 publication is known by its payload. An empty list means that all promises were kept; docs/simulation.md says

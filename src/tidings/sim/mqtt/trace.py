@@ -1,8 +1,8 @@
 """What MQTT clients asked for, were promised, did and got: all that the judges of promises to them may know.
 
-The twin of `ledger`, at the client's end of the connection. Every line has a turn, which counts up: of two
-lines the one with the smaller turn came first, also within one moment. What the network knows of a connection
-stands here too, where a promise speaks of it: when a broker learnt that a client had gone.
+The twin of `brokers.trace`, at the client's end of the connection. Every line has a turn, which counts up:
+of two lines the one with the smaller turn came first, also within one moment. What the network knows of a
+connection stands here too, where a promise speaks of it: when a broker learnt that a client had gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What was seen of an overlay of peers: photographs of its links, events, and who got them.
 
 The transport writes it, not the peers: an event's delay is counted here, in links from the peer that sent it
-on or in milliseconds since it was published. What of it was promised is the business of `peers_checkers`.
+on or in milliseconds since it was published. What of it was promised is the business of `promises`.
 """
 
 from __future__ import annotations
