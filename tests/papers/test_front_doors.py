@@ -15,6 +15,7 @@ OURS = {
     "tidings.pipeline",
     "tidings.planning",
     "tidings.sim",
+    "tidings.workload",
     "papers",
 }
 """Folders whose modules may be imported, and the front door itself."""

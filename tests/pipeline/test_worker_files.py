@@ -114,10 +114,10 @@ for options in ({}, {"tell_now": "n > 3"}):
 
 MATCHED = """
 import pyarrow as pa
-from tidings.pipeline.match import answering, asking, meeting, ways
+from tidings.pipeline.match import cells, matcher, strategies, subscriptions
 table = pa.table({"subscription": [1], "where": ["n > 3"]})
-matcher = answering.Matcher(*asking.image(asking.subscriptions_of(table, ())))
-assert matcher.match(pa.array([{"n": 4}]), None, None).counts.tolist() == [1]
+asked = matcher.Matcher(*subscriptions.image(subscriptions.subscriptions_of(table, ())))
+assert asked.match(pa.array([{"n": 4}]), None, None).counts.tolist() == [1]
 """
 
 

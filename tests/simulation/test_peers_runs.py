@@ -291,13 +291,13 @@ def test_halves_of_the_space_need_publishers_that_stay() -> None:
 
 PROGRAM = """
 from dataclasses import replace
-from tidings.sim import peers_runs
+from tidings.sim.peers import run
 from tidings.sim.peers.workload import HOT, TIGHT, Workload
 from tidings.sim.peers.world import Digest
 digest = Digest()
 workload = Workload(subscriptions=HOT, delays=TIGHT, depth_most=6, expressions=2)
-course = peers_runs.Course(workload, peers=40, publishers=2, view=0.2, cycles=15, events=64, allowed=0.25)
-outcome = peers_runs.run(replace(course, churn=0.05, loss=0.02), {seed}, watch=digest)
+course = run.Course(workload, peers=40, publishers=2, view=0.2, cycles=15, events=64, allowed=0.25)
+outcome = run.run(replace(course, churn=0.05, loss=0.02), {seed}, watch=digest)
 print(digest.text, outcome)
 """
 
