@@ -506,8 +506,8 @@ def test_pauses_grow_if_connections_are_accepted_and_closed_at_once() -> None:
             stub.expel_at_once = Reason.SERVER_BUSY
             stub.cut()
             await until(lambda: stub.connections >= 8)
-            assert not network.connected
-            assert network.address is None
+            # There is a connection between CONNACK and DISCONNECT, if they are not read together.
+            await until(lambda: not network.connected and network.address is None)
             stub.expel_at_once = None
             await network.publish("t", "x")
             # The connection held for a moment only: what comes next is not the first failure.
