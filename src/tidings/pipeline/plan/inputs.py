@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.errors import InputError
-from tidings.pipeline.caching import cached
+from tidings.pipeline.cache import cached
 from tidings.pipeline.plan import homes as homes_tables
 from tidings.pipeline.plan import pairs as pairs_tables
 from tidings.pipeline.plan import requests as requests_tables

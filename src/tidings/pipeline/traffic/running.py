@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tidings.errors import InputError
-from tidings.pipeline.caching import cached
+from tidings.pipeline.cache import cached
 from tidings.pipeline.progress import watched
 from tidings.pipeline.running import versions
 from tidings.pipeline.stages import Stage

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from tidings.pipeline.caching import COALESCED, cached
+from tidings.pipeline.cache import COALESCED, cached
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
