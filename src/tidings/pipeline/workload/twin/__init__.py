@@ -1,1 +1,1 @@
-"""The same tables without Spark: numpy and Arrow in one process. Each module judges the stage of its name."""
+"""The same tables without Spark: numpy and Arrow in one process. Papers use them too."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.judges.record_counts import LinkCount, compare_deliveries, count_false_negatives, count_links
 from tests.records.samples import row
+from tidings.records.counting import LinkCount, compare_deliveries, count_false_negatives, count_links
 from tidings.records.record import Kind, Record
 from tidings.records.tables import table_of
 
