@@ -26,7 +26,7 @@ import msgspec
 from tidings.errors import InputError
 from tidings.language import durations
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.language.topics import OPTIONS
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import (
@@ -48,7 +48,7 @@ from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Carry, HandOver, Seated
 from tidings.overlay.links.messages import Bye, Greet, Refuse
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing.messages import Advertise, Enter, Subscribe, Table, Unadvertise, Unsubscribe
+from tidings.overlay.routing.messages import Enter, Subscribe, Table, Unsubscribe
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.trees import NO_EPOCH
 from tidings.planning import topologies
@@ -61,7 +61,6 @@ RULE = "----"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "subscriptions": ("Subscribe", "Unsubscribe"),
-    "advertisements": ("Advertise", "Unadvertise"),
     "publications": ("Publish",),
     "clients": ("Grant", "Deny", "Deliver", "Reject"),
     "refusals": ("Refuse", "Bye", "Stop"),
@@ -85,7 +84,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 SHOWN_FIRST = (
     "subscriptions",
-    "advertisements",
     "publications",
     "clients",
     "refusals",
@@ -290,15 +288,6 @@ class Player:
         session, name = _named(words[0])
         self._clients[session].unsubscribe(name)
 
-    def _do_advertise(self, words: list[str]) -> None:
-        """`advertise a p1 TOPIC FILTER ["WHERE"]`."""
-        session, name = _named(words[1])
-        self._client(words[0], session).advertise(name, Advertisement(*_filter(words[2:])))
-
-    def _do_unadvertise(self, words: list[str]) -> None:
-        session, name = _named(words[0])
-        self._clients[session].unadvertise(name)
-
     def _do_publish(self, words: list[str]) -> None:
         """`publish a TOPIC PAYLOAD [qos=1]`."""
         options = _options([word for word in words[3:] if _is_option(word)])
@@ -429,8 +418,6 @@ def message_text(message: Message) -> str:
     name = type(message).__name__
     if isinstance(message, Subscribe | Unsubscribe):
         return f"{name} {subscription_text(message.subscription)}{_tree(message.root)}"
-    if isinstance(message, Advertise | Unadvertise):
-        return f"{name} {_asked(message.advertisement)}{_tree(message.root)}"
     if isinstance(message, Table):
         inside = ", ".join(subscription_text(one) for one in message.subscriptions)
         return f"{name} [{inside}]{_tree(message.root)}"
@@ -527,11 +514,8 @@ def subscription_text(subscription: Subscription) -> str:
         extras.append(f"qos={subscription.qos}")
     if subscription.every_us:
         extras.append(f"every={durations.text(subscription.every_us)}")
-    return " ".join([_asked(subscription), *extras])
-
-
-def _asked(asked: Subscription | Advertisement) -> str:
-    return f'{asked.topic_filter} "{asked.where}"' if asked.where else asked.topic_filter
+    where = f' "{subscription.where}"' if subscription.where else ""
+    return " ".join([f"{subscription.topic_filter}{where}", *extras])
 
 
 def _tree(root: str) -> str:

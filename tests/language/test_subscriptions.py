@@ -1,4 +1,4 @@
-"""Subscriptions and advertisements: what makes another superfluous, what is said as one, what may meet."""
+"""Subscriptions: what makes another superfluous, what is said as one, what may meet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from tidings.errors import FilterError, SubscriptionError
 from tidings.language import names
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import (
-    Advertisement,
     Subscription,
-    advertisement_covers,
     check,
     covers,
     filters_meet,
     merge,
-    overlap,
     read_where,
 )
 
@@ -160,7 +157,7 @@ def test_subscriptions_that_differ_in_more_than_their_filter_are_not_merged(othe
     assert merge(Subscription("a", "i < 3", Unknown.WAIT, 1), other) is None
 
 
-# Topic filters that meet, advertisements.
+# Topic filters that meet.
 
 
 @given(st.sampled_from(FILTERS), st.sampled_from(FILTERS))
@@ -188,38 +185,6 @@ def test_topic_filters_that_meet_and_that_do_not(one: str, other: str, meet: boo
     assert filters_meet(one, other) is meet
 
 
-@given(seeds)
-@settings(max_examples=examples(300))
-def test_what_is_published_and_wanted_is_advertised_and_asked_for(seed: int) -> None:
-    rng = random.Random(seed)
-    subscription = some_subscription(rng)
-    advertisement = Advertisement(rng.choice(FILTERS), rng.choice(["", some_where(rng)]))
-    said = Subscription(advertisement.topic_filter, advertisement.where, Unknown.ASSUME)
-    for _ in range(20):
-        topic, event = rng.choice(TOPICS), some_event(rng, mixed=True)
-        if wanted(said, topic, event) and wanted(subscription, topic, event):
-            assert overlap(advertisement, subscription)
-
-
-def test_an_advertisement_keeps_away_what_it_excludes() -> None:
-    advertisement = Advertisement("roads/#", "severity >= 3")
-    assert not overlap(advertisement, Subscription("rails/#"))
-    assert not overlap(advertisement, Subscription("roads/#", "severity < 3"))
-    assert overlap(advertisement, Subscription("roads/a1", "severity = 4"))
-    assert overlap(advertisement, Subscription("#", "fire"))
-
-
-@given(seeds)
-def test_an_advertisement_that_is_covered_announces_nothing_more(seed: int) -> None:
-    rng = random.Random(seed)
-    wide = Advertisement(rng.choice(FILTERS), rng.choice(["", some_where(rng)]))
-    narrow = Advertisement(rng.choice(FILTERS), rng.choice(["", wide.where, some_where(rng)]))
-    if advertisement_covers(wide, narrow):
-        for _ in range(10):
-            subscription = some_subscription(rng)
-            assert overlap(wide, subscription) or not overlap(narrow, subscription)
-
-
 # What cannot be understood.
 
 
@@ -231,21 +196,18 @@ def test_an_advertisement_that_is_covered_announces_nothing_more(seed: int) -> N
         (Subscription("a", qos=3), "quality of service 3 is not 0, 1 or 2"),
         (Subscription("a", qos=-1), "quality of service -1 is not 0, 1 or 2"),
         (Subscription("a", every_us=-5), "every = -5 us is negative"),
-        (Advertisement("a+"), "+"),
+        (Subscription("a+"), "+"),
     ],
 )
-def test_a_subscription_that_cannot_be_is_refused_with_a_reason(
-    asked: Subscription | Advertisement, reason: str
-) -> None:
+def test_a_subscription_that_cannot_be_is_refused_with_a_reason(asked: Subscription, reason: str) -> None:
     with pytest.raises(SubscriptionError) as refused:
         check(asked)
     assert reason in str(refused.value)
 
 
-@pytest.mark.parametrize("asked", [Subscription("a", "i >"), Advertisement("a", "i >")])
-def test_a_filter_that_cannot_be_read_is_refused(asked: Subscription | Advertisement) -> None:
+def test_a_filter_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(FilterError):
-        check(asked)
+        check(Subscription("a", "i >"))
 
 
 def test_subscriptions_sort_and_are_equal_by_value() -> None:

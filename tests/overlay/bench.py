@@ -535,7 +535,7 @@ class Middle:
             self.peers[child].say(Join(root, epoch), now=now)
         for peer in self.peers.values():
             self.effects += peer.say(
-                Roll(root, epoch, ((peer.id, 1, 1),), (), ()),
+                Roll(root, epoch, ((peer.id, 1, 1),), ()),
                 Table(root, epoch, tuple(wants.get(peer.id, ()))),
                 now=now,
             )

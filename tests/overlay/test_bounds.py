@@ -6,11 +6,9 @@ import math
 from dataclasses import replace
 
 from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, Peer, kinds, path, started
-from tidings.language.subscriptions import EVERYTHING, Advertisement, Subscription
+from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.events import (
     Accept,
-    AdvertisementAsked,
-    Grant,
     Pause,
     PublicationOffered,
     Reject,
@@ -27,19 +25,6 @@ from tidings.overlay.publishing.messages import Keep, Publish
 from tidings.overlay.routing.messages import Subscribe, Table
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Distance, Grow, Join, Roll
-
-
-def test_a_subscription_and_an_advertisement_of_one_name_are_both_answered() -> None:
-    bench = Bench("ab", path("a", "b"), replace(DEFAULT, advertisements=True))
-    bench.settle()
-    bench.tell("a", SessionOpened("s"))
-    bench.tell("a", SubscriptionAsked("s", "x", Subscription("t")))
-    bench.tell("a", AdvertisementAsked("s", "x", Advertisement("u/#")))
-    bench.settle()
-    assert [effect for id_, effect in bench.seen if id_ == "a" and isinstance(effect, Grant)] == [
-        Grant("s", "x"),
-        Grant("s", "x"),
-    ]
 
 
 def test_clients_that_come_and_go_while_a_broker_is_away_leave_nothing_behind() -> None:
@@ -81,25 +66,13 @@ def test_a_link_that_asks_for_too_much_gets_everything_even_topics_with_a_dollar
     assert bench.got("b", "of $s/x") == [b"{}"]
 
 
-def test_of_more_topics_than_are_advertised_one_by_one_none_is_lost() -> None:
-    bench = Bench("ab", path("a", "b"), replace(DEFAULT, advertisements=True))
-    bench.settle()
-    bench.subscribe("b", "s", "$s/#", qos=1)
-    bench.settle()
-    for number in range(1_005):
-        bench.publish("a", f"level{number}/x", b"{}", 0, number)
-    bench.publish("a", "$s/x", b"{}", 1, 5_000)
-    bench.settle()
-    assert bench.got("b", "s") == [b"{}"]
-
-
 def test_a_time_that_is_no_number_makes_nobody_absent() -> None:
     broker = started("m")
     peer = Peer(broker, "z", 1)
     peer.link()
     (grow,) = peer.heard(broker.handle(TimerFired(), BEGIN), Grow)
     peer.say(Join("m", grow.epoch))
-    roll = Roll("m", grow.epoch, (("z", 1, 1),), (), (), (("ghost", math.nan), ("past", -1.0)))
+    roll = Roll("m", grow.epoch, (("z", 1, 1),), (), (("ghost", math.nan), ("past", -1.0)))
     peer.say(roll, Table("m", grow.epoch, ()))
     assert broker.status(BEGIN).absent == ()
     deadline = broker.next_deadline()

@@ -129,7 +129,7 @@ def test_two_brokers_with_one_id_that_do_not_meet_are_found_and_one_stops() -> N
     for at in range(3):
         (grow,) = peer.heard(twin.handle(TimerFired(), BEGIN + at), Grow)
         peer.say(Join("a", grow.epoch), now=BEGIN + at)
-        roll = Roll("a", grow.epoch, members, (), ())
+        roll = Roll("a", grow.epoch, members, ())
         stops.append(kinds(peer.say(roll, Table("a", grow.epoch, ()), now=BEGIN + at), Stop))
     # In the first it may have been its own past, from before a restart.
     assert stops == [[], [], [Stop("another broker of this network has the id 'a'")]]
@@ -146,8 +146,8 @@ def test_a_broker_says_how_it_is() -> None:
     status = bench.status("b")
     assert (status.broker, status.boot, status.incarnation, status.network) == ("b", 1, 1, "tidings")
     assert [(link.peer, link.state, link.version) for link in status.links] == [
-        ("a", "up", 4),
-        ("c", "up", 4),
+        ("a", "up", 5),
+        ("c", "up", 5),
     ]
     assert (status.share, status.ready, status.reason) == (("a",), True, "")
     tree = bench.tree("b", "a")

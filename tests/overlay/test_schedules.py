@@ -1,8 +1,8 @@
 """Small networks through random schedules: things arrive in an order of their own, links break, brokers die.
 
 The simulator does the like in virtual time. Here the order of every single step is drawn, which finds what no
-clock would: a grant just before an epoch, an answer just after one. Trees, advertisements, windows and copies
-are drawn, too. What is judged is what clients were promised.
+clock would: a grant just before an epoch, an answer just after one. Trees, windows and copies are
+drawn, too. What is judged is what clients were promised.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ import pytest
 from tests.overlay.bench import Bench
 from tidings.language import names
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     Accept,
-    AdvertisementAsked,
     Deliver,
     EntryOffered,
     Grant,
@@ -126,7 +125,6 @@ def some_bench(source: random.Random, seed: int) -> tuple[Bench, list[str], list
     settings = replace(
         DEFAULT,
         trees=source.choice([1, 1, 2, 3, 8]),
-        advertisements=source.random() < 0.3,
         acks=source.choice(["origin", "origin", "neighbour"]),
         link_window_messages=source.choice([3, 16_384]),
         link_unacked_bytes=source.choice([100, 1 << 20]),
@@ -216,9 +214,6 @@ def change_a_mind(bench: Bench, source: random.Random) -> None:
         bench.tell(who, SubscriptionAsked(session, name, some_subscription(source)))
     else:
         bench.tell(who, SubscriptionDropped(session, name))
-    if source.random() < 0.3:
-        advertisement = Advertisement(source.choice(["t/#", "t/a", "#", "u/#"]))
-        bench.tell(who, AdvertisementAsked(session, name, advertisement))
 
 
 @pytest.mark.parametrize("first", range(0, 100, 10))

@@ -13,9 +13,8 @@ from tests.examples import examples
 from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
-    AdvertisementAsked,
     ConnectionLost,
     Event,
     FrameReceived,
@@ -33,14 +32,12 @@ from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
 from tidings.overlay.routing.messages import (
-    Advertise,
     Catalogue,
     Enter,
     Entry,
     Installed,
     Subscribe,
     Table,
-    Unadvertise,
     Unsubscribe,
 )
 from tidings.overlay.settings import Settings
@@ -59,12 +56,6 @@ SUBSCRIPTIONS = [
     Subscription("a/#/b"),
     Subscription("t", qos=9),
     Subscription("t", every_us=-1),
-]
-ADVERTISEMENTS = [
-    Advertisement("#"),
-    Advertisement("t/#", "n > 3"),
-    Advertisement("t", "n >"),
-    Advertisement("#/"),
 ]
 TREES = [parse_topic("name='roads/+road'\nkind='plain'\nroot='x'\n[fields]\nseverity={type='int'}\n")]
 
@@ -117,19 +108,15 @@ def some_message(rng: random.Random) -> Message:
             Grow(root, epoch, tuple(rng.sample(ROOTS, rng.randint(0, 3)))),
             Join(root, epoch),
             Regrow(root, epoch),
-            Roll(
-                root, epoch, ((root, number, number),), (pick(ROOTS),), tuple(rng.sample(ADVERTISEMENTS, 2))
-            ),
-            Roll(root, epoch, (("a", 1, 1),), (), (), ((root, pick([0.0, -5.0, 1e300])),)),
-            Roll(root, epoch, (("a", 1, 1),), (), (), (), number),
+            Roll(root, epoch, ((root, number, number),), (pick(ROOTS),)),
+            Roll(root, epoch, (("a", 1, 1),), (), ((root, pick([0.0, -5.0, 1e300])),)),
+            Roll(root, epoch, (("a", 1, 1),), (), (), number),
             Enter(some_entry(rng)),
             Catalogue(tuple(some_entry(rng) for _ in range(rng.randint(0, 3))), rng.random() < 0.3),
             Table(root, epoch, tuple(some), rng.random() < 0.3),
             Table(root, epoch, tuple(some)),
             Subscribe(root, epoch, pick(SUBSCRIPTIONS)),
             Unsubscribe(root, epoch, pick(SUBSCRIPTIONS)),
-            Advertise(root, epoch, pick(ADVERTISEMENTS)),
-            Unadvertise(root, epoch, pick(ADVERTISEMENTS)),
             Installed(root, epoch, number),
             Publish(root, epoch, number, pick(NUMBERS), number, pick([0, 1, 2, 9]), it),
             Publish("a", EPOCH, number, 0, 1, 1, it),
@@ -149,7 +136,6 @@ def some_event(rng: random.Random) -> Event:
         SessionOpened(session, rng.random() < 0.5),
         SessionClosed(session),
         SubscriptionAsked(session, "s", rng.choice(SUBSCRIPTIONS)),
-        AdvertisementAsked(session, "ad", rng.choice(ADVERTISEMENTS)),
         PublicationOffered(session, 1, rng.choice(TOPICS), rng.choice(PAYLOADS), rng.choice([0, 1, 2, 9])),
         TimerFired(),
     ]
@@ -161,14 +147,12 @@ def some_event(rng: random.Random) -> Event:
 def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
     rng = random.Random(seed)
     choice = Settings(
-        advertisements=rng.random() < 0.3,
         acks=rng.choice(["origin", "neighbour"]),
         overflow=rng.choice(["drop", "block"]),
         link_window_messages=rng.choice([2, 100]),
         absent_hold_bytes=rng.choice([100, 10**6]),
     )
-    features = ("advertisements", "trees=1") if choice.advertisements else ("trees=1",)
-    it = Middle(("x", "y"), choice, features=features, topics=TREES)
+    it = Middle(("x", "y"), choice, topics=TREES)
     connections = len(it.peers)
     now = BEGIN
     for _ in range(80):
@@ -191,7 +175,7 @@ def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
                 if {link.peer: link.state for link in it.broker.status(now).links}.get(id_) != "up":
                     it.tell(ConnectionLost(old.connection, "cut"), now)
                     connections += 1
-                    it.peers[id_] = Peer(it.broker, id_, connections, features=features)
+                    it.peers[id_] = Peer(it.broker, id_, connections)
                     it.peers[id_].link(now)
     it.broker.status(now, tables=True)
     # It still serves its own clients.

@@ -38,5 +38,5 @@ def test_a_transcript_is_read_and_written_without_a_change() -> None:
 
 
 def test_an_unknown_command_is_named_with_those_that_exist() -> None:
-    with pytest.raises(InputError, match="no such command; there are advertise, attach"):
+    with pytest.raises(InputError, match="no such command; there are attach"):
         play("network a-b\nsubscibe a s1\n")

@@ -55,7 +55,6 @@ TREE = TreeStatus(
     share=("b1",),
     behind={"b2": (Subscription("a"), Subscription("b"))},
     told={},
-    advertised={},
 )
 
 
@@ -218,7 +217,7 @@ def test_status_is_what_the_node_says_and_what_is_around_it(pages: Pages) -> Non
 def test_status_has_trees_without_their_tables(pages: Pages) -> None:
     (tree,) = ask(pages, "/status")[1]["trees"]
     assert tree["children"] == ["b2"]
-    assert not {"behind", "told", "advertised"} & tree.keys()
+    assert not {"behind", "told"} & tree.keys()
 
 
 @pytest.mark.parametrize("path", ["/status", "/metrics"])

@@ -12,7 +12,7 @@ import pytest
 from tidings.sim.brokers.run import Digest, Run, chaos
 
 RUNS = [
-    # Seeds with many faults, with advertisements, with several trees.
+    # Seeds with many faults, with several trees.
     *(f"--clients plain --seed {seed}" for seed in (12, 48, 56, 81)),
     # Seeds with many clients that misbehave, and brokers that crash, stop and lose their disks.
     *(f"--clients mqtt --seed {seed}" for seed in (6, 98)),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings import overlay
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Data, Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Refuse, Welcome
 from tidings.overlay.publication import Publication
@@ -37,7 +37,7 @@ PUBLICATIONS = st.builds(Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.
 
 NUMBERED = st.one_of(
     st.builds(Distance, NAMES, EPOCHS, st.integers(-1, 300)),
-    st.builds(Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(()), st.just((Advertisement("a/#"),))),
+    st.builds(Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(())),
     st.builds(Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
     st.builds(Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
     st.builds(Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),

@@ -1,9 +1,8 @@
-"""Subscriptions and advertisements as values: what is asked for, what will be published.
+"""Subscriptions as values: what is asked for.
 
 A subscription is a topic filter and, with it, what it wants of the events there: a content filter, what that
 takes for UNKNOWN, a quality of service and how often a growing event is wanted. All five together decide
-whether one subscription makes another superfluous (`covers`). An advertisement is the same without the last
-three: where somebody will publish, and what at most. Who subscribes is not known here.
+whether one subscription makes another superfluous (`covers`). Who subscribes is not known here.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from tidings.errors import FilterError, SubscriptionError
 from tidings.language import names
 from tidings.language.covering import covers as where_covers
 from tidings.language.covering import merge as where_merge
-from tidings.language.covering import overlaps as where_overlaps
 from tidings.language.filters import Filter, check_told, joined, parse
 from tidings.language.limits import TOLD, Steps
 from tidings.language.regions import Unknown
@@ -52,21 +50,6 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True, order=True, cac
     @property
     def filter(self) -> Filter | None:
         """The content filter, read; None for all."""
-        return read_where(self.where) if self.where else None
-
-
-class Advertisement(msgspec.Struct, frozen=True, array_like=True, order=True, cache_hash=True):
-    """What will be published: topics, and of the events there at most those that a filter takes."""
-
-    topic_filter: str
-    """MQTT topic filter; every topic published to matches it."""
-
-    where: str = ""
-    """Content filter that every event published satisfies or may come to satisfy; empty for any."""
-
-    @property
-    def filter(self) -> Filter | None:
-        """The content filter, read; None for any."""
         return read_where(self.where) if self.where else None
 
 
@@ -133,15 +116,14 @@ def _remember(text: str, read: Filter) -> Filter:
     return read
 
 
-def check(asked: Subscription | Advertisement) -> None:
+def check(asked: Subscription) -> None:
     """SubscriptionError or FilterError where what is asked cannot be understood."""
     if fault := names.filter_fault(asked.topic_filter):
         raise SubscriptionError(fault)
-    if isinstance(asked, Subscription):
-        if not 0 <= asked.qos <= QOS_MAX:
-            raise SubscriptionError(f"quality of service {asked.qos} is not 0, 1 or 2")
-        if asked.every_us < 0:
-            raise SubscriptionError(f"every = {asked.every_us} us is negative; give 0 for every version")
+    if not 0 <= asked.qos <= QOS_MAX:
+        raise SubscriptionError(f"quality of service {asked.qos} is not 0, 1 or 2")
+    if asked.every_us < 0:
+        raise SubscriptionError(f"every = {asked.every_us} us is negative; give 0 for every version")
     if asked.where:
         read_where(asked.where)
 
@@ -217,28 +199,6 @@ def _where_merge(one: str, other: str) -> str | None:
         return None
     _remember(merged.text, merged)
     return merged.text
-
-
-def overlap(advertisement: Advertisement, subscription: Subscription) -> bool:
-    """Whether something that is advertised may be what is asked for."""
-    if not filters_meet(advertisement.topic_filter, subscription.topic_filter):
-        return False
-    if not advertisement.where or not subscription.where:
-        return True
-    # An advertised event may still grow, so a missing field counts for both sides.
-    return where_overlaps(
-        (read_where(advertisement.where), Unknown.ASSUME),
-        (read_where(subscription.where), subscription.unknown),
-    )
-
-
-def advertisement_covers(wide: Advertisement, narrow: Advertisement) -> bool:
-    """Whether all that `narrow` announces is announced by `wide`."""
-    if not topics_cover(wide.topic_filter, narrow.topic_filter):
-        return False
-    return not wide.where or (
-        bool(narrow.where) and _where_covers(wide.where, Unknown.ASSUME, narrow.where, Unknown.ASSUME)
-    )
 
 
 def topics_cover(wide: str, narrow: str) -> bool:

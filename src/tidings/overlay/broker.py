@@ -18,8 +18,6 @@ from tidings.language.topics import Topic
 from tidings.language.views import View
 from tidings.overlay.core import Core
 from tidings.overlay.events import (
-    AdvertisementAsked,
-    AdvertisementDropped,
     ConnectionLost,
     ConnectionMade,
     DialFailed,
@@ -69,16 +67,14 @@ from tidings.overlay.publishing.publications import (
     VersionTold,
 )
 from tidings.overlay.routing.catalogue import Catalogue, CatalogueSynchronised
+from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
 from tidings.overlay.routing.messages import (
-    Advertise,
     Enter,
     Installed,
     Subscribe,
     Table,
-    Unadvertise,
     Unsubscribe,
 )
-from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
 from tidings.overlay.routing.subscriptions import Routing, SessionGone, SubscriptionGranted, SubscriptionsGone
 from tidings.overlay.routing.topics import DeclarationChanged, Topics
 from tidings.overlay.settings import DEFAULT, Settings
@@ -195,8 +191,6 @@ class Broker:
             SessionEnded: lambda e: routing.end_session(e.session),
             SubscriptionAsked: self._on_subscription_asked,
             SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
-            AdvertisementAsked: lambda e: routing.advertise(e.session, e.name, e.advertisement),
-            AdvertisementDropped: lambda e: routing.drop_advertisement(e.session, e.name),
             EntryOffered: catalogue.offer,
             LogRead: self._on_log_read,
         }
@@ -212,8 +206,6 @@ class Broker:
             Table: routing.on_table,
             Subscribe: routing.on_subscribe,
             Unsubscribe: routing.on_unsubscribe,
-            Advertise: routing.on_advertise,
-            Unadvertise: routing.on_unadvertise,
             Installed: routing.on_installed,
             Keep: publications.outbox.on_keep,
             Kept: publications.outbox.on_kept,
@@ -590,7 +582,6 @@ class Broker:
                 for peer in sorted(edges)
                 if (summary := edges[peer].summary) is not None
             },
-            {peer: tuple(sorted(edges[peer].advertisements)) for peer in sorted(edges)},
         )
 
     def _topics_remembered(self) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Frame
 from tidings.overlay.publication import Publication
 from tidings.records.holders import Holder
@@ -117,17 +117,6 @@ class SubscriptionDropped(Happened, frozen=True):
     name: str
 
 
-class AdvertisementAsked(Happened, frozen=True):
-    session: str
-    name: str
-    advertisement: Advertisement
-
-
-class AdvertisementDropped(Happened, frozen=True):
-    session: str
-    name: str
-
-
 class PublicationOffered(Happened, frozen=True):
     session: str
 
@@ -207,8 +196,6 @@ Event = (
     | SessionEnded
     | SubscriptionAsked
     | SubscriptionDropped
-    | AdvertisementAsked
-    | AdvertisementDropped
     | PublicationOffered
     | EntryOffered
     | LogRead
@@ -258,7 +245,7 @@ class Grant(Wanted, frozen=True):
 
 
 class Deny(Wanted, frozen=True):
-    """The subscription or advertisement is refused; it is as if it had not been asked for."""
+    """The subscription is refused; it is as if it had not been asked for."""
 
     session: str
     name: str

@@ -23,9 +23,6 @@ class Settings:
     trees: int = 1
     """Network-wide. How many trees undeclared topics share, 1 to 8."""
 
-    advertisements: bool = False
-    """Network-wide. Whether subscriptions go only where something is advertised."""
-
     heartbeat_s: float = 2.0
     """A link that has nothing to say says so this often."""
 

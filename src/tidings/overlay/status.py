@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 
 
 class LinkStatus(msgspec.Struct, frozen=True):
@@ -48,9 +48,6 @@ class TreeStatus(msgspec.Struct, frozen=True):
 
     told: dict[str, tuple[Subscription, ...]]
     """By link: what it has been told."""
-
-    advertised: dict[str, tuple[Advertisement, ...]]
-    """By link: what is advertised behind it."""
 
 
 class GatheredStatus(msgspec.Struct, frozen=True):

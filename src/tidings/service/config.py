@@ -176,11 +176,6 @@ TABLE: dict[str, tuple[Setting, ...]] = {
             "The key of that certificate, as PEM. The three come together or not at all.",
         ),
         _of_settings("trees", count(1, 8), "Network-wide. How many trees undeclared topics share."),
-        _of_settings(
-            "advertisements",
-            BOOL,
-            "Network-wide. Whether subscriptions go only where something is advertised.",
-        ),
     ),
     "Links": (
         _of_settings("heartbeat", duration(), "A link that has nothing to say says so this often."),

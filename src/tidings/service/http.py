@@ -51,7 +51,7 @@ PROBES = ("/health", "/ready")
 ADDRESSES_MAX = 64
 """In one request."""
 
-TABLES = ("behind", "told", "advertised")
+TABLES = ("behind", "told")
 """What a tree's status has of tables, by link."""
 
 

@@ -15,13 +15,11 @@ from tidings.overlay.gather.messages import (
 from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
 from tidings.overlay.routing.messages import (
-    Advertise,
     Catalogue,
     Enter,
     Installed,
     Subscribe,
     Table,
-    Unadvertise,
     Unsubscribe,
 )
 from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
@@ -41,8 +39,6 @@ AnyMessage = (
     | Table
     | Subscribe
     | Unsubscribe
-    | Advertise
-    | Unadvertise
     | Installed
     | Publish
     | Done

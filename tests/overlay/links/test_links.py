@@ -80,20 +80,20 @@ def refusal(effects: list[Effect]) -> str:
 
 
 def test_who_dials_greets_first_with_versions_id_network_boot_and_features() -> None:
-    broker = started("m", replace(DEFAULT, network="roads", trees=2, advertisements=True), boot=4)
+    broker = started("m", replace(DEFAULT, network="roads", trees=2), boot=4)
     assert kinds(broker.handle(NeighbourAdded("there"), BEGIN), Dial) == [Dial("there")]
     effects = broker.handle(ConnectionMade(1, "there", b"fresh"), BEGIN)
-    greet = Greet((4, 4), "m", "roads", 4, ("advertisements", "trees=2"), b"fresh", (), 0, 1, life(broker))
+    greet = Greet((5, 5), "m", "roads", 4, ("trees=2",), b"fresh", (), 0, 1, life(broker))
     assert kinds(effects, Send) == [Send(1, Frame(0, 0, (greet,)))]
 
 
 def test_who_is_dialled_waits_for_the_greeting_then_greets_and_welcomes() -> None:
     peer = Peer(started("m"), "a", 1)
     assert kinds(peer.connect(), Send, HangUp) == []
-    mine = Greet((4, 4), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
+    mine = Greet((5, 5), "m", "tidings", 1, ("trees=1",), b"nonce of the broker", (), 0, 1, life(peer.broker))
     assert kinds(peer.greet(), Send, HangUp) == [
         Send(1, Frame(0, 0, (mine,))),
-        Send(1, Frame(0, 0, (Welcome(4, b""),))),
+        Send(1, Frame(0, 0, (Welcome(5, b""),))),
     ]
     assert state(peer) == "none"
     up = peer.welcome()
@@ -114,7 +114,7 @@ def test_a_welcome_proves_that_the_token_is_known_without_telling_it() -> None:
     peer.connect()
     effects = peer.greet()
     occasion = ("tidings", "a", b"nonce of the peer", "m", b"nonce of the broker")
-    assert peer.heard(effects, Welcome) == [Welcome(4, proof("open sesame", "link", "listener", *occasion))]
+    assert peer.heard(effects, Welcome) == [Welcome(5, proof("open sesame", "link", "listener", *occasion))]
     assert "sesame" not in repr(effects)
     peer.proof = proof("open sesame", "link", "dialler", *occasion)
     assert link_records(peer.welcome()) == [(Kind.LINK_UP, "new")]
@@ -178,19 +178,19 @@ def test_a_neighbour_that_was_restarted_is_taken_once_its_old_connection_is_gone
     assert link_records(again.link()) == [(Kind.LINK_UP, "new")]
 
 
-@pytest.mark.parametrize("theirs", [(1, 3), (3, 3), (5, 5)])
+@pytest.mark.parametrize("theirs", [(1, 3), (4, 4), (6, 6)])
 def test_another_version_of_the_protocol_is_refused_with_the_way_out(theirs: tuple[int, int]) -> None:
     peer = Peer(started("m"), "a", 1, versions=theirs)
     peer.connect()
     assert refusal(peer.greet()) == (
-        f"protocol version {theirs[1]} is not spoken here, but 4; bring both brokers to the same release"
+        f"protocol version {theirs[1]} is not spoken here, but 5; bring both brokers to the same release"
     )
 
 
 def test_settings_that_must_agree_and_do_not_are_refused() -> None:
-    peer = Peer(started("m"), "a", 1, features=("advertisements", "trees=4"))
+    peer = Peer(started("m"), "a", 1, features=("mirrors=2", "trees=4"))
     peer.connect()
-    reason = "network-wide settings differ: advertisements, trees=4 there, trees=1 here"
+    reason = "network-wide settings differ: mirrors=2, trees=4 there, trees=1 here"
     assert refusal(peer.greet()) == reason
 
 
@@ -614,9 +614,9 @@ STATES = [down, connected, greeted, up, held, parted]
 GREET = Greet((1, 2), "z", "tidings", 1, ("trees=1",), b"", (1, 1, 1, 7), 0, 8)
 FRAMES: list[Frame] = [
     Frame(0, 0, (GREET,)),
-    Frame(0, 0, (Welcome(4, b""),)),
-    Frame(0, 0, (GREET, Welcome(4, b""))),
-    Frame(0, 0, (GREET, Welcome(4, b""), NOISE)),
+    Frame(0, 0, (Welcome(5, b""),)),
+    Frame(0, 0, (GREET, Welcome(5, b""))),
+    Frame(0, 0, (GREET, Welcome(5, b""), NOISE)),
     Frame(0, 0, (Refuse("no"),)),
     Frame(0, 0, (Bye(for_good=True),)),
     Frame(0, 0, ()),

@@ -13,11 +13,10 @@ from tests.language.samples import some_event
 from tests.matching.samples import some_parsed
 from tidings.language import names
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription, covers, read_where
+from tidings.language.subscriptions import Subscription, covers, read_where
 from tidings.overlay.routing.covering_set import (
     MERGED_TEXT_MAX,
     STEPS_MAX,
-    of_advertisements,
     of_subscriptions,
 )
 
@@ -109,16 +108,6 @@ def test_comparing_is_bounded_and_what_is_not_compared_is_told() -> None:
     added, removed = summary.add(S("a", "f0 > 5"))
     assert (added, removed) == ([S("a", "f0 > 5")], [])
     assert summary.add(S("a", "f9 > 5")) == ([], [])
-
-
-def test_advertisements_are_covered_and_never_merged() -> None:
-    summary = of_advertisements(64)
-    summary.add(Advertisement("a/#"))
-    assert summary.add(Advertisement("a/b", "i > 3")) == ([], [])
-    summary.add(Advertisement("b", "i BETWEEN 1 AND 3"))
-    more = Advertisement("b", "i BETWEEN 3 AND 5")
-    assert summary.add(more) == ([more], [])
-    assert summary.remove(Advertisement("a/#")) == ([Advertisement("a/b", "i > 3")], [Advertisement("a/#")])
 
 
 class AgainstAll(RuleBasedStateMachine):

@@ -1,4 +1,4 @@
-"""Subscriptions and advertisements on the trees: who is told, in what order, and when everyone knows."""
+"""Subscriptions on the trees: who is told, in what order, and when everyone knows."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from tests.examples import examples
 from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, kinds, path, publication, publish, ring, started
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import Advertisement, Subscription, covers, read_where
+from tidings.language.subscriptions import Subscription, covers, read_where
 from tidings.overlay.events import (
-    AdvertisementAsked,
-    AdvertisementDropped,
     Deny,
     Effect,
     Erase,
     Grant,
     Log,
-    PublicationOffered,
     SessionClosed,
     SessionEnded,
     SessionOpened,
@@ -34,10 +31,10 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing.messages import Advertise, Installed, Subscribe, Table, Unadvertise, Unsubscribe
+from tidings.overlay.routing.messages import Installed, Subscribe, Table, Unsubscribe
 from tidings.overlay.routing.subscriptions import ABSENT_NAMED_MAX, CATCH_ALL, TABLE_PART
 from tidings.overlay.settings import DEFAULT, Settings
-from tidings.overlay.trees.messages import Distance, Grow, Join, Roll
+from tidings.overlay.trees.messages import Grow, Join, Roll
 from tidings.records.record import Kind, Record
 
 WIDE = Subscription("roads/#", "severity > 3", qos=1)
@@ -77,6 +74,14 @@ def test_a_subscription_from_a_link_goes_over_the_others_and_not_back() -> None:
     it = middle(("x", "y"))
     effects = it["x"].say(Subscribe("a", EPOCH, WIDE))
     assert told(it, effects) == [("a", "+", WIDE), ("y", "+", WIDE)]
+
+
+def test_a_subscription_goes_to_every_broker() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t")
+    bench.run()
+    assert [(source, target) for source, target, _ in bench.said(Subscribe)] == [("c", "b"), ("b", "a")]
 
 
 def test_a_covered_subscription_is_not_forwarded() -> None:
@@ -441,7 +446,7 @@ def test_what_is_asked_for_while_an_epoch_grows_is_told_in_both() -> None:
     it = middle()
     it["a"].say(Grow("a", (1, 2), ("a",)))
     it["x"].say(
-        Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), (), ()), Table("a", (1, 2), ())
+        Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), ()), Table("a", (1, 2), ())
     )  # the table for "a" is out
     effects = ask(it, "s", WIDE)
     assert it.heard(effects, Subscribe) == [
@@ -449,7 +454,7 @@ def test_what_is_asked_for_while_an_epoch_grows_is_told_in_both() -> None:
         ("a", Subscribe("a", (1, 2), WIDE)),
         ("x", Subscribe("a", EPOCH, WIDE)),
     ]
-    effects = it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), (), ()), Table("a", (1, 2), ()))
+    effects = it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), ()), Table("a", (1, 2), ()))
     assert it.heard(effects, Table) == [("x", Table("a", (1, 2), (WIDE,)))]
 
 
@@ -465,8 +470,8 @@ def test_a_new_table_takes_the_place_of_the_old_one_when_it_is_complete() -> Non
 
     assert goes("old", 1, 0, EPOCH)
     it["a"].say(Grow("a", (1, 2), ("a",)))
-    it["x"].say(Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), (), ()))
-    it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), (), ()), Table("a", (1, 2), ()))
+    it["x"].say(Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), ()))
+    it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), ()), Table("a", (1, 2), ()))
     assert goes("old", 2, 1, EPOCH)
     it["x"].say(Table("a", (1, 2), (Subscription("new", qos=1),), more=True))
     assert goes("both", 3, 2, EPOCH)
@@ -518,130 +523,6 @@ def test_a_long_table_comes_in_parts() -> None:
         (10, False),
     ]
     assert len(bench.tree("a", "a").behind["b"]) == count
-
-
-# Advertisements.
-
-ADVERTISED = replace(DEFAULT, advertisements=True)
-
-
-def advertise(bench: Bench, id_: str, session: str, topic_filter: str, where: str = "") -> None:
-    bench.tell(id_, SessionOpened(session))
-    bench.tell(id_, AdvertisementAsked(session, "ad", Advertisement(topic_filter, where)))
-    bench.run()
-
-
-def test_without_advertisements_a_subscription_goes_everywhere() -> None:
-    bench = Bench("abc", path("a", "b", "c"))
-    bench.settle()
-    bench.subscribe("c", "s", "t")
-    bench.run()
-    assert [(source, target) for source, target, _ in bench.said(Subscribe)] == [("c", "b"), ("b", "a")]
-
-
-def test_with_advertisements_a_subscription_stays_where_nothing_is_published() -> None:
-    bench = Bench("abcd", path("a", "b", "c", "d"), ADVERTISED)
-    bench.settle()
-    bench.subscribe("c", "s", "t/#")
-    bench.settle()
-    assert bench.said(Subscribe) == []
-    assert bench.granted() == [("s", "")]
-    advertise(bench, "a", "pub", "t/1")
-    assert [(source, target) for source, target, _ in bench.said(Subscribe)] == [("c", "b"), ("b", "a")]
-    assert bench.tree("d", "a").behind["c"] == ()
-    bench.publish("a", "t/1", b"1", 0)
-    bench.run()
-    assert bench.got("c", "s") == [b"1"]
-
-
-def test_an_advertisement_that_is_taken_back_takes_subscriptions_back() -> None:
-    bench = Bench("abc", path("a", "b", "c"), ADVERTISED)
-    bench.settle()
-    bench.subscribe("c", "s", "t/#")
-    advertise(bench, "a", "pub", "t/1")
-    since = bench.mark()
-    bench.tell("a", AdvertisementDropped("pub", "ad"))
-    bench.run()
-    assert [(s, t) for s, t, _ in bench.said(Unadvertise, since)] == [("a", "b"), ("b", "c")]
-    assert {(s, t) for s, t, _ in bench.said(Unsubscribe, since)} == {("c", "b"), ("b", "a")}
-    assert bench.tree("a", "a").behind["b"] == ()
-
-
-def test_an_advertisement_ends_with_its_session() -> None:
-    bench = Bench("ab", path("a", "b"), ADVERTISED)
-    bench.settle()
-    advertise(bench, "a", "pub", "t/1")
-    assert bench.tree("b", "a").advertised["a"] == (Advertisement("t/1"),)
-    bench.tell("a", SessionClosed("pub"))
-    bench.run()
-    assert bench.tree("b", "a").advertised["a"] == ()
-
-
-def test_what_an_advertisement_excludes_is_not_asked_for_there() -> None:
-    bench = Bench("ab", path("a", "b"), ADVERTISED)
-    bench.settle()
-    advertise(bench, "a", "pub", "t/#", "severity >= 3")
-    bench.subscribe("b", "low", "t/#", "severity < 3")
-    bench.run()
-    assert bench.said(Subscribe) == []
-    bench.subscribe("b", "high", "t/#", "severity = 7")
-    bench.run()
-    assert len(bench.said(Subscribe)) == 1
-
-
-def test_advertisements_are_covered_too() -> None:
-    bench = Bench("ab", path("a", "b"), ADVERTISED)
-    bench.settle()
-    advertise(bench, "a", "wide", "t/#")
-    since = bench.mark()
-    advertise(bench, "a", "narrow", "t/1")
-    assert bench.said(Advertise, since) == []
-    bench.tell("a", AdvertisementDropped("wide", "ad"))
-    bench.run()
-    assert [message.advertisement for _, _, message in bench.said(Advertise, since)] == [Advertisement("t/1")]
-
-
-def test_a_publisher_that_does_not_advertise_is_advertised_by_its_broker_before_it_is_heard() -> None:
-    bench = Bench("abc", path("a", "b", "c"), ADVERTISED)
-    bench.settle()
-    bench.subscribe("c", "s", "t/#", qos=1)
-    bench.settle()
-    bench.publish("a", "t/1", b"first", token=1)
-    bench.settle()
-    assert bench.got("c", "s") == [b"first"]
-    assert bench.tree("c", "a").advertised["b"] == (Advertisement("t/#"),)
-    assert bench.accepted() == [1]
-
-
-@pytest.mark.parametrize(("first", "last"), [("a", "x"), ("x", "a")])
-def test_what_waits_to_be_announced_goes_whichever_tree_confirms_last(first: str, last: str) -> None:
-    rooted = parse_topic("name='roads/+road'\nkind='plain'\nroot='x'\n[fields]\nseverity={type='int'}\n")
-    it = middle(settings=ADVERTISED, features=("advertisements", "trees=1"), topics=[rooted])
-    it["x"].say(Distance("x", (1, 1), 0), Grow("x", (1, 1), ()))
-    it["a"].say(Join("x", (1, 1)))
-    for peer in it.peers.values():
-        roll, table = Roll("x", (1, 1), ((peer.id, 1, 1),), (), ()), Table("x", (1, 1), ())
-        peer.say(roll, table, Installed("x", (1, 1), 1))
-    effects = it.tell(PublicationOffered("client", 1, "roads/a1", b'{"severity": 1}', 0))
-    assert len(it.heard(effects, Advertise)) == 4
-    assert it.broker.status(BEGIN).backlog_bytes > 0
-    for root in (first, last):
-        for peer in it.peers.values():
-            peer.say(Installed(root, (1, 1), 2))
-    assert it.broker.status(BEGIN).backlog_bytes == 0
-
-
-def test_a_broker_that_joins_learns_what_is_advertised() -> None:
-    bench = Bench("abc", [("a", "b")], ADVERTISED)
-    bench.settle()
-    advertise(bench, "a", "pub", "t/1")
-    bench.subscribe("c", "s", "t/#")
-    bench.join("b", "c")
-    bench.settle()
-    bench.publish("a", "t/1", b"1", 0)
-    bench.run()
-    assert bench.got("c", "s") == [b"1"]
-    assert bench.tree("c", "a").advertised["b"] == (Advertisement("t/1"),)
 
 
 # Durable sessions.
@@ -751,24 +632,6 @@ def test_a_neighbours_filter_that_is_not_understood_is_taken_for_everything(odd:
     assert it.broker.status(BEGIN, tables=True).trees[0].behind["x"] == (CATCH_ALL,)
 
 
-@pytest.mark.parametrize("odd", [Advertisement("t", "x >"), Advertisement("t/#/u")])
-@pytest.mark.parametrize("in_roll", [False, True])
-def test_a_neighbours_advertisement_that_is_not_understood_is_taken_for_everything(
-    odd: Advertisement, in_roll: bool
-) -> None:
-    it = middle(settings=ADVERTISED, features=("advertisements", "trees=1"))
-    if in_roll:
-        it["a"].say(Grow("a", (1, 2), ("a",)))
-        it["x"].say(Join("a", (1, 2)), Roll("a", (1, 2), (("x", 1, 1),), (), (odd,)), Table("a", (1, 2), ()))
-        it["a"].say(Roll("a", (1, 2), (("a", 1, 1),), (), ()), Table("a", (1, 2), ()))
-    else:
-        it["x"].say(Advertise("a", EPOCH, odd))
-    assert [peer for peer, _, _ in told(it, ask(it, "s", Subscription("elsewhere", "y > 3")))] == ["x"]
-    epoch = (1, 2) if in_roll else EPOCH
-    taken_back = told(it, it["x"].say(Unadvertise("a", epoch, odd)))
-    assert [(peer, sign) for peer, sign, _ in taken_back] == [("x", "-")]
-
-
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
@@ -795,8 +658,6 @@ def test_who_has_no_session_is_denied() -> None:
     assert kinds(ask(it, "s", WIDE, "nobody"), Deny) == [
         Deny("nobody", "s", "no such session; open it first")
     ]
-    effects = it.tell(AdvertisementAsked("nobody", "ad", Advertisement("t")))
-    assert kinds(effects, Deny) == [Deny("nobody", "ad", "no such session")]
 
 
 ROADS = parse_topic(

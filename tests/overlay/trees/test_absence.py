@@ -88,20 +88,9 @@ def test_only_what_the_absent_one_asked_for_is_held() -> None:
     assert bench.got("c", "s") == payloads(3, 3)
 
 
-def test_with_advertisements_what_nobody_had_advertised_is_held_too() -> None:
-    bench = network(replace(DEFAULT, advertisements=True))
-    bench.cut("b", "c")
-    bench.settle()
-    publish(bench, 2)
-    assert bench.accepted("a") == [0, 1]
-    bench.heal("b", "c")
-    bench.settle()
-    assert bench.got("c", "s") == payloads(0, 2)
-
-
-def test_with_advertisements_the_topics_of_a_root_that_is_lost_are_held_too() -> None:
+def test_the_topics_of_a_root_that_is_lost_are_held_too() -> None:
     roads = parse_topic("name='roads/+road'\nkind='plain'\nroot='c'\n[fields]\nn={type='int'}\n")
-    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, advertisements=True), topics=[roads])
+    bench = Bench("abc", path("a", "b", "c"), topics=[roads])
     bench.settle()
     bench.subscribe("c", "s", "#", durable=True, qos=1)
     bench.settle()

@@ -525,11 +525,11 @@ def test_a_broker_is_ready_when_all_neighbours_have_answered_and_said_who_and_wh
     b.say(Distance("a", (1, 1), 1))
     b.say(Grow("a", (1, 1), ("a",)))
     c.say(Join("a", (1, 1)))
-    effects = c.say(Roll("a", (1, 1), (("c", 1, 1),), (), ()))
-    assert b.heard(effects, Roll) == [Roll("a", (1, 1), (("c", 1, 1), ("m", 1, 1)), (), ())]
+    effects = c.say(Roll("a", (1, 1), (("c", 1, 1),), ()))
+    assert b.heard(effects, Roll) == [Roll("a", (1, 1), (("c", 1, 1), ("m", 1, 1)), ())]
     effects = c.say(Table("a", (1, 1), (Subscription("x"),)))
     assert b.heard(effects, Table) == [Table("a", (1, 1), (Subscription("x"),))]
-    b.say(Roll("a", (1, 1), (("a", 1, 1), ("b", 1, 1)), (), ()))
+    b.say(Roll("a", (1, 1), (("a", 1, 1), ("b", 1, 1)), ()))
     assert b.broker.status(BEGIN).trees[0].epoch == NO_EPOCH
     b.say(Table("a", (1, 1), ()))
     tree = b.broker.status(BEGIN).trees[0]
@@ -552,7 +552,7 @@ def test_what_is_said_in_another_epoch_is_not_mixed_into_this_one() -> None:
         for message in (
             Table("a", epoch, (wide,)),
             Subscribe("a", epoch, wide),
-            Roll("a", epoch, (), (), ()),
+            Roll("a", epoch, (), ()),
         ):
             assert middle["x"].heard(middle["x"].say(message)) == []
     effects = middle["a"].say(publish(1, 0, publication(1)))
@@ -576,8 +576,8 @@ def test_a_publication_that_is_ahead_waits_for_its_epoch() -> None:
     effects = middle["a"].say(publish(1, 0, publication(1), epoch=(1, 2)))
     assert middle["a"].heard(effects, Done) == []
     middle["x"].say(Join("a", (1, 2)))
-    middle["a"].say(Roll("a", (1, 2), (("a", 1, 1),), (), ()), Table("a", (1, 2), ()))
-    x = Roll("a", (1, 2), (("x", 1, 1),), (), ()), Table("a", (1, 2), (Subscription("#", qos=1),))
+    middle["a"].say(Roll("a", (1, 2), (("a", 1, 1),), ()), Table("a", (1, 2), ()))
+    x = Roll("a", (1, 2), (("x", 1, 1),), ()), Table("a", (1, 2), (Subscription("#", qos=1),))
     effects = middle["x"].say(*x)
     assert [message.epoch for message in middle["x"].heard(effects, Publish)] == [(1, 2)]
 

@@ -60,13 +60,6 @@ def test_a_seed_decides_the_workload() -> None:
     assert workload.subscribers(shape, TOPOLOGY, 1) != workload.subscribers(shape, TOPOLOGY, 2)
 
 
-def test_advertisements_cover_all_that_is_published() -> None:
-    shape = Workload(topics=25)
-    promised = workload.advertisements(shape)
-    for one in workload.publications(shape, TOPOLOGY, 1):
-        assert any(wants(language.Subscription(each.topic_filter), one.topic, None) for each in promised)
-
-
 def test_a_file_says_the_numbers(tmp_path: Path) -> None:
     file = tmp_path / "work.toml"
     file.write_text("topics = 3\nmatching = 2\n", encoding="utf-8")

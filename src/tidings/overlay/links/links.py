@@ -248,8 +248,7 @@ class Links:
         self._syncs: deque[int] = deque()
         """Of turns in which data acted and was written: the syncs that they wait for."""
         self._complaints: dict[tuple[str, str, str | None], float] = {}
-        trees = f"trees={core.settings.trees}"
-        self._features = ("advertisements", trees) if core.settings.advertisements else (trees,)
+        self._features = (f"trees={core.settings.trees}",)
 
     # What those above may do.
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from tidings.overlay.frames import Message
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """The protocol that this release speaks, and no other. Every change of what brokers say to each other raises
 it.
 
-Since version 4 a seat says under which incarnation it numbers the entries that its deputy copies."""
+Since version 4 a seat says under which incarnation it numbers the entries that its deputy copies. Since
+version 5 there are no advertisements."""
 
 
 class Greet(Message, frozen=True, tag=1):
@@ -28,7 +29,7 @@ class Greet(Message, frozen=True, tag=1):
     """Counts the starts of this broker; larger is later."""
 
     features: tuple[str, ...]
-    """Settings that must be the same on both sides, such as "advertisements"."""
+    """Settings that must be the same on both sides, such as "trees=2"."""
 
     nonce: bytes
     """Fresh and random: a proof of the cluster token is for this greeting only."""

@@ -99,7 +99,6 @@ class Route:
             grown is not None
             and not grown.routes.nodes(topic)
             and topics.declaration(topic) is None
-            and not core.settings.advertisements
             and core.settings.acks == "origin"
             and not (
                 shared
@@ -645,8 +644,6 @@ class Publications:
         while backlog and not self._core.turn_is_over():
             held = backlog[0]
             publication = held.publication
-            if not self._routing.announced(publication.topic, grown):
-                break
             if publication.qos == QOS_ONCE and not held.synced:
                 break
             content = held.content or self._topics.fields(publication)
@@ -882,9 +879,6 @@ class Publications:
 
     def flush(self) -> None:
         """Go on with what has waited, and send the acknowledgements that this event has brought."""
-        if self._core.settings.advertisements:
-            # Any event may have ended the wait for an advertisement to be known.
-            self._go_on()
         core = self._core
         while self._drain and not core.turn_is_over():
             root = next(iter(self._drain))

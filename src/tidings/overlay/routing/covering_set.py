@@ -20,9 +20,7 @@ from typing import Generic, Protocol, TypeVar
 from tidings.language.regions import Box
 from tidings.language.subscriptions import (
     EVERYTHING,
-    Advertisement,
     Subscription,
-    advertisement_covers,
     comparing_steps,
     covers,
     merge,
@@ -229,10 +227,6 @@ class Summary(Generic[T]):
 
 def of_subscriptions(effort: int) -> Summary[Subscription]:
     return Summary(covers, _merge_if_simpler, effort)
-
-
-def of_advertisements(effort: int) -> Summary[Advertisement]:
-    return Summary(advertisement_covers, lambda _one, _other: None, effort)
 
 
 @lru_cache(maxsize=65_536)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Message
 from tidings.overlay.trees.messages import Epoch
 
@@ -34,18 +34,6 @@ class Unsubscribe(Message, frozen=True, tag=22):
     root: str
     epoch: Epoch
     subscription: Subscription
-
-
-class Advertise(Message, frozen=True, tag=23):
-    root: str
-    epoch: Epoch
-    advertisement: Advertisement
-
-
-class Unadvertise(Message, frozen=True, tag=24):
-    root: str
-    epoch: Epoch
-    advertisement: Advertisement
 
 
 class Installed(Message, frozen=True, tag=25):

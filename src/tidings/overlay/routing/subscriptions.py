@@ -1,4 +1,4 @@
-"""Subscriptions and advertisements on the trees: who is told what, and when everyone knows.
+"""Subscriptions on the trees: who is told what, and when everyone knows.
 
 In each epoch a broker tells each tree neighbour, once, all that those on its own side ask for (`Table`), and
 from then on what changes. `Summary` keeps that short. Each of these is counted per link and direction, and
@@ -6,9 +6,6 @@ confirmed (`Installed`) once everyone beyond knows: a change from one link is co
 to on the other links is. A tree has no cycles, so this ends. A client's subscription is granted when every
 link has confirmed, or as "settling" when that takes too long. Brokers out of reach are not waited for: the
 grant names them ("absent: c"), and what is published there counts once they are back and have confirmed.
-
-With advertisements, what will be published travels first (in `Roll`), and a subscription goes only over links
-that have something advertised behind them which it may want.
 """
 
 from __future__ import annotations
@@ -23,13 +20,10 @@ from tidings.errors import FilterError, SubscriptionError
 from tidings.language import filters, names
 from tidings.language.subscriptions import (
     EVERYTHING,
-    Advertisement,
     Subscription,
-    advertisement_covers,
     canonical_where,
     check,
     filters_meet,
-    overlap,
 )
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core, Notice
@@ -37,7 +31,7 @@ from tidings.overlay.events import Deny, Erase, Grant, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing import covering_set
 from tidings.overlay.routing.covering_set import Summary
-from tidings.overlay.routing.messages import Advertise, Installed, Subscribe, Unadvertise, Unsubscribe
+from tidings.overlay.routing.messages import Installed, Subscribe, Unsubscribe
 from tidings.overlay.routing.messages import Table as TableMessage
 from tidings.overlay.routing.shares import Shares
 from tidings.overlay.routing.table import Table
@@ -49,13 +43,7 @@ from tidings.overlay.trees.trees import UNLIKE, Edge, Tree, TreeEpoch, Trees, di
 from tidings.records.record import Kind, Record
 
 Named = tuple[str, str]
-"""(session, name) of a subscription or advertisement of a client here."""
-
-Key = tuple[type[Subscription] | type[Advertisement], str, str]
-"""What is waited for: a subscription and an advertisement may have one name."""
-
-ADVERTISED_LEVELS_MAX = 1000
-"""First levels of topics that are advertised for clients that do not advertise; beyond, everything is."""
+"""(session, name) of a subscription of a client here."""
 
 TYPED_READS_MAX = 1024
 """Content filters that are remembered with the types of a declared topic."""
@@ -89,23 +77,18 @@ class Session:
         self.durable = durable
         self.open = True
         self.subscriptions: dict[str, Subscription] = {}
-        self.advertisements: dict[str, Advertisement] = {}
 
 
 class Waiting:
-    """A subscription or an advertisement of a client that has not been granted yet."""
+    """A subscription of a client that has not been granted yet."""
 
-    def __init__(self, named: Named, asked: Subscription | Advertisement) -> None:
+    def __init__(self, named: Named, asked: Subscription) -> None:
         self.named = named
         self.asked = asked
         self.trees: dict[str, dict[str, int]] = {}
         """By root: how many changes each link must confirm."""
         self.absent: dict[str, None] = {}
         """Brokers that were out of reach when the others had confirmed."""
-
-    @property
-    def key(self) -> Key:
-        return (type(self.asked), *self.named)
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -158,10 +141,7 @@ class Routing:
         self.shares = Shares()
         self._typed_reads: dict[tuple[str, str], tuple[Topic, filters.Filter]] = {}
         self._asked: dict[Subscription, int] = {}
-        self._advertised: dict[Advertisement, int] = {}
-        self._own_levels: dict[str, None] = {}
-        """First levels of topics that are advertised for clients that do not advertise."""
-        self._waiting: dict[Key, Waiting] = {}
+        self._waiting: dict[Named, Waiting] = {}
         self._queues: dict[str, deque[Waiting]] = {}
         """By root: who waits, in the order asked, in which they are confirmed."""
         self.duplicated = False
@@ -198,8 +178,6 @@ class Routing:
         if session is None:
             return
         session.open = False
-        for advertisement in list(session.advertisements):
-            self.drop_advertisement(name, advertisement)
         if not session.durable:
             self.end_session(name)
 
@@ -208,8 +186,6 @@ class Routing:
         if session is None:
             return
         self._drop_subscriptions(name, list(session.subscriptions))
-        for advertisement in list(session.advertisements):
-            self.drop_advertisement(name, advertisement)
         if session.durable:
             self._core.out.append(Erase(f"client/{quote(name, safe='')}"))
             self._core.ask_sync()
@@ -284,7 +260,7 @@ class Routing:
             if subscription is None:
                 continue
             gone.append(subscription)
-            self._wait_no_more((Subscription, session_name, name))
+            self._wait_no_more((session_name, name))
             self.local.remove(subscription, (session_name, name))
             self.shares.leave((session_name, name))
             if session.durable:
@@ -378,83 +354,6 @@ class Routing:
         """Whether some client here asks for something that a topic filter meets."""
         return any(filters_meet(asked.topic_filter, topic_filter) for asked in self._asked)
 
-    # Advertisements.
-
-    def advertise(self, session_name: str, name: str, asked: Advertisement) -> None:
-        core = self._core
-        session = self.sessions.get(session_name)
-        try:
-            check(asked)
-        except FilterError as error:
-            core.out.append(Deny(session_name, name, error.reason))
-            return
-        except SubscriptionError as error:
-            core.out.append(Deny(session_name, name, str(error)))
-            return
-        if session is None or (
-            name not in session.advertisements
-            and len(session.advertisements) >= core.settings.session_subscriptions_max
-        ):
-            limit = core.settings.session_subscriptions_max
-            reason = "no such session" if session is None else f"a session has {limit} advertisements at most"
-            core.out.append(Deny(session_name, name, reason))
-            return
-        before = session.advertisements.get(name)
-        session.advertisements[name] = asked
-        if before != asked:
-            self._count_advertised(asked, +1)
-            if before is not None:
-                self._count_advertised(before, -1)
-        self._wait((session_name, name), asked)
-
-    def drop_advertisement(self, session_name: str, name: str) -> None:
-        session = self.sessions.get(session_name)
-        advertisement = session.advertisements.pop(name, None) if session is not None else None
-        if advertisement is not None:
-            self._wait_no_more((Advertisement, session_name, name))
-            self._count_advertised(advertisement, -1)
-
-    def announced(self, topic: str, grown: TreeEpoch) -> bool:
-        """Whether all in an epoch who may want this topic know that it is published here; else it is told."""
-        if not self._core.settings.advertisements or topic in grown.announced:
-            return True
-        wanted = Advertisement(topic)
-        told = [needs for it, needs in grown.advertised.items() if advertisement_covers(it, wanted)]
-        if not told:
-            level = topic.partition("/")[0]
-            if len(self._own_levels) >= ADVERTISED_LEVELS_MAX:
-                level = EVERYTHING
-            if level in self._own_levels:
-                return False  # it will be known in the next epoch
-            self._own_levels[level] = None
-            advertisement = Advertisement(f"{level}/#" if level else EVERYTHING)
-            self._count_advertised(advertisement, +1)
-            told = [grown.advertised[advertisement]] if advertisement in grown.advertised else []
-        if not any(_known(grown, needs) for needs in told):
-            return False
-        if len(grown.announced) >= self._core.settings.topic_cache:
-            del grown.announced[next(iter(grown.announced))]
-        grown.announced[topic] = None
-        return True
-
-    def _count_advertised(self, advertisement: Advertisement, change: int) -> None:
-        count = self._advertised.get(advertisement, 0) + change
-        if count:
-            self._advertised[advertisement] = count
-        else:
-            del self._advertised[advertisement]
-        if not self._core.settings.advertisements or (change, count) not in ((1, 1), (-1, 0)):
-            return
-        for tree in self._trees.trees.values():
-            for grown in _epochs(tree):
-                if _lives_on(advertisement.topic_filter, grown):
-                    self._spread_advertisement(tree, grown, None, advertisement, change)
-                    grown.announced.clear()
-                    if change > 0:
-                        grown.advertised[advertisement] = _all_changes(grown)
-                    else:
-                        grown.advertised.pop(advertisement, None)
-
     # Telling neighbours.
 
     def on_joined(self, tree: Tree, grown: TreeEpoch) -> None:
@@ -465,8 +364,6 @@ class Routing:
         """Tell each neighbour what is behind this broker, as soon as all of it is known."""
         if grown.awaited or grown is not tree.growing:
             return
-        core = self._core
-        with_advertisements = core.settings.advertisements
         for peer in sorted(grown.edges):
             edge = grown.edges[peer]
             if not edge.alive:
@@ -478,7 +375,6 @@ class Routing:
                 edge.roll_sent
                 and not edge.table_sent
                 and all(other.subscriptions is not None for other in others)
-                and (not with_advertisements or edge.members is not None)
             ):
                 self._send_table(tree, grown, edge)
         if not grown.ready and all(
@@ -492,17 +388,11 @@ class Routing:
         members = {core.id: (core.boot, core.incarnation)}
         left = dict(self.left)
         absent = self._absences.deadlines()
-        advertised = edge.advertised = covering_set.of_advertisements(core.settings.cover_effort)
-        for advertisement in self._advertised:
-            if _lives_on(advertisement.topic_filter, grown):
-                advertised.add(advertisement)
         for other in others:
             members |= other.members or {}
             left |= dict.fromkeys(other.left)
             for member, until in other.absent.items():
                 absent[member] = min(until, absent.get(member, until))
-            for advertisement in other.advertisements:
-                advertised.add(advertisement)
         edge.roll_sent = True
         roll = tuple((member, *members[member]) for member in sorted(members))
         away = tuple(
@@ -511,13 +401,13 @@ class Routing:
         declared = digest(grown.rooted)
         if any(other.declared != declared for other in others):
             declared = UNLIKE
-        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), advertised.told(), away, declared)
+        message = Roll(tree.root, grown.epoch, roll, tuple(sorted(left)), away, declared)
         self._links.send(edge.link, message)
 
     def _send_table(self, tree: Tree, grown: TreeEpoch, edge: Edge) -> None:
         edge.summary = self._summarised(grown, edge)
         edge.table_sent = True
-        edge.changes_out += 1  # advertisements may have gone before it
+        edge.changes_out += 1
         told = edge.summary.told()
         for first in range(0, max(1, len(told)), TABLE_PART):
             part = told[first : first + TABLE_PART]
@@ -527,20 +417,13 @@ class Routing:
     def _summarised(self, grown: TreeEpoch, edge: Edge) -> Summary[Subscription]:
         summary = covering_set.of_subscriptions(self._core.settings.cover_effort)
         for subscription in self._asked:
-            if _lives_on(subscription.topic_filter, grown) and self._wanted(edge, subscription):
+            if _lives_on(subscription.topic_filter, grown):
                 summary.add(subscription)
         for other in grown.edges.values():
             if other is not edge:
                 for subscription in other.subscriptions or ():
-                    if self._wanted(edge, subscription):
-                        summary.add(subscription)
+                    summary.add(subscription)
         return summary
-
-    def _wanted(self, edge: Edge, subscription: Subscription) -> bool:
-        """Whether something behind a link may be what a subscription asks for."""
-        if not self._core.settings.advertisements:
-            return True
-        return any(overlap(advertisement, subscription) for advertisement in edge.advertisements)
 
     def _ready(self, tree: Tree, grown: TreeEpoch) -> None:
         """All that is behind every link is known: publications may travel this epoch."""
@@ -556,9 +439,6 @@ class Routing:
         grown.agreed = all(edge.declared == digest(grown.rooted) for edge in grown.edges.values())
         self._meet_oneself(tree, others)
         tree.current, tree.growing = grown, None
-        for advertisement in self._advertised:
-            if _lives_on(advertisement.topic_filter, grown):
-                grown.advertised.setdefault(advertisement, {})  # it was in the rolls
         for waiting in self._queues.get(tree.root, ()):
             if tree.root in waiting.trees:
                 waiting.trees[tree.root] = self._needs(tree, waiting.asked)
@@ -594,7 +474,6 @@ class Routing:
             for member, remaining_s in message.absent
             if remaining_s > 0
         }
-        edge.advertisements = dict.fromkeys(map(_understood, message.advertisements))
         self._exchange(tree, grown)
 
     def on_table(self, link: Link, message: TableMessage) -> None:
@@ -661,45 +540,11 @@ class Routing:
         grown.routes.add(subscription, edge.peer)
         return True
 
-    def on_advertise(self, link: Link, message: Advertise) -> None:
-        self._on_advertisement(link, message.root, message.epoch, message.advertisement, +1)
-
-    def on_unadvertise(self, link: Link, message: Unadvertise) -> None:
-        self._on_advertisement(link, message.root, message.epoch, message.advertisement, -1)
-
-    def _on_advertisement(
-        self, link: Link, root: str, epoch: tuple[int, int], advertisement: Advertisement, change: int
-    ) -> None:
-        found = self._find(link, root, epoch)
-        if found is None:
-            return
-        tree, grown, edge = found
-        advertisement = _understood(advertisement)
-        if change > 0:
-            edge.advertisements[advertisement] = None
-        else:
-            edge.advertisements.pop(advertisement, None)
-        if edge.summary is not None:
-            before = dict.fromkeys(edge.summary.told())
-            edge.summary = self._summarised(grown, edge)
-            after = dict.fromkeys(edge.summary.told())
-            self._tell(
-                tree,
-                grown,
-                edge,
-                [s for s in after if s not in before],
-                [s for s in before if s not in after],
-            )
-        self._spread_advertisement(tree, grown, edge, advertisement, change)
-        self._changed(grown, edge)
-        self._confirm(tree, grown)
-
     def _spread(self, tree: Tree, grown: TreeEpoch, source: Edge | None, subscription: Subscription) -> None:
         """Tell the other links of a subscription, as far as it changes what they have been told."""
         for edge in grown.edges.values():
             if edge is not source and edge.summary is not None and edge.alive:
-                if self._wanted(edge, subscription):
-                    self._tell(tree, grown, edge, *edge.summary.add(subscription))
+                self._tell(tree, grown, edge, *edge.summary.add(subscription))
 
     def _withdraw(
         self, tree: Tree, grown: TreeEpoch, source: Edge | None, subscriptions: list[Subscription]
@@ -719,24 +564,6 @@ class Routing:
         for subscription in removed:
             self._links.send(edge.link, Unsubscribe(tree.root, grown.epoch, subscription))
         edge.changes_out += len(added) + len(removed)
-
-    def _spread_advertisement(
-        self, tree: Tree, grown: TreeEpoch, source: Edge | None, advertisement: Advertisement, change: int
-    ) -> None:
-        for edge in grown.edges.values():
-            if edge is source or edge.advertised is None or not edge.alive:
-                continue
-            if change > 0:
-                added, removed = edge.advertised.add(advertisement)
-            elif advertisement in edge.advertised:
-                added, removed = edge.advertised.remove(advertisement)
-            else:
-                continue
-            for item in added:
-                self._links.send(edge.link, Advertise(tree.root, grown.epoch, item))
-            for item in removed:
-                self._links.send(edge.link, Unadvertise(tree.root, grown.epoch, item))
-            edge.changes_out += len(added) + len(removed)
 
     # When everyone knows.
 
@@ -783,25 +610,25 @@ class Routing:
                     self._granted(waiting, _told(waiting.absent))
             queue.popleft()
 
-    def _wait_no_more(self, key: Key) -> None:
+    def _wait_no_more(self, key: Named) -> None:
         waiting = self._waiting.pop(key, None)
         if waiting is not None:
             waiting.trees = {}
             self._core.timers.cancel(Timer.SETTLE, key)
 
-    def _wait(self, named: Named, asked: Subscription | Advertisement, *, durable: bool = False) -> None:
+    def _wait(self, named: Named, asked: Subscription, *, durable: bool) -> None:
         """Wait until all links of all trees that matter have confirmed what they were told."""
         waiting = Waiting(named, asked)
         if durable:
             waiting.trees[DISK] = {}
             self._core.after_sync(lambda: self._on_disk(waiting))
-        self._wait_no_more(waiting.key)
-        self._waiting[waiting.key] = waiting
+        self._wait_no_more(named)
+        self._waiting[named] = waiting
         due = self._core.now + self._core.settings.settle_s
-        self._core.timers.set(Timer.SETTLE, waiting.key, due)
+        self._core.timers.set(Timer.SETTLE, named, due)
         self._queue_up(waiting)
 
-    def _needs(self, tree: Tree | None, asked: Subscription | Advertisement) -> dict[str, int]:
+    def _needs(self, tree: Tree | None, asked: Subscription) -> dict[str, int]:
         """What must be confirmed on a tree for all that was told on it by now to be known everywhere."""
         if tree is None or tree.current is None:
             return NEXT_EPOCH
@@ -829,18 +656,17 @@ class Routing:
                 self._check_queue(known, known.current)
 
     def _granted(self, waiting: Waiting, reason: str) -> None:
-        self._wait_no_more(waiting.key)
+        self._wait_no_more(waiting.named)
         self._core.out.append(Grant(*waiting.named, reason))
-        if isinstance(waiting.asked, Subscription):
-            self._core.tell(SubscriptionGranted(waiting.named, waiting.asked))
+        self._core.tell(SubscriptionGranted(waiting.named, waiting.asked))
 
     def _on_disk(self, waiting: Waiting) -> None:
         """A durable subscription has been written."""
         waiting.trees.pop(DISK, None)
-        if not waiting.trees and self._waiting.get(waiting.key) is waiting:
+        if not waiting.trees and self._waiting.get(waiting.named) is waiting:
             self._granted(waiting, _told(waiting.absent))
 
-    def on_settle_late(self, key: Key) -> None:
+    def on_settle_late(self, key: Named) -> None:
         waiting = self._waiting.get(key)
         if waiting is not None:
             self._granted(waiting, "settling")
@@ -911,16 +737,6 @@ def _told(absent: Iterable[str]) -> str:
     named = ", ".join(found[:ABSENT_NAMED_MAX])
     more = f" and {len(found) - ABSENT_NAMED_MAX} more" if len(found) > ABSENT_NAMED_MAX else ""
     return f"absent: {named}{more}" if found else ""
-
-
-def _understood(advertisement: Advertisement) -> Advertisement:
-    """A neighbour's advertisement; one that cannot be read, of another release perhaps, is of everything."""
-    try:
-        if advertisement.topic_filter != EVERYTHING:
-            check(advertisement)
-    except (FilterError, SubscriptionError):
-        return Advertisement(EVERYTHING)
-    return advertisement
 
 
 def _key(session: str, name: str) -> str:

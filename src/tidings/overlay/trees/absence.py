@@ -208,8 +208,6 @@ class Absences:
             for edge in grown.edges.values()
             if member in (edge.members or {})
         }
-        if self._core.settings.advertisements:
-            return []  # what was asked for and not advertised then has not come this far
         # Each tree knows only what was asked for on it. All those that shared the topics then are needed.
         shares = {self._past[root].share for root in found} - {()}
         complete = any(all(root in found for root in share) for share in shares)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tidings.language.subscriptions import Advertisement
 from tidings.overlay.frames import Message
 
 Epoch = tuple[int, int]
@@ -53,7 +52,7 @@ class Regrow(Message, frozen=True, tag=14):
 
 
 class Roll(Message, frozen=True, tag=15):
-    """Who is behind the sender in the tree, and what they will publish."""
+    """Who is behind the sender in the tree."""
 
     root: str
     epoch: Epoch
@@ -64,8 +63,6 @@ class Roll(Message, frozen=True, tag=15):
     left: tuple[str, ...]
     """Brokers that have left for good."""
 
-    advertisements: tuple[Advertisement, ...]
-
     absent: tuple[tuple[str, float], ...] = ()
     """Brokers that are out of reach of those behind the sender, and for how many seconds more they count."""
 
@@ -75,4 +72,4 @@ class Roll(Message, frozen=True, tag=15):
 
     @property
     def weight(self) -> int:
-        return 1 + len(self.members) + len(self.advertisements)
+        return 1 + len(self.members)

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from zlib import crc32
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing.covering_set import Summary
@@ -57,7 +57,6 @@ class Edge:
         self.left: tuple[str, ...] = ()
         self.absent: dict[str, float] = {}
         """Brokers out of reach of those behind it, and until when they count."""
-        self.advertisements: dict[Advertisement, None] = {}
         self.declared = UNLIKE
         """See `Roll.declared`."""
         self.subscriptions: dict[Subscription, None] | None = None
@@ -67,7 +66,6 @@ class Edge:
         self.roll_sent = False
         self.table_sent = False
         self.summary: Summary[Subscription] | None = None
-        self.advertised: Summary[Advertisement] | None = None
         # Which changes are known on the other side: counted, both ways.
         self.changes_out = 0
         self.installed = 0
@@ -111,10 +109,6 @@ class TreeEpoch:
         self.routes: Table[str] = Table(cache)
         """What is asked for behind each link."""
         self.members: dict[str, Life] = {}
-        self.advertised: dict[Advertisement, dict[str, int]] = {}
-        """What is advertised here, and what links must have confirmed for it to be known."""
-        self.announced: dict[str, None] = {}
-        """Topics that are known to be advertised; some of them."""
         self.seen: dict[tuple[str, int, str], int] = {}
         """The highest number forwarded, by origin, incarnation and stream."""
 

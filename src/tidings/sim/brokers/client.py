@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
-    AdvertisementAsked,
-    AdvertisementDropped,
     SessionClosed,
     SessionEnded,
     SessionOpened,
@@ -39,8 +37,6 @@ class Client:
         self.attached = False
         """Whether it is connected, or will be as soon as its broker runs."""
         self.wanted: dict[str, Subscription] = {}
-        self.promised: dict[str, Advertisement] = {}
-        """What it will publish, by the name of the advertisement."""
         self.dropped: dict[str, None] = {}
         """Subscriptions that it had, of which a broker with an old disk may not know that they ended."""
         self._lives = 0
@@ -64,8 +60,6 @@ class Client:
         world.tell_client(self.host, SessionOpened(session, self.durable))
         for name in self.dropped:
             world.tell_client(self.host, SubscriptionDropped(session, name))
-        for name, advertisement in self.promised.items():
-            world.tell_client(self.host, AdvertisementAsked(session, name, advertisement))
         for name, subscription in self.wanted.items():
             wish = world.ledger.current.get((session, name))
             if wish is None or (wish.granted is None and wish.settling is None):
@@ -97,17 +91,6 @@ class Client:
             self.dropped[name] = None
             if self.attached and self.host.up:
                 self._world.tell_client(self.host, SubscriptionDropped(self.session, name))
-
-    def advertise(self, name: str, advertisement: Advertisement) -> None:
-        """Say what will be published."""
-        self.promised[name] = advertisement
-        if self.attached and self.host.up:
-            self._world.tell_client(self.host, AdvertisementAsked(self.session, name, advertisement))
-
-    def unadvertise(self, name: str) -> None:
-        """Say that it will not be published any more."""
-        if self.promised.pop(name, None) is not None and self.attached and self.host.up:
-            self._world.tell_client(self.host, AdvertisementDropped(self.session, name))
 
     def publish(self, topic: str, payload: bytes, qos: int = 0) -> Offer | None:
         """Offer a publication; None if there is nobody to offer it to."""

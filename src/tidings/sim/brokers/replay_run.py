@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.records import workload as tables
 from tidings.records.record import Record
@@ -47,9 +47,6 @@ class ReplayRun(Run):
         client = self._clients.get(number)
         if client is None:
             client = self._clients[number] = self.world.client(self.replay.homes[number], f"c{number}")
-            if self.plan.settings.advertisements:
-                for at, topic in enumerate(self.replay.topics):
-                    client.advertise(f"a{at}", Advertisement(topic.pattern.filter))
         return client
 
     def _subscribe(self) -> None:

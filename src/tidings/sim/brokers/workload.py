@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import InputError
-from tidings.language.subscriptions import Advertisement, Subscription
+from tidings.language.subscriptions import Subscription
 from tidings.planning.topologies import Topology
 
 VALUE_MAX = 1_000_000
@@ -227,11 +227,6 @@ def payload(number: int, value: int, workload: Workload) -> bytes:
     head = b'{"n":%d,"value":%d' % (number, value)
     room = workload.payload_bytes - len(head) - len(b',"pad":""}')
     return head + (b',"pad":"%b"}' % (b"x" * room) if room > 0 else b"}")
-
-
-def advertisements(workload: Workload) -> list[Advertisement]:
-    """What every publisher may publish."""
-    return [Advertisement(f"area{area}/+") for area in range((workload.topics + AREA - 1) // AREA)]
 
 
 def _popular(workload: Workload) -> Any:

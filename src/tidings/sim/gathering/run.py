@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from tidings.language.subscriptions import Advertisement
 from tidings.language.topics import Topic
 from tidings.records.record import Kind as RecordKind
 from tidings.records.record import Record
@@ -81,13 +80,7 @@ class GatheredRun(Run):
     def _subscribe(self) -> None:
         plan, world = self.plan, self.world
         for broker in plan.topology.ids:
-            publisher = self._publishers[broker] = world.client(broker, f"p-{broker}")
-            if plan.settings.advertisements:
-                for topic in self.topics:
-                    advertised = Advertisement(topic.name.replace(f"+{topic.key}", "+"))
-                    publisher.advertise(f"a{topic.number}", advertised)
-        if plan.settings.advertisements and not plan.early:
-            world.settle()
+            self._publishers[broker] = world.client(broker, f"p-{broker}")
         for one in workload.subscribers(self._reporting, plan.workload, plan.topology, plan.seed):
             client = world.client(one.broker, one.name, durable=one.durable)
             client.subscribe("1", one.subscription)
