@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tidings.errors import FilterTooCostly
-from tidings.language.fields import Field, Path, Type
+from tidings.language.fields import TOPIC, Field, Path, Type
 from tidings.language.grammar import read
 from tidings.language.like import pieces, searched
 from tidings.language.limits import DEFAULT, Limits, Steps
@@ -109,6 +109,12 @@ class Filter:
     def types(self) -> dict[Path, Type | None]:
         """The declared types of these fields; None for one that is not declared."""
         return {term.field.path: term.field.type for term in terms(self.tree)}
+
+    @property
+    def about_topic(self) -> bool:
+        """Whether it asks for the topic itself."""
+        # Most filters have no such sign, and are not taken apart for it.
+        return "$" in self.source and any(path[0] == TOPIC for path in self.paths)
 
     @cached_property
     def cost(self) -> Cost:

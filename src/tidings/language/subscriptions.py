@@ -135,8 +135,13 @@ def covers(wide: Subscription, narrow: Subscription) -> bool:
     True
     >>> covers(Subscription("a/#", qos=0), Subscription("a/b", qos=1))
     False
+
+    Who does not say how often is content with the declared cycle, which may be longer than one asked for.
+
+    >>> covers(Subscription("a"), Subscription("a", every_us=1_000_000))
+    False
     """
-    if wide.qos < narrow.qos or wide.every_us > narrow.every_us:
+    if wide.qos < narrow.qos or wide.every_us > narrow.every_us or (narrow.every_us and not wide.every_us):
         return False
     if not topics_cover(wide.topic_filter, narrow.topic_filter):
         return False
