@@ -16,10 +16,8 @@ from papers.agele.setting import Setting
 from papers.agele.workload import Occurrence
 from tidings import Topic
 from tidings.planning import topologies
+from tidings.sim.carried import CARRIER_KINDS, PUBLICATIONS, REPORTS
 from tidings.sim.gathering import topic as gatherings
-
-ABOUT_EVENTS = ("Publish", "Carry")
-"""Messages that carry reports and events."""
 
 
 def gather(setting: Setting, network: Network, occurrences: Sequence[Occurrence]) -> Measured:
@@ -36,11 +34,11 @@ def gather(setting: Setting, network: Network, occurrences: Sequence[Occurrence]
         open_max=0,
         time_us=_time_us(setting, network, occurrences, outcome),
         receipts=len(occurrences) * network.size,
-        hops_to_seat=outcome.messages["Carry"],
-        crossings=sum(outcome.messages[kind] for kind in ABOUT_EVENTS),
+        hops_to_seat=outcome.carried[REPORTS],
+        crossings=outcome.carried.total(),
         seat=network.ids.index(seats[0].seat),
         busiest=max(seat.received for seat in seats) / messages,
-        control=sum(count for kind, count in outcome.messages.items() if kind not in ABOUT_EVENTS),
+        control=sum(count for kind, count in outcome.messages.items() if kind not in CARRIER_KINDS),
     )
 
 
@@ -57,7 +55,7 @@ def baseline(setting: Setting, network: Network, occurrences: Sequence[Occurrenc
         time_us=_time_us(setting, network, occurrences, outcome),
         receipts=len(occurrences) * network.size,
         hops_to_seat=0,
-        crossings=outcome.messages["Publish"],
+        crossings=outcome.carried[PUBLICATIONS],
         seat=-1,
         busiest=0.0,
     )

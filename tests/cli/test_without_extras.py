@@ -79,7 +79,7 @@ EXTRA = {
 }
 """What needs an extra, and which one. All else must not."""
 
-ABSENT = {"status", "leave", "pub", "sub", "bench", "session remove", "pipeline show"} | {
+ABSENT = {"status", "leave", "forget", "pub", "sub", "bench", "session remove", "pipeline show"} | {
     *(f"topic {word}" for word in ("declare", "list", "show", "remove")),
     *(f"view {word}" for word in ("add", "list", "remove")),
 }

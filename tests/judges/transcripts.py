@@ -4,8 +4,8 @@
     subscribe c s1 "price > 10"
     settle
     ----
-    c>b Subscribe # "price > 10"
-    b>a Subscribe # "price > 10"
+    c>b Change c/1 +1 # "price > 10"
+    b>a Change c/1 +1 # "price > 10"
     c: s1 granted
 
 A file is a list of such blocks with blank lines between them; lines that begin with `#` are comments. `play`
@@ -47,8 +47,10 @@ from tidings.overlay.events import (
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Carry, HandOver, Seated
 from tidings.overlay.links.messages import Bye, Greet, Refuse
+from tidings.overlay.publishing.batches import publications_of, unpacked
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing.messages import Enter, Subscribe, Table, Unsubscribe
+from tidings.overlay.routing.interest import Interest
+from tidings.overlay.routing.messages import FILTER, Change, Confirm, Enter, Fetch, Item, Sets
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.trees import NO_EPOCH
 from tidings.planning import topologies
@@ -60,14 +62,14 @@ from tidings.sim.world import DEFAULTS, World
 RULE = "----"
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "subscriptions": ("Subscribe", "Unsubscribe"),
+    "subscriptions": ("Change",),
     "publications": ("Publish",),
     "clients": ("Grant", "Deny", "Deliver", "Reject"),
     "refusals": ("Refuse", "Bye", "Stop"),
-    "tables": ("Table",),
+    "sets": ("Sets", "Fetch"),
     "trees": ("Distance", "Seek", "Grow", "Join", "Regrow"),
     "rolls": ("Roll",),
-    "confirmations": ("Installed", "Done", "Accept"),
+    "confirmations": ("Confirm", "Done", "Accept"),
     "copies": ("Keep", "Kept", "Forget"),
     "greetings": ("Greet", "Welcome"),
     "links": ("link up", "link down"),
@@ -77,7 +79,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "seats": ("Seated", "HandOver"),
     "surveys": ("Survey",),
     "mirrors": ("Mirror", "Mirrored", "HandedOver", "Taken"),
-    "following": ("Close", "Follow", "Ask", "Snapshot"),
+    "following": ("Close", "Follow", "Unfollow", "Ask", "Snapshot"),
     "logs": ("Log",),
 }
 """What can be shown and hidden, by a word for several."""
@@ -224,6 +226,11 @@ class Player:
     def _do_stop(self, words: list[str]) -> None:
         """Ask a broker to stop: `stop b`, `stop b for good`."""
         self.world.stop(words[0], for_good=words[1:] == ["for", "good"])
+
+    def _do_forget(self, words: list[str]) -> None:
+        """`forget c at a`: tell a that c is gone for good."""
+        name, _, at = words
+        self.world.forget(name, at)
 
     def _do_cut(self, words: list[str]) -> None:
         """Let nothing pass over links; `silently` where nobody is told."""
@@ -375,7 +382,7 @@ class Player:
                 to = "?" if end is None else end.other.host.address
                 for message in effect.frame.messages:
                     if type(message).__name__ in self._shown:
-                        line = f"{host.address}>{to} {message_text(message)}"
+                        line = f"{host.address}>{to} {message_text(message)}{_receivers(host, message)}"
                         # Whoever is refused comes again for ever; once in a block is enough.
                         if not isinstance(message, Refuse) or line not in self._lines:
                             self._lines.append(line)
@@ -416,14 +423,28 @@ class Older(Broker):
 def message_text(message: Message) -> str:
     """What a broker says to another, in one line."""
     name = type(message).__name__
-    if isinstance(message, Subscribe | Unsubscribe):
-        return f"{name} {subscription_text(message.subscription)}{_tree(message.root)}"
-    if isinstance(message, Table):
-        inside = ", ".join(subscription_text(one) for one in message.subscriptions)
-        return f"{name} [{inside}]{_tree(message.root)}"
+    if isinstance(message, Change):
+        said = [f"+{item.key} {_item(item)}" for item in message.added]
+        said += [f"-{key}" for key in message.removed]
+        version = f"{message.home}/{message.boot}.{message.number}"
+        whole = " whole:" if message.whole else ""
+        return f"{name} {version}{whole} {', '.join(said)}{' …' if message.more else ''}".rstrip()
+    if isinstance(message, Sets):
+        said = [
+            f"{it.home}/{it.boot}.{it.number}" + (" (absent)" if it.absent_s >= 0 else "")
+            for it in message.homes
+        ]
+        said += [f"{home} is forgotten" for home, _ in message.forgotten]
+        return f"{name} {', '.join(said)}"
+    if isinstance(message, Fetch):
+        return f"{name} {message.home} behind {message.boot}.{message.number}"
+    if isinstance(message, Confirm):
+        said = [f"{home}/{boot}.{number}" for home, boot, number in message.homes]
+        late = f" but for {' '.join(message.late)}" if message.late else ""
+        return f"{name} {' '.join(said)}{late}{_tree(message.root)}"
     if isinstance(message, Publish):
-        publication = message.publication
-        return f"{name} {publication.topic} {publication.payload.decode()}{_tree(message.root)}"
+        said = [f"{it.topic} {it.payload.decode()}" for it in publications_of(message)]
+        return f"{name} {', '.join(said)}{_tree(message.root)}"
     if isinstance(message, Carry):
         report = message.report
         return f"{name} {report.topic} {report.payload.decode()} to {message.holder.seat}"
@@ -520,6 +541,21 @@ def subscription_text(subscription: Subscription) -> str:
 
 def _tree(root: str) -> str:
     return f" on {root}"
+
+
+def _item(item: Item) -> str:
+    """An item of a set."""
+    if item.kind != FILTER:
+        return f"(kind {item.kind})"
+    return Interest(item.value).text.replace(" qos=1", "").replace("everything", "(everything)")
+
+
+def _receivers(host: Node, message: Message) -> str:
+    """The brokers that a publication is for."""
+    if not isinstance(message, Publish) or not isinstance(host.broker, Broker):
+        return ""
+    names = host.broker.named(message.root, message.epoch, unpacked(message.to[0]))
+    return f" to {' '.join(names)}"
 
 
 def _value(value: object) -> str:

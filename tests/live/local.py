@@ -70,7 +70,7 @@ class LocalBroker:
     def start(self, now: float) -> list[e.Effect]:
         return []
 
-    def status(self, now: float, *, tables: bool = False) -> LocalStatus:
+    def status(self, now: float, *, filters: bool = False) -> LocalStatus:
         return LocalStatus(self.id)
 
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:

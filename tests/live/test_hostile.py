@@ -20,7 +20,7 @@ from tidings.live.node import Node, NodeOptions
 from tidings.mqtt.events import Access, Rule
 from tidings.mqtt.packets import Asked, Pingreq, Pingresp, Properties, Suback, Subscribe
 from tidings.mqtt.reasons import Reason
-from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.sessions import Sessions
 from tidings.service import users
 from tidings.service.http import Pages
 from tidings.service.users import Hashed, Users
@@ -88,14 +88,14 @@ def test_pings_are_answered_while_thousands_of_topic_filters_are_asked_for() -> 
 
 def test_what_closed_connections_have_asked_for_is_not_worked_off(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
-    ask = Routing.ask
+    ask = Sessions.ask
 
     def counted(*given: Any) -> bool:
         nonlocal asked
         asked += 1
         return ask(*given)
 
-    monkeypatch.setattr(Routing, "ask", counted)
+    monkeypatch.setattr(Sessions, "ask", counted)
 
     async def story() -> None:
         async with pinged() as (node, pinger):

@@ -163,55 +163,33 @@ def test_a_store_in_use_by_another_process_is_refused(used: Path) -> None:
     held.close()
 
 
-@pytest.mark.parametrize("form", [0, 7])
-def test_a_store_of_another_format_is_refused(used: Path, form: int) -> None:
-    database = sqlite3.connect(used / FILE)
-    database.execute(f"PRAGMA user_version = {form}")
-    database.close()
+def marked(folder: Path, form: int) -> None:
+    """The store in a folder says that it has another format."""
+    with contextlib.closing(sqlite3.connect(folder / FILE)) as database:
+        database.execute(f"PRAGMA user_version = {form}")
+
+
+@pytest.mark.parametrize("form", [0, FORMAT + 1])
+def test_a_store_of_a_format_that_is_not_known_is_refused(used: Path, form: int) -> None:
+    marked(used, form)
     assert refusal(used) == (
-        f"the store FOLDER/{FILE} has format {form}, and this release reads format 2; start the broker with "
+        f"the store FOLDER/{FILE} has format {form}, and this release reads format 3; start the broker with "
         "the release that wrote it, or move its folder away: it then starts as one that has lost its disk"
     )
 
 
-FORMAT_1 = """
-CREATE TABLE session (session TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE waiting (
-    session TEXT NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL, PRIMARY KEY (session, number)
-) WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
-"""What a store of format 1 had beside what it has now."""
-
-
-def test_a_store_of_format_1_is_taken_over(used: Path) -> None:
-    with contextlib.closing(sqlite3.connect(used / FILE)) as database:
-        database.executescript(FORMAT_1)
-
-    async def story() -> None:
-        for boot in (1, 2):
-            store = DiskStore(used, "a", unexpected)
-            assert len(store.saved) == 2_000
-            assert store.identity.boot == store.identity.incarnation + boot
-            await store.close()
-
-    run(story)
-    with contextlib.closing(sqlite3.connect(used / FILE)) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (FORMAT,)
-        tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")
-        assert [name for (name,) in tables] == ["identity", "row"]
-
-
-def test_a_store_with_sessions_of_attached_programs_is_refused_and_left_as_it_is(used: Path) -> None:
-    with contextlib.closing(sqlite3.connect(used / FILE, isolation_level=None)) as database:
-        database.executescript(FORMAT_1)
-        database.execute("INSERT INTO session VALUES ('reader'), ('other')")
+@pytest.mark.parametrize("form", [1, 2])
+def test_a_store_of_an_earlier_format_is_refused_and_left_as_it_is(used: Path, form: int) -> None:
+    marked(used, form)
+    before = (used / FILE).read_bytes()
     for _ in range(2):
         assert refusal(used) == (
-            f"the store FOLDER/{FILE} has format 1 and 2 durable sessions of attached programs, such as "
-            "'other', which this release does not serve; end them with the release that wrote it, or move "
-            "its folder away: the broker then starts as one that has lost its disk"
+            f"the store FOLDER/{FILE} has format {form}, and this release reads format 3: it cannot read the "
+            "sessions in it, nor what it holds for other brokers. To pass that on, let the broker leave "
+            "(`tidings leave`, or POST /leave) with the release that wrote it; then, or without that, move "
+            "its folder away: it then starts as one that has lost its disk"
         )
+    assert (used / FILE).read_bytes() == before
 
 
 def test_a_database_of_others_is_refused(tmp_path: Path) -> None:

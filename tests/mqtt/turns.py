@@ -20,11 +20,11 @@ from tidings.mqtt.events import ClientEvent
 from tidings.mqtt.packets import Pingreq, Pingresp
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Event
-from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.sessions import Sessions
 
 COUNTED = {
-    "asked": (Routing, "ask"),
-    "dropped": (Routing, "drop_subscription"),
+    "asked": (Sessions, "ask"),
+    "dropped": (Sessions, "drop_subscription"),
     "looked": (Broker, "wants"),
     "read": (subscriptions, "parse"),
 }

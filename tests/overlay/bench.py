@@ -44,8 +44,10 @@ from tidings.overlay.events import (
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Welcome
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import message_of, publications_of
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing.messages import Installed, Table
+from tidings.overlay.routing import interest
+from tidings.overlay.routing.messages import FILTER, Change, Confirm, Item
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import Status, TreeStatus
 from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Roll
@@ -179,7 +181,7 @@ class Bench:
         return [id_ for id_, host in self.hosts.items() if host.broker is not None]
 
     def status(self, id_: str) -> Status:
-        return self[id_].status(self.now, tables=True)
+        return self[id_].status(self.now, filters=True)
 
     def tree(self, id_: str, root: str) -> TreeStatus:
         return next(tree for tree in self.status(id_).trees if tree.root == root)
@@ -512,6 +514,8 @@ class Middle:
         """`wants` is what neighbours ask for; `confirm` lets them confirm all that they are told at first."""
         self.broker = started("m", settings, **more)
         self.peers: dict[str, Peer] = {}
+        self.sets: dict[str, int] = {}
+        """By neighbour: the number of its set."""
         for number, id_ in enumerate(("a", *children), 1):
             self.peers[id_] = Peer(self.broker, id_, number, features=features)
             self.peers[id_].link()
@@ -534,16 +538,27 @@ class Middle:
         for child in children:
             self.peers[child].say(Join(root, epoch), now=now)
         for peer in self.peers.values():
-            self.effects += peer.say(
-                Roll(root, epoch, ((peer.id, 1, 1),), ()),
-                Table(root, epoch, tuple(wants.get(peer.id, ()))),
-                now=now,
-            )
+            if peer.id in wants:
+                self.effects += peer.say(self.change(peer.id, *wants[peer.id]), now=now)
+            member = (peer.id, 1, 1, self.sets.get(peer.id, 0))
+            self.effects += peer.say(Roll(root, epoch, (member,)), now=now)
         if confirm:
             for peer in self.peers.values():
-                self.effects += peer.say(Installed(root, epoch, 1), now=now)
+                self.effects += peer.say(self.confirm(epoch), now=now)
         for effect in [effect for effect in self.effects if isinstance(effect, Sync)][-1:]:
             self.effects += self.tell(WritesSynced(effect.token), now)
+
+    def change(self, home: str, *wants: Subscription, removed: tuple[int, ...] = ()) -> Change:
+        """The next change of a neighbour's set. Keys are the number of the change times 100, counted up."""
+        number = self.sets[home] = self.sets.get(home, 0) + 1
+        added = tuple(item(number * 100 + at, wanted) for at, wanted in enumerate(wants))
+        return Change(home, 1, number, added, removed)
+
+    def confirm(self, epoch: Epoch = EPOCH, number: int | None = None) -> Confirm:
+        """A neighbour confirms a number of the set of "m", the latest unless it is given."""
+        if number is None:
+            number = self.broker.status(BEGIN).sets[0].number
+        return Confirm("a", epoch, (("m", self.broker.core.boot, number),))
 
     def __getitem__(self, id_: str) -> Peer:
         return self.peers[id_]
@@ -567,6 +582,18 @@ def publication(
     )
 
 
+def item(key: int, subscription: Subscription) -> Item:
+    """A subscription as a home tells it."""
+    return Item(FILTER, key, interest.written(subscription)[0])
+
+
+HERE = 0b010
+"""The bit of "m" in the epoch of `Middle`, …"""
+
+BELOW = 0b110
+"""… and those of "m" and of its first child."""
+
+
 def publish(
     slot: int,
     previous: int,
@@ -575,7 +602,15 @@ def publish(
     epoch: Epoch = EPOCH,
     root: str = "a",
     hops: int = 1,
-    qos: int | None = None,
+    to: int = BELOW,
+    must: int | None = None,
 ) -> Publish:
-    """A publication as a neighbour sends it."""
-    return Publish(root, epoch, slot, previous, hops, it.qos if qos is None else qos, it)
+    """A publication as a neighbour sends it; all that get it must have it, unless it is said who."""
+    must = to if must is None else must
+    return message_of(root, epoch, slot, hops, (it,), (previous,), (to,), (must if it.qos else 0,))
+
+
+def carried(message: Publish) -> Publication:
+    """The publication in a message that has one."""
+    (it,) = publications_of(message)
+    return it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, Peer, kinds, path, started
+from tests.overlay.bench import BEGIN, Bench, Middle, Peer, carried, kinds, path, started
 from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.events import (
     Accept,
@@ -17,14 +17,13 @@ from tidings.overlay.events import (
     SubscriptionAsked,
     SubscriptionDropped,
     Sync,
-    TimerFired,
     WritesSynced,
 )
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Keep, Publish
-from tidings.overlay.routing.messages import Subscribe, Table
+from tidings.overlay.routing.messages import Has, Sets
 from tidings.overlay.settings import DEFAULT
-from tidings.overlay.trees.messages import Distance, Grow, Join, Roll
+from tidings.overlay.trees.messages import Distance
 
 
 def test_clients_that_come_and_go_while_a_broker_is_away_leave_nothing_behind() -> None:
@@ -36,7 +35,7 @@ def test_clients_that_come_and_go_while_a_broker_is_away_leave_nothing_behind() 
     for _ in range(2_000):
         bench.tell("a", SubscriptionAsked("s", "x", Subscription("t")))
         bench.tell("a", SubscriptionDropped("s", "x"))
-    assert sum(map(len, bench["a"]._routing._queues.values())) < 200
+    assert len(bench["a"]._grants._queue) < 200
 
 
 def test_a_session_with_many_adjoining_filters_ends_at_once_and_leaves_nothing_told() -> None:
@@ -46,35 +45,37 @@ def test_a_session_with_many_adjoining_filters_ends_at_once_and_leaves_nothing_t
     for at in range(400):
         bench.tell("a", SubscriptionAsked("s", str(at), Subscription("t", f"x >= {at} AND x < {at + 1}")))
     bench.run()
-    (behind,) = bench["b"].status(bench.now, tables=True).trees[0].behind.values()
-    assert 25 <= len(behind) < 100, "sixteen are told as one, at most"
+    assert 25 <= bench.status("b").sets[1].filters < 100, "sixteen are told as one, at most"
     bench.tell("a", SessionEnded("s"))
     bench.run()
-    (behind,) = bench["b"].status(bench.now, tables=True).trees[0].behind.values()
-    assert behind == ()
+    assert bench.status("b").sets[1].filters == 0
 
 
-def test_a_link_that_asks_for_too_much_gets_everything_even_topics_with_a_dollar() -> None:
-    settings = replace(DEFAULT, link_subscriptions_max=2)
+def test_a_home_that_asks_for_too_much_asks_for_everything_even_topics_with_a_dollar() -> None:
+    settings = replace(DEFAULT, homes_filters_max=4)  # two for each of two
     bench = Bench("ab", path("a", "b"), settings)
     bench.settle()
     for name in ("t", "u", "$s/x"):
         bench.subscribe("b", f"of {name}", name, qos=1)
     bench.settle()
+    own = bench.status("b").sets[0]
+    assert (own.filters, own.widened, own.asks) == (1, 3, ("everything qos=2",))
     bench.publish("a", "$s/x", b"{}", 1, 1)
+    bench.publish("a", "v", b"{}", 1, 2)
     bench.settle()
     assert bench.got("b", "of $s/x") == [b"{}"]
+    assert bench.status("b").false_positives == 1
 
 
-def test_a_time_that_is_no_number_makes_nobody_absent() -> None:
+def test_a_time_that_is_no_number_makes_nobody_absent_and_none_is_longer_than_here() -> None:
     broker = started("m")
     peer = Peer(broker, "z", 1)
     peer.link()
-    (grow,) = peer.heard(broker.handle(TimerFired(), BEGIN), Grow)
-    peer.say(Join("m", grow.epoch))
-    roll = Roll("m", grow.epoch, (("z", 1, 1),), (), (("ghost", math.nan), ("past", -1.0)))
-    peer.say(roll, Table("m", grow.epoch, ()))
-    assert broker.status(BEGIN).absent == ()
+    times = (math.nan, math.inf, -math.inf, -1.0, 1e300, 5.0)
+    peer.say(Sets(tuple(Has(f"ghost{at}", 1, 2, absent_s) for at, absent_s in enumerate(times))))
+    absent = {of.home: of.absent_s for of in broker.status(BEGIN).sets[1:] if of.absent_s >= 0}
+    hold_s = DEFAULT.absent_hold_s
+    assert absent == {"ghost1": hold_s, "ghost4": hold_s, "ghost5": 5.0}
     deadline = broker.next_deadline()
     assert deadline is not None
     assert math.isfinite(deadline)
@@ -124,8 +125,6 @@ def test_a_neighbour_that_names_more_roots_than_there_can_be_is_renounced() -> N
 
 def test_a_neighbour_may_ask_for_everything() -> None:
     it = Middle(("x",))
-    it["x"].say(Subscribe("a", EPOCH, Subscription(EVERYTHING, qos=2)))
+    it["x"].say(it.change("x", Subscription(EVERYTHING, qos=2)))
     effects = it.tell(PublicationOffered("p", 1, "$s/x", b"{}", 1))
-    assert [(peer, message.publication.topic) for peer, message in it.heard(effects, Publish)] == [
-        ("x", "$s/x")
-    ]
+    assert [(peer, carried(message).topic) for peer, message in it.heard(effects, Publish)] == [("x", "$s/x")]

@@ -36,8 +36,8 @@ from tidings.overlay.events import (
 from tidings.overlay.frames import Frame
 from tidings.overlay.links.messages import Bye
 from tidings.overlay.publishing.messages import Done, Publish
-from tidings.overlay.routing.messages import Table
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.status import SetStatus
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.messages import Grow, Join, Roll
 from tidings.records.record import Record
@@ -124,13 +124,12 @@ def test_two_brokers_with_one_id_that_do_not_meet_are_found_and_one_stops() -> N
     twin = started("a", boot=7, incarnation=7)
     peer = Peer(twin, "c", 1)
     peer.link()
-    members = (("a", 1, 1), ("b", 1, 1), ("c", 1, 1))
+    members = (("a", 1, 1, 0), ("b", 1, 1, 0), ("c", 1, 1, 0))
     stops = []
     for at in range(3):
         (grow,) = peer.heard(twin.handle(TimerFired(), BEGIN + at), Grow)
         peer.say(Join("a", grow.epoch), now=BEGIN + at)
-        roll = Roll("a", grow.epoch, members, ())
-        stops.append(kinds(peer.say(roll, Table("a", grow.epoch, ()), now=BEGIN + at), Stop))
+        stops.append(kinds(peer.say(Roll("a", grow.epoch, members), now=BEGIN + at), Stop))
     # In the first it may have been its own past, from before a restart.
     assert stops == [[], [], [Stop("another broker of this network has the id 'a'")]]
 
@@ -152,16 +151,31 @@ def test_a_broker_says_how_it_is() -> None:
     assert (status.share, status.ready, status.reason) == (("a",), True, "")
     tree = bench.tree("b", "a")
     assert (tree.parent, tree.children, tree.hops, tree.members) == ("a", ("c",), 1, ("a", "b", "c"))
-    assert tree.behind == {"a": (), "c": (Subscription("t", "n > 3"),)}
-    assert tree.told == {"a": (Subscription("t", "n > 3"),), "c": ()}
+    assert status.sets == (
+        SetStatus("b", 1, 0, 0, 0, 0),
+        SetStatus("a", 1, 0, 0, 0, 0),
+        SetStatus("c", 1, 1, 1, 0, 1, asks=('t "n > 3" qos=0',)),
+    )
     status = bench.status("c")
     assert (status.sessions, status.subscriptions) == (1, 1)
+    assert status.sets[0] == SetStatus("c", 1, 1, 1, 0, 1, asks=('t "n > 3" qos=0',))
 
 
-def test_tables_are_told_only_on_request() -> None:
+def test_a_broker_says_who_has_not_confirmed_its_latest_number() -> None:
+    it = Middle(("x", "y"))
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("t")))
+    for peer, confirmed, left in [("a", 0, ("x", "y")), ("y", 0, ("x",)), ("x", 1, ())]:
+        it[peer].say(it.confirm())
+        own = it.broker.status(BEGIN).sets[0]
+        assert (own.number, own.confirmed, own.waits_for) == (1, confirmed, left)
+
+
+def test_filters_are_told_only_on_request() -> None:
     it = Middle(wants={"x": [ALL]})
-    assert it.broker.status(BEGIN).trees[0].behind == {}
-    assert it.broker.status(BEGIN, tables=True).trees[0].behind["x"] == (ALL,)
+    for filters, asks in ((False, ()), (True, ("# qos=1",))):
+        status = it.broker.status(BEGIN, filters=filters)
+        assert [(of.home, of.filters, of.asks) for of in status.sets[1:]] == [("a", 0, ()), ("x", 1, asks)]
 
 
 def test_a_broker_is_ready_when_its_trees_are() -> None:

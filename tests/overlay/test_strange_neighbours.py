@@ -6,18 +6,22 @@ import json
 import random
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer
+from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer, item, kinds, publication, publish
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     ConnectionLost,
+    Deliver,
     Event,
     FrameReceived,
+    Grant,
     PublicationOffered,
     SessionClosed,
     SessionOpened,
@@ -29,16 +33,22 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.batches import unpacked
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
+from tidings.overlay.routing import confirmations
+from tidings.overlay.routing.confirmations import NAMED_MAX
 from tidings.overlay.routing.messages import (
+    FILTER,
     Catalogue,
+    Change,
+    Confirm,
     Enter,
     Entry,
-    Installed,
-    Subscribe,
-    Table,
-    Unsubscribe,
+    Fetch,
+    Has,
+    Item,
+    Sets,
 )
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
@@ -57,6 +67,22 @@ SUBSCRIPTIONS = [
     Subscription("t", qos=9),
     Subscription("t", every_us=-1),
 ]
+STRANGE: list[object] = [
+    ["a/#/b", 1, 0],
+    ["t", 9, 0],
+    ["t", 1, -1],
+    ["t"],
+    ["t", 1, 0, [[[]]]],
+    ["t", 1, 0, [[["n", 1]]]],
+    ["t", 1, 0, [[[[["n"]]]]]],
+    ["t", 1, 0, [{"n": 1}]],
+]
+MISREAD = [*map(msgspec.msgpack.encode, STRANGE), b"", b"\xff", b"\x91" * 5000]
+"""Items of a set that cannot be read."""
+
+VALUES = [item(0, asked).value for asked in SUBSCRIPTIONS[:3]] + MISREAD
+
+TOLD = Told("t", "e", 1, 1, complete=True, seat="a")
 TREES = [parse_topic("name='roads/+road'\nkind='plain'\nroot='x'\n[fields]\nseverity={type='int'}\n")]
 
 
@@ -90,11 +116,48 @@ def some_entry(rng: random.Random) -> Entry:
     )
 
 
+def some_item(rng: random.Random) -> Item:
+    return Item(rng.choice([FILTER, FILTER, FILTER, 2, 0, -1]), rng.choice(NUMBERS), rng.choice(VALUES))
+
+
+def some_publish(rng: random.Random) -> Publish:
+    """Publications in a message; mostly with one of its lists at odds with the others."""
+    pick: Any = rng.choice
+    sent = publish(
+        pick(NUMBERS), pick(NUMBERS), some_publication(rng), epoch=pick(EPOCHS[:3]), root=pick(ROOTS[:3])
+    )
+    return msgspec.structs.replace(sent, **pick([{}, {}, some_odds(rng)]))
+
+
+def some_odds(rng: random.Random) -> dict[str, Any]:
+    """A list of a message with publications that may not fit to the others."""
+    pick: Any = rng.choice
+    few = tuple(pick(NUMBERS) for _ in range(rng.randint(0, 3)))
+    places = tuple(pick([b"", b"\xff" * 99, (), (0, 1, 2), (-1, 10**9)]) for _ in range(pick([0, 1, 2])))
+    odds: dict[str, Any] = pick(
+        [
+            {"numbers": few},
+            {"previous": few},
+            {"which": few},
+            {"at_us": few},
+            {"ends": few},
+            {"to": places},
+            {"must": places},
+            {"heads": ()},
+            {"payloads": b"?"},
+            {"hops": pick(NUMBERS)},
+        ]
+    )
+    return odds
+
+
 def some_message(rng: random.Random) -> Message:
     """Any message, true to its types and to nothing else."""
     pick: Any = rng.choice
     root, epoch, number = pick(ROOTS), pick(EPOCHS), pick(NUMBERS)
-    some = rng.sample(SUBSCRIPTIONS, rng.randint(0, 3))
+    boot = pick([0, 1, 1, 1, 2])
+    items = tuple(some_item(rng) for _ in range(rng.randint(0, 3)))
+    known = tuple((pick(ROOTS), pick([1, boot]), pick(NUMBERS)) for _ in range(rng.randint(0, 3)))
     slots = tuple(pick(NUMBERS) for _ in range(rng.randint(0, 4)))
     it = some_publication(rng)
     said: Message = pick(
@@ -108,20 +171,21 @@ def some_message(rng: random.Random) -> Message:
             Grow(root, epoch, tuple(rng.sample(ROOTS, rng.randint(0, 3)))),
             Join(root, epoch),
             Regrow(root, epoch),
-            Roll(root, epoch, ((root, number, number),), (pick(ROOTS),)),
-            Roll(root, epoch, (("a", 1, 1),), (), ((root, pick([0.0, -5.0, 1e300])),)),
-            Roll(root, epoch, (("a", 1, 1),), (), (), number),
+            Roll(root, epoch, ((root, number, number, number),), number),
+            Roll(root, epoch, (("a", 1, 1, 0), (root, boot, boot, number))),
             Enter(some_entry(rng)),
             Catalogue(tuple(some_entry(rng) for _ in range(rng.randint(0, 3))), rng.random() < 0.3),
-            Table(root, epoch, tuple(some), rng.random() < 0.3),
-            Table(root, epoch, tuple(some)),
-            Subscribe(root, epoch, pick(SUBSCRIPTIONS)),
-            Unsubscribe(root, epoch, pick(SUBSCRIPTIONS)),
-            Installed(root, epoch, number),
-            Publish(root, epoch, number, pick(NUMBERS), number, pick([0, 1, 2, 9]), it),
-            Publish("a", EPOCH, number, 0, 1, 1, it),
+            Sets(tuple(Has(*home, pick([-1.0, 0.0, 5.0, 1e300])) for home in known)),
+            Sets((), tuple((home, number) for home, _, number in known)),
+            Fetch(pick(ROOTS), boot, number),
+            Change(pick(["a", "x", "y"]), 1, pick([1, 2, 3]), items, slots),
+            Change(root, boot, number, items, slots, rng.random() < 0.3, rng.random() < 0.3),
+            Confirm("a", EPOCH, known, tuple(rng.sample(ROOTS, rng.randint(0, 3)))),
+            Confirm(root, epoch, known),
+            some_publish(rng),
+            some_publish(rng),
             Done(root, slots, ()),
-            Done("a", (1, number), slots),
+            Done("a", (1, number), tuple((slot, pick([b"\xff", (), (0, 2), (-1, 10**9)])) for slot in slots)),
             Keep(it),
             Kept(it.stream, it.number, it.incarnation),
             Forget(it.stream, it.incarnation, slots),
@@ -177,9 +241,94 @@ def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
                     connections += 1
                     it.peers[id_] = Peer(it.broker, id_, connections)
                     it.peers[id_].link(now)
-    it.broker.status(now, tables=True)
+    it.broker.status(now, filters=True)
     # It still serves its own clients.
     it.tell(SessionOpened("last"), now)
     it.tell(SubscriptionAsked("last", "s", Subscription("last")), now)
     effects = it.tell(PublicationOffered("last", 1, "last", b"{}", 0), now)
     assert ("last", "s") in [pair for e in effects if hasattr(e, "subscriptions") for pair in e.subscriptions]
+
+
+def state(it: Middle, peer: str) -> str:
+    return next(link.state for link in it.broker.status(BEGIN).links if link.peer == peer)
+
+
+ODDS: list[dict[str, Any]] = [
+    {"numbers": ()},
+    {"numbers": (1, 2)},
+    {"previous": ()},
+    {"to": ()},
+    {"to": (b"", b"")},
+    {"must": ((), ())},
+    {"heads": ()},
+    {"which": (1,)},
+    {"which": (-1,)},
+    {"which": (0, 0)},
+    {"at_us": (1, 2)},
+    {"ends": ()},
+    {"ends": (1,)},
+    {"ends": (-1,)},
+    {"payloads": b"{}{}"},
+    {"told": (TOLD, TOLD)},
+]
+
+
+@pytest.mark.parametrize("odds", ODDS, ids=repr)
+def test_who_sends_publications_whose_lists_do_not_fit_is_renounced(odds: dict[str, Any]) -> None:
+    it = Middle()
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("#")))
+    sent = publish(1, 0, publication(1))
+    effects = it["a"].say(msgspec.structs.replace(sent, **odds))
+    assert state(it, "a") == "down"
+    assert kinds(effects, Deliver) == []
+    assert it.heard(effects, Publish) == []
+    assert state(it, "x") == "up"
+
+
+def test_destinations_that_are_no_members_are_nobody() -> None:
+    it = Middle()
+    for number, places in enumerate([b"\xff" * 10_000, (2, 5, -1, 1 << 70)], 1):
+        sent = publish(number, number - 1, publication(number))
+        effects = it["a"].say(msgspec.structs.replace(sent, to=(places,)))
+        assert [(peer, unpacked(message.to[0])) for peer, message in it.heard(effects, Publish)] == [
+            ("x", 0b100)
+        ]
+    assert state(it, "a") == "up"
+
+
+def test_nobody_speaks_for_this_brokers_own_set() -> None:
+    it = Middle()
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("t")))
+    before = it.broker.status(BEGIN, filters=True).sets
+    for boot in (1, 2):
+        it["x"].say(Change("m", boot, 5, (item(1, Subscription("wrong")),), (1,), whole=True))
+        it["x"].say(Sets((Has("m", boot, 7),)))
+    assert it.broker.status(BEGIN, filters=True).sets == before
+    assert state(it, "x") == "up"
+
+
+def test_a_confirmation_of_what_was_never_said_grants_nothing_else() -> None:
+    it = Middle()
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("t")))
+    for said in [("m", 0, 9), ("zz", 1, 1), ("m", 1, 0), ("m", -1, 5)]:
+        for peer in it.peers.values():
+            assert kinds(peer.say(Confirm("a", EPOCH, (said,))), Grant) == []
+    late = Confirm("a", EPOCH, (), tuple(f"b{at}" for at in range(1000)))
+    it["x"].say(late)
+    assert len(it.broker.status(BEGIN).sets[0].waits_for) <= 1 + NAMED_MAX
+
+
+def test_confirmations_of_more_homes_than_there_can_be_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confirmations, "HOMES_MAX", 5)
+    it = Middle()
+    it.tell(SessionOpened("client"))
+    it.tell(SubscriptionAsked("client", "s", Subscription("t")))
+    it["a"].say(it.confirm())
+    it["x"].say(Confirm("a", EPOCH, tuple((f"h{at}", 1, at) for at in range(1, 100))))
+    grown = it.broker._trees.trees["a"].current
+    assert grown is not None
+    assert len(grown.edges["x"].confirmed) == 5
+    assert kinds(it["x"].say(it.confirm()), Grant) == [Grant("client", "s")]

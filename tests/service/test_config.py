@@ -164,8 +164,10 @@ listen = "1883"
 
 trees = 9
 backlog_bytes = "lots"
+link_subscriptions_max = 5
 """,
         TIDINGS_HTTP="nowhere",
+        TIDINGS_LINK_SUBSCRIPTIONS_MAX="5",
         TIDINGS_LOGLEVEL="info",
     )
     assert [problem.partition(": ")[0] for problem in found] == [
@@ -174,6 +176,8 @@ backlog_bytes = "lots"
         "broker.toml:3",
         "broker.toml:5",
         "broker.toml:6",
+        "broker.toml:7",
+        "TIDINGS_LINK_SUBSCRIPTIONS_MAX",
         "TIDINGS_LOGLEVEL",
         "TIDINGS_HTTP",
         "broker.toml",
@@ -181,6 +185,8 @@ backlog_bytes = "lots"
     text = "\n".join(found)
     assert "there is no setting 'neighbors'; did you mean neighbours?" in text
     assert "did you mean TIDINGS_LOG_LEVEL?" in text
+    assert "'link_subscriptions_max' any more; homes_filters_max has taken its place" in text
+    assert "did you mean TIDINGS_HOMES_FILTERS_MAX?" in text
     assert "heartbeat: 2 has no unit; write a number and a unit" in text
     assert "listen: '1883' is not an address; write host:port" in text
     assert "trees: 9 is not from 1 to 8" in text

@@ -19,14 +19,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tidings.errors import SetupError
 from tidings.history.logs import Logs
-from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.live.counters import Counters
 from tidings.mqtt.core import Counters as FrontCounters
 from tidings.mqtt.events import ALL_ALLOWED
 from tidings.mqtt.front import FrontStatus
 from tidings.overlay.events import LogRead
-from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, Status, TreeStatus
+from tidings.overlay.status import GatheredStatus, GatheringStatus, LinkStatus, SetStatus, Status, TreeStatus
 from tidings.records.holders import Holder
 from tidings.service import http
 from tidings.service.http import Pages
@@ -53,8 +52,6 @@ TREE = TreeStatus(
     children=("b2",),
     members=("b1", "b2"),
     share=("b1",),
-    behind={"b2": (Subscription("a"), Subscription("b"))},
-    told={},
 )
 
 
@@ -74,6 +71,8 @@ class StubNode:
         self.counters = Counters()
         self.front = FrontCounters()
         self.synchronising = False
+        self.absent: tuple[str, ...] = ("b3",)
+        self.pages = {"b9": "http://127.0.0.1:1"}
         self.asked: list[tuple[str, object]] = []
 
     def gauges(self) -> Mapping[str, float]:
@@ -93,11 +92,17 @@ class StubNode:
                 subscriptions=4,
                 held=5,
                 backlog_bytes=6,
-                absent=("b3",),
+                absent=self.absent,
                 absent_bytes=7,
                 dropped=8,
                 paused=False,
                 topics_remembered=9,
+                sets=(
+                    SetStatus("b1", 1, 6, 4, 3, 5, ("b2",)),
+                    SetStatus("b2", 1, 3, 2, 1, 3),
+                    SetStatus("b3", 1, 3, 7, 5, -1, absent_s=60.0),
+                ),
+                false_positives=11,
                 ready=not self.reason,
                 reason=self.reason,
                 unreached=(("h:1", "Connection refused"),),
@@ -125,7 +130,7 @@ class StubNode:
         self.asked.append(("remove session", client))
         return client.startswith("c")
 
-    def forget_pages(self, broker: str) -> None:
+    def forget(self, broker: str) -> None:
         self.asked.append(("forget", broker))
 
     # The log is tested with real nodes in `test_reading`.
@@ -136,7 +141,7 @@ class StubNode:
         return None
 
     def pages_of_others(self) -> Mapping[str, str]:
-        return {"b9": "http://127.0.0.1:1"}
+        return self.pages
 
     def user(self, name: str, password: bytes) -> str | None:
         return ""
@@ -214,10 +219,14 @@ def test_status_is_what_the_node_says_and_what_is_around_it(pages: Pages) -> Non
     assert (told["broker"], told["unready"], told["http"]) == ("b1", "", "here")
 
 
-def test_status_has_trees_without_their_tables(pages: Pages) -> None:
-    (tree,) = ask(pages, "/status")[1]["trees"]
+def test_status_says_who_has_confirmed_what_of_which_set(pages: Pages) -> None:
+    told = ask(pages, "/status")[1]
+    (tree,) = told["trees"]
     assert tree["children"] == ["b2"]
-    assert not {"behind", "told"} & tree.keys()
+    own, other, _ = told["sets"]
+    assert (own["home"], own["number"], own["filters"], own["confirmed"]) == ("b1", 6, 4, 5)
+    assert own["waits_for"] == ["b2"]
+    assert (other["home"], other["widened"], other["asks"]) == ("b2", 1, [])
 
 
 @pytest.mark.parametrize("path", ["/status", "/metrics"])
@@ -305,10 +314,36 @@ def test_only_this_machine_or_the_token_may_change_something(
 
 
 def test_a_broker_that_will_not_come_back_is_forgotten(pages: Pages, node: StubNode) -> None:
+    assert ask(pages, "/forget", b'{"broker": "b3"}') == (200, {"forgotten": "b3"})
+    # Nothing is held for this one any more, but readers of the log would still wait for it.
     assert ask(pages, "/forget", b'{"broker": "b9"}') == (200, {"forgotten": "b9"})
-    assert node.asked == [("forget", "b9")]
-    assert ask(pages, "/forget", b'{"broker": "b1"}')[0] == 404
+    assert node.asked == [("forget", "b3"), ("forget", "b9")]
     assert ask(pages, "/forget", b"{}")[0] == 400
+
+
+@pytest.mark.parametrize("broker", ["b1", "b2"])
+def test_a_broker_that_is_in_reach_is_not_forgotten(pages: Pages, node: StubNode, broker: str) -> None:
+    assert ask(pages, "/forget", b'{"broker": "%s"}' % broker.encode()) == (
+        409,
+        {
+            "error": f"{broker} is in reach; let it leave instead (POST /leave there, or `tidings leave`), "
+            "or stop it and ask again when its links are given up"
+        },
+    )
+    assert node.asked == []
+
+
+def test_a_broker_that_nobody_knows_is_not_forgotten(pages: Pages, node: StubNode) -> None:
+    status, told = ask(pages, "/forget", b'{"broker": "b4"}')
+    assert (status, told) == (404, {"error": "no broker is known as 'b4'; out of reach are b3, b9"})
+    node.absent = tuple(f"c{number:02}" for number in range(20))
+    told = ask(pages, "/forget", b'{"broker": "' + b"x" * 200 + b'"}')[1]
+    assert told["error"].endswith("c13, c14 and 5 more")
+    assert len(told["error"]) < 300
+    node.absent, node.pages = (), {}
+    told = ask(pages, "/forget", b'{"broker": "b4"}')[1]
+    assert told == {"error": "no broker is known as 'b4'; no broker is out of reach"}
+    assert node.asked == []
 
 
 def test_clients_are_expelled_by_their_ids(pages: Pages, node: StubNode) -> None:
@@ -394,6 +429,11 @@ def test_metrics_are_those_of_the_node(pages: Pages, node: StubNode) -> None:
     assert samples["tidings_publications_held", ()] == 5
     assert samples["tidings_absent_dropped_total", ()] == 8
     assert samples["tidings_settled", ()] == 1
+    assert samples["tidings_filters", ()] == 4
+    assert samples["tidings_filters_widened", ()] == 3
+    assert samples["tidings_filters_of_others", ()] == 2 + 7
+    assert samples["tidings_filters_refused", ()] == 1 + 5
+    assert samples["tidings_false_positives_total", ()] == 11
     assert samples["tidings_records_written_total", ()] == 100
     assert samples["tidings_records_lost_total", ()] == 3
     assert samples["tidings_declarations_lost_total", ()] == 10

@@ -153,7 +153,7 @@ def test_any_broker_answers_for_all_and_says_who_is_away(tmp_path: Path) -> None
                 await off(lambda: severities(reader, b3, 0, 3))
 
             # What it was told to forget holds nothing any more.
-            brokers.services["b2"].node.forget_pages("b3")
+            brokers.services["b2"].node.forget("b3")
             await brokers.known("b1", "b2")
             assert (await off(lambda: reader.about("traffic"))).away == ()
 

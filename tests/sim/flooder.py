@@ -32,6 +32,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import message_of, publications_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
@@ -73,7 +74,7 @@ class Flooder:
         self.times.append(now)
         return []
 
-    def status(self, now: float, *, tables: bool = False) -> Status:
+    def status(self, now: float, *, filters: bool = False) -> Status:
         raise NotImplementedError("it has nothing to say of itself")
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -108,7 +109,7 @@ class Flooder:
         elif isinstance(event, FrameReceived):
             for message in event.frame.messages:
                 assert isinstance(message, Publish)
-                self._pass_on(message.publication, message.hops, event.connection, now, effects)
+                self._pass_on(publications_of(message)[0], message.hops, event.connection, now, effects)
         elif isinstance(event, WritesSynced):
             effects.append(self.syncs.pop(0))
         else:
@@ -156,7 +157,7 @@ class Flooder:
         for connection in self.connections:
             if connection != source:
                 self.connections[connection] += 1
-                message = Publish("", (1, 1), 0, 0, hops + 1, publication.qos, publication)
+                message = message_of("", (1, 1), 0, hops + 1, (publication,), (0,), (0,), (0,))
                 effects.append(Send(connection, Frame(self.connections[connection], 0, (message,))))
                 sent.append(str(connection))
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tidings.language.topics import Topic
 from tidings.planning import topologies
+from tidings.sim.carried import REPORTS, VERSIONS
 from tidings.sim.gathering import topic
 from tidings.sim.gathering.topic import QUIET, Outcome, Said
 
@@ -62,7 +63,18 @@ def test_everybody_has_a_version_after_its_way_and_no_later() -> None:
     assert {len(times) for times in left.values()} == {1}
 
 
+def test_reports_cross_links_to_the_seat_and_versions_every_link() -> None:
+    found = outcome(unacked_bytes=QUIET.link_unacked_bytes)
+    (seat,) = found.seats
+    assert seat.seat == topologies.path(BROKERS).ids[BROKERS // 2]
+    # Of nine reports about each of ten events, as `outcome` places them.
+    to_seat = sum(
+        abs((7 * number + event) % BROKERS - BROKERS // 2) for number in range(9) for event in range(10)
+    )
+    assert found.carried == {REPORTS: to_seat, VERSIONS: seat.told * (BROKERS - 1)}
+
+
 def test_seats_are_asked_nothing_while_it_is_measured() -> None:
     messages = outcome(unacked_bytes=QUIET.link_unacked_bytes).messages
-    assert messages["Carry"] > 0
+    assert messages["Taken"] > 0
     assert (messages["Survey"], messages["Ask"], messages["Snapshot"]) == (0, 0, 0)

@@ -25,6 +25,7 @@ from tidings.planning import topologies
 from tidings.planning.topologies import distance_delay
 from tidings.sim import faults
 from tidings.sim.brokers.client import Client
+from tidings.sim.carried import REPORTS
 from tidings.sim.faults import Fault, Kind
 from tidings.sim.gathering.run import apart
 from tidings.sim.world import World
@@ -81,7 +82,7 @@ class Told:
     """By the counts of the seats."""
     dropped: int
     carried: int
-    """Messages with reports, on all links."""
+    """Reports that went over links, each link counted."""
 
 
 def declared(
@@ -239,12 +240,7 @@ def outcome(world: World) -> Told:
         len(world.ledger.offers),
         sum(seat.received for broker in brokers for seat in broker.gathered(NAME) if seat.mine),
         sum(broker.status(world.now).gathering.dropped for broker in brokers),
-        sum(
-            count
-            for wire in world.wires.values()
-            for kind, count in wire.counts.items()
-            if kind.__name__ == "Carry"
-        ),
+        sum(wire.carried.get(REPORTS, 0) for wire in world.wires.values()),
     )
 
 

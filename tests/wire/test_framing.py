@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings import overlay
-from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Data, Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Refuse, Welcome
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Done, Keep, Publish
-from tidings.overlay.routing.messages import Subscribe, Table
+from tidings.overlay.routing.messages import FILTER, Change, Confirm, Fetch, Has, Item, Sets
 from tidings.overlay.trees.messages import Distance, Roll, Seek
 from tidings.wire import framing
 from tidings.wire.framing import (
@@ -32,16 +32,33 @@ from tidings.wire.messages import AnyMessage
 NUMBERS = st.integers(0, 2**62)
 EPOCHS = st.tuples(NUMBERS, NUMBERS)
 NAMES = st.text(max_size=8)
-SUBSCRIPTIONS = st.builds(Subscription, NAMES, NAMES, qos=st.integers(0, 2), every_us=NUMBERS)
+VERSIONS = st.tuples(NAMES, NUMBERS, NUMBERS)
+ITEMS = st.lists(st.builds(Item, st.integers(0, 3), NUMBERS, st.binary(max_size=64)), max_size=3).map(tuple)
+KEYS = st.lists(NUMBERS, max_size=3).map(tuple)
+PLACES = st.binary(max_size=4) | st.lists(st.integers(0, 2**16), max_size=3).map(tuple)
 PUBLICATIONS = st.builds(Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.binary(max_size=64))
+
+
+@st.composite
+def publishes(draw: st.DrawFn) -> Publish:
+    """Some publications in a message."""
+    some = draw(st.lists(PUBLICATIONS, min_size=1, max_size=3))
+    each = st.lists(st.integers(0, 2**40), min_size=len(some), max_size=len(some))
+    root, epoch, slot, hops = draw(NAMES), draw(EPOCHS), draw(NUMBERS), draw(NUMBERS)
+    return message_of(root, epoch, slot, hops, some, draw(each), draw(each), draw(each))
+
 
 NUMBERED = st.one_of(
     st.builds(Distance, NAMES, EPOCHS, st.integers(-1, 300)),
-    st.builds(Roll, NAMES, EPOCHS, st.just((("b", 2, 1),)), st.just(())),
-    st.builds(Table, NAMES, EPOCHS, st.lists(SUBSCRIPTIONS, max_size=3).map(tuple)),
-    st.builds(Subscribe, NAMES, EPOCHS, SUBSCRIPTIONS),
-    st.builds(Publish, NAMES, EPOCHS, NUMBERS, NUMBERS, NUMBERS, st.integers(0, 2), PUBLICATIONS),
-    st.builds(Done, NAMES, st.just((1, 3)), st.just(())),
+    st.builds(Roll, NAMES, EPOCHS, st.just((("b", 2, 1, 7),)), st.integers(-1, 9)),
+    st.builds(Sets, st.lists(VERSIONS.map(lambda version: Has(*version)), max_size=3).map(tuple)),
+    st.builds(Fetch, NAMES, NUMBERS, NUMBERS),
+    st.builds(
+        Change, NAMES, NUMBERS, NUMBERS, ITEMS, st.lists(NUMBERS, max_size=3).map(tuple), st.booleans()
+    ),
+    st.builds(Confirm, NAMES, EPOCHS, st.lists(VERSIONS, max_size=3).map(tuple)),
+    publishes(),
+    st.builds(Done, NAMES, st.just((1, 3)), st.lists(st.tuples(NUMBERS, PLACES), max_size=3).map(tuple)),
     st.builds(Keep, PUBLICATIONS),
 )
 
@@ -210,11 +227,11 @@ def test_very_deep_values_are_a_fault() -> None:
 
 
 def test_a_large_frame_is_taken_only_from_a_peer_that_has_agreed() -> None:
-    table = Frame(1, 0, (Table("r", (1, 1), (Subscription("x" * GREETING_BYTES_MAX),)),))
+    large = Frame(1, 0, (Change("a", 1, 1, (Item(FILTER, 1, b"x" * GREETING_BYTES_MAX),)),))
     before, behind = Decoder(), Decoder()
-    assert before.feed(encoded(GREETING, table)) == [GREETING]
+    assert before.feed(encoded(GREETING, large)) == [GREETING]
     assert before.fault is not None
-    assert behind.feed(encoded(GREETING, WELCOME, table)) == [GREETING, WELCOME, table]
+    assert behind.feed(encoded(GREETING, WELCOME, large)) == [GREETING, WELCOME, large]
 
 
 def test_fields_added_by_a_later_release_are_passed_over() -> None:

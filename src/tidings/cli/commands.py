@@ -36,8 +36,8 @@ COMMANDS = {
         "network.status:status",
         (
             "Show the network that `tidings up` started here: which brokers are ready, in which process "
-            "each runs, who is linked with whom, how many MQTT clients there are, which broker gathers which "
-            "topic, and what was refused to clients lately."
+            "each runs, who is linked with whom, how many MQTT clients there are, what brokers ask each "
+            "other for, which broker gathers which topic, and what was refused to clients lately."
         ),
     ),
     "join": (
@@ -47,6 +47,13 @@ COMMANDS = {
     "leave": (
         "network.leave:leave",
         "Let a broker of the network here leave for good: nothing is held for it any more.",
+    ),
+    "forget": (
+        "network.forget:forget",
+        (
+            "Tell the whole network that a broker is gone for good: nothing is held for it, nobody waits "
+            "for it."
+        ),
     ),
     "down": (
         "network.down:down",

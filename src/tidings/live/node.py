@@ -44,7 +44,7 @@ from tidings.overlay import events as e
 from tidings.overlay.broker import Broker
 from tidings.overlay.frames import Frame
 from tidings.overlay.routing.catalogue import pages_text
-from tidings.overlay.routing.messages import Catalogue, Enter, Subscribe, Unsubscribe
+from tidings.overlay.routing.messages import Catalogue, Change, Enter
 from tidings.overlay.settings import Settings
 from tidings.records.holders import Holder
 from tidings.records.record import Kind, Record, Run
@@ -61,7 +61,7 @@ STOP_BEYOND_DRAIN_S = 5.0
 TURN_S = 0.01
 """How long one neighbour is listened to before others have their turn."""
 
-DEAR: frozenset[type] = frozenset({Subscribe, Unsubscribe, Catalogue, Enter})
+DEAR: frozenset[type] = frozenset({Change, Catalogue, Enter})
 """Messages that take the broker milliseconds."""
 
 DEAR_MESSAGES = 8
@@ -191,7 +191,7 @@ class BrokerLike(Protocol):
 
     def kept(self) -> Mapping[tuple[str, str], float]: ...
 
-    def status(self, now: float, *, tables: bool = False) -> Any: ...
+    def status(self, now: float, *, filters: bool = False) -> Any: ...
 
 
 class FrontLike(Protocol):
@@ -430,7 +430,7 @@ class Node:
             self._accepting_task.cancel()
             self._listeners.close()
             if for_good and self.pages_url:
-                self.forget_pages(self.id)
+                self.tell(_no_pages(self.id))
             self.tell(e.StopAsked(for_good))
         within = self.options.settings.drain_within_s + STOP_BEYOND_DRAIN_S
         with contextlib.suppress(TimeoutError):
@@ -497,9 +497,9 @@ class Node:
         """Where the other brokers of the network serve their pages, as far as they have said so."""
         return {name: url for name, url in self.broker.catalogue.pages().items() if name != self.id}
 
-    def forget_pages(self, broker: str) -> None:
-        """Take a broker that will not come back for one that is not there."""
-        self.tell(e.EntryOffered("", 0, "pages", broker, ""))
+    def forget(self, broker: str) -> None:
+        """Tell the whole network that a broker out of reach will not come back."""
+        self.tell_all((e.ForgetAsked(broker), _no_pages(broker)))
 
     def user(self, name: str, password: bytes) -> str | None:
         """Who somebody is, "" if names say nothing here; None if they do not fit. Slow, for threads."""
@@ -879,6 +879,11 @@ class Node:
 
     def _say(self, level: int, text: str, **about: str) -> None:
         LOG.log(level, text, extra={"broker": self.id, "about": about})
+
+
+def _no_pages(broker: str) -> e.EntryOffered:
+    """That a broker has no pages any more: nobody who reads the log waits for it."""
+    return e.EntryOffered("", 0, "pages", broker, "")
 
 
 def _nothing(_: object) -> None:

@@ -34,8 +34,8 @@ FILE = "store.sqlite"
 BESIDE = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside it. It makes them with the rights of the file itself."""
 
-FORMAT = 2
-"""Of the file. Format 1 had sessions of attached programs too; without any, it is taken over."""
+FORMAT = 3
+"""Of the file. Until format 2 what was held for others had not the names of those that must have it."""
 
 APPLICATION = 0x54494447
 """Marks the file as ours, in SQLite's header ("TIDG")."""
@@ -339,14 +339,8 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
         database.execute(f"PRAGMA user_version = {FORMAT}")
     elif application != APPLICATION:
         raise SetupError(f"{path} is a database, but not a store of Tidings; give the broker another folder")
-    elif form == 1:
-        _take_over(database, path)
     elif form != FORMAT:
-        raise SetupError(
-            f"the store {path} has format {form}, and this release reads format {FORMAT}; start the broker"
-            " with the release that wrote it, or move its folder away: it then starts as one that has lost"
-            " its disk"
-        )
+        raise _foreign(path, form)
     if application:
         database.execute("UPDATE identity SET boot = boot + 1")
     identity = Identity(*database.execute("SELECT broker, incarnation, boot FROM identity").fetchone())
@@ -359,21 +353,18 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
     return identity
 
 
-def _take_over(database: sqlite3.Connection, path: Path) -> None:
-    """Makes a store of format 1 one of ours: the same without sessions of attached programs.
-
-    What such a session asked for is among the rows of the broker, and nobody could ever take it back.
-    """
-    count, name = database.execute("SELECT count(*), min(session) FROM session").fetchone()
-    if count:
-        raise SetupError(
-            f"the store {path} has format 1 and {count} durable sessions of attached programs, such as"
-            f" {name!r}, which this release does not serve; end them with the release that wrote it, or move"
-            " its folder away: the broker then starts as one that has lost its disk"
+def _foreign(path: Path, form: int) -> SetupError:
+    """That a store has another format."""
+    text = f"the store {path} has format {form}, and this release reads format {FORMAT}"
+    if 0 < form < FORMAT:
+        text += (
+            ": it cannot read the sessions in it, nor what it holds for other brokers. To pass that on, let "
+            "the broker leave (`tidings leave`, or POST /leave) with the release that wrote it; then, or "
+            "without that,"
         )
-    for table in ("waiting", "session"):
-        database.execute(f"DROP TABLE {table}")
-    database.execute(f"PRAGMA user_version = {FORMAT}")
+    else:
+        text += "; start the broker with the release that wrote it, or"
+    return SetupError(f"{text} move its folder away: it then starts as one that has lost its disk")
 
 
 def _damaged(path: Path, error: sqlite3.Error) -> SetupError:

@@ -516,6 +516,32 @@ class Kept(msgspec.Struct, frozen=True):
     bytes: int
 
 
+class Asked(msgspec.Struct, frozen=True):
+    """What a broker asks others for, on behalf of its clients, as one broker knows it."""
+
+    home: str
+    """Who asks."""
+
+    boot: int
+    number: int
+    """Of its last change; 0 with boot 0 if nothing is known."""
+
+    filters: int
+
+    widened: int
+    """Filters that others are told wider than they are; of another broker's, those not understood or kept."""
+
+    confirmed: int
+    """The number that all in reach have; of another broker's, the one that this one has confirmed. -1: none
+    that is sure."""
+
+    waits_for: tuple[str, ...] = ()
+    """Who has not confirmed the last number, as far as is known."""
+
+    absent_s: float = -1.0
+    """For how many seconds more something is held for it; -1 if it is in reach."""
+
+
 class View(msgspec.Struct, frozen=True):
     """What is shown of one broker."""
 
@@ -574,6 +600,9 @@ class View(msgspec.Struct, frozen=True):
     log: tuple[Kept, ...] = ()
     """What it has in its logs."""
 
+    sets: tuple[Asked, ...] = ()
+    """What brokers ask for, as it knows: its own first."""
+
 
 def view(member: Member) -> View:
     """How a broker is, now."""
@@ -623,6 +652,7 @@ def viewed(shown: View, told: Mapping[str, Any]) -> View:
         waiting=told["gathering"]["waiting"],
         retain_ignored=mqtt["counters"]["retain_ignored"],
         log=msgspec.convert(told["log"], tuple[Kept, ...]),
+        sets=msgspec.convert(told["sets"], tuple[Asked, ...]),
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tidings.errors import SubscriptionError
 from tidings.language.filters import Filter, Unknown
+from tidings.language.regions import Box
 
 Id = int | str
 Matches = npt.NDArray[np.int64] | list[str]
@@ -28,6 +29,13 @@ ID_MAX: Final = 2**31 - 1
 
 ID_SPREAD, ID_FREE = 64, 2**24
 """Ids index arrays. One beyond ID_FREE must not be more than ID_SPREAD times the most filters ever held."""
+
+
+class Boxed(Protocol):
+    """A filter, as far as an index asks it: its boxes, and itself where these leave something in doubt."""
+
+    def boxes(self, unknown: Unknown) -> tuple[Box, ...]: ...
+    def matches(self, event: Event, unknown: Unknown = ..., /) -> bool: ...
 
 
 class Matcher(ABC):

@@ -16,7 +16,7 @@ import numpy as np
 from tidings.language.fields import Field, Path, Type
 from tidings.language.filters import Filter, Unknown, parse
 from tidings.matching.axes import Attributes
-from tidings.matching.base import Event
+from tidings.matching.base import Boxed, Event
 from tidings.matching.compiling import compile_kernels, compiled
 from tidings.matching.index import Index
 from tidings.matching.state import (
@@ -78,7 +78,8 @@ def image_of(index: Index) -> Image:
     return Image(about, store.image())
 
 
-def _written(asked: Filter, unknown: Unknown) -> tuple[str, list[Any], str]:
+def _written(asked: Boxed, unknown: Unknown) -> tuple[str, list[Any], str]:
+    assert isinstance(asked, Filter), "a filter that travels has a text"
     types = [[list(path), None if kind is None else kind.value] for path, kind in sorted(asked.types.items())]
     return asked.source, types, unknown.value
 

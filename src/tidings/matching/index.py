@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tidings.language.filters import Filter, Unknown
+from tidings.language.regions import Unknown
 from tidings.matching.axes import Attributes
-from tidings.matching.base import Event, Id, Matcher, Matches
+from tidings.matching.base import Boxed, Event, Id, Matcher, Matches
 from tidings.matching.compiling import compiled, compiled_batches
 from tidings.matching.reading import Answers, Payloads, Reader
 from tidings.matching.state import Array, Scratch
@@ -57,7 +57,7 @@ class Index(Matcher):
         self._attributes = Attributes()
         self._store = Store()
         self._count = 0
-        self._asked: dict[int, tuple[Filter, Unknown]] = {}
+        self._asked: dict[int, tuple[Boxed, Unknown]] = {}
         self._owners: dict[str, int] = {}
         self._names: list[str] = []
         self._free_owners: list[int] = []
@@ -75,7 +75,7 @@ class Index(Matcher):
 
     # Filters.
 
-    def add(self, id: Id, filter: Filter, unknown: Unknown = Unknown.WAIT) -> None:  # noqa: A002
+    def add(self, id: Id, filter: Boxed, unknown: Unknown = Unknown.WAIT) -> None:  # noqa: A002
         if type(unknown) is not Unknown:
             unknown = Unknown(unknown)
         self._admit(id)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from tidings.language import names
+from tidings.language.subscriptions import Subscription
 from tidings.language.views import PREFIX
 from tidings.mqtt.clients import Client
 from tidings.mqtt.fanout import Links
@@ -83,7 +84,7 @@ class Audience:
     )
 
     def __init__(
-        self, nodes: tuple[Node[tuple[str, str]], ...], everyone: tuple[Client, ...], v5: bool
+        self, nodes: tuple[Node[Subscription, tuple[str, str]], ...], everyone: tuple[Client, ...], v5: bool
     ) -> None:
         self.nodes = nodes
         """Where the filters are."""
@@ -92,7 +93,7 @@ class Audience:
         self.v5 = v5
         self.topical = any(node.topical for node in nodes)
         """Whether some filters ask for the topic itself."""
-        self.entries: dict[Entry[tuple[str, str]], tuple[Client, ...] | None] = {}
+        self.entries: dict[Entry[Subscription, tuple[str, str]], tuple[Client, ...] | None] = {}
         """By subscription with a content filter: who gets what matches; None if they are looked at singly."""
         self.singly = False
         """Whether some of those found were of that kind, so that nothing is dealt out."""
@@ -107,7 +108,7 @@ class Audience:
         """For each place with content filters, once something is dealt out: whom these stand for."""
 
     def takers(
-        self, entry: Entry[tuple[str, str]], sessions: Mapping[str, Session]
+        self, entry: Entry[Subscription, tuple[str, str]], sessions: Mapping[str, Session]
     ) -> tuple[Client, ...] | None:
         """Who gets what one content filter matches, if that can be handed on as it is."""
         found: list[Client] = []

@@ -248,7 +248,7 @@ class Subscribing:
         """By session and topic filter: the SUBSCRIBEs that wait for it, the position there, and the QoS."""
         self._before: dict[tuple[str, str], Asked | None] = {}
         """What one that waits takes the place of."""
-        self.own: Table[tuple[str, str]] = Table(1024)
+        self.own: Table[Subscription, tuple[str, str]] = Table(1024)
         """Subscriptions to topics of this broker alone."""
         self.sys: Callable[[], list[Publication]] = list
         """What `$SYS` says now."""

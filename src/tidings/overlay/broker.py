@@ -10,7 +10,7 @@ socket, clock, file or randomness of its own here: a driver brings events in and
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidings.language.subscriptions import Subscription
@@ -24,6 +24,7 @@ from tidings.overlay.events import (
     Effect,
     EntryOffered,
     Event,
+    ForgetAsked,
     FrameReceived,
     LogRead,
     NeighbourAdded,
@@ -61,30 +62,31 @@ from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publis
 from tidings.overlay.publishing.outbox import PublicationReleased
 from tidings.overlay.publishing.publications import (
     Publications,
+    VersionAddressed,
+    VersionArrived,
     VersionConfirmed,
     VersionPassed,
-    VersionResent,
     VersionTold,
 )
+from tidings.overlay.routing.absence import Absences, BrokerForgotten, HomeSaved
 from tidings.overlay.routing.catalogue import Catalogue, CatalogueSynchronised
+from tidings.overlay.routing.confirmations import Confirmations
+from tidings.overlay.routing.grants import Grants, SubscriptionGranted
+from tidings.overlay.routing.homes import HomeLearned, Homes, SetChanged
+from tidings.overlay.routing.interest import Interest
 from tidings.overlay.routing.messages import Catalogue as CatalogueMessage
-from tidings.overlay.routing.messages import (
-    Enter,
-    Installed,
-    Subscribe,
-    Table,
-    Unsubscribe,
-)
-from tidings.overlay.routing.subscriptions import Routing, SessionGone, SubscriptionGranted, SubscriptionsGone
+from tidings.overlay.routing.messages import Change, Confirm, Enter, Fetch, Sets
+from tidings.overlay.routing.own_set import OwnSet
+from tidings.overlay.routing.sessions import SessionGone, Sessions, SubscriptionsGone
 from tidings.overlay.routing.topics import DeclarationChanged, Topics
 from tidings.overlay.settings import DEFAULT, Settings
-from tidings.overlay.status import GatheringStatus, LinkStatus, Status, TreeStatus
+from tidings.overlay.status import GatheringStatus, LinkStatus, SetStatus, Status, TreeStatus
 from tidings.overlay.timers import Timer
-from tidings.overlay.trees.absence import Absences
-from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
+from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Regrow, Roll, Seek
+from tidings.overlay.trees.rolls import Rolls
 from tidings.overlay.trees.trees import NO_EPOCH, Tree, TreeEpoch, Trees
 from tidings.overlay.versions.catch_up import CatchUp
-from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
 from tidings.overlay.versions.session_versions import SessionVersions
 from tidings.records.record import Kind
 
@@ -124,21 +126,41 @@ class Broker:
         """Whether publications that entered here go before those of links; in turns."""
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
         trees = self._trees = Trees(core, links, self._on_joined, self._on_dropped, self._on_share)
-        absences = self._absences = Absences(core, links)
+        own = self._own = OwnSet(core, lambda: self._homes.share)
+        self._rolls = rolls = Rolls(core, links, trees, lambda: own.pending, self._on_ready)
+        homes = self._homes = Homes(
+            core,
+            links,
+            own,
+            trees,
+            lambda name: self._absences.absent_s(name),  # noqa: PLW0108 -- made below
+            lambda name, boot: self._absences.is_forgotten(name, boot),  # noqa: PLW0108
+        )
+        absences = self._absences = Absences(core, links, trees, homes)
         known = self._topics = Topics(core, trees)
         log_writer = LogWriter(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
-        routing = self._routing = Routing(core, links, trees, known, absences, self._on_ready)
-        versions = self._versions = SessionVersions(core, known, routing)
+        confirmations = self._confirmations = Confirmations(
+            core,
+            links,
+            trees,
+            homes,
+            lambda: own.number,
+            absences.is_saved,
+            lambda: self._grants.go_on(),  # noqa: PLW0108
+        )
+        grants = self._grants = Grants(core, confirmations.confirmed, self._absent, confirmations.late)
+        sessions = self._sessions = Sessions(core, known, own, grants)
+        versions = self._versions = SessionVersions(core, known, sessions)
         publications = self._publications = Publications(
-            core, links, trees, known, routing, absences, log_writer, versions
+            core, links, trees, known, sessions, homes, absences, log_writer, versions
         )
         seats = self._seats = Seats(
             core,
             links,
             trees,
             known,
-            routing,
+            sessions,
             publications,
             log_writer,
             absences,
@@ -147,8 +169,17 @@ class Broker:
         )
         self.gathered = seats.status
         catch_up = self._catch_up = CatchUp(
-            core, links, trees, known, routing, publications.carrying, versions, seats
+            core,
+            links,
+            trees,
+            known,
+            sessions,
+            homes,
+            lambda: (core.boot, own.pending),
+            versions,
+            seats,
         )
+        publications.receivers = catch_up.receivers.of
         self.route = publications.route
         self.fresh = publications.fresh
         self.straight = publications.straight
@@ -156,8 +187,8 @@ class Broker:
         self.note_mixed = publications.note_mixed
         self.note_all = publications.note_all
         self.note_repeats = publications.note_repeats
-        self.match_each = routing.local.match_each
-        self.match_payloads = routing.local.match_payloads
+        self.match_each = sessions.local.match_each
+        self.match_payloads = sessions.local.match_payloads
         self.contents = known.contents
         self.about = known.about
         core.heard_by |= {
@@ -168,8 +199,13 @@ class Broker:
             SessionGone: lambda n: versions.on_ended(n.session),
             PublicationReleased: lambda n: publications.on_released(n.publication),
             VersionTold: lambda n: catch_up.on_told(n.publication),
-            VersionPassed: lambda n: self._on_passing(n.publication),
-            VersionResent: lambda n: catch_up.on_resent(n.grown, n.publication, n.peers),
+            VersionAddressed: lambda n: catch_up.receivers.sent(n.told, n.homes),
+            VersionPassed: lambda n: seats.edge_filter.on_told(n.publication),
+            VersionArrived: lambda n: catch_up.on_arrived(n.told),
+            SetChanged: lambda n: self._on_set(n.home),
+            HomeLearned: lambda n: absences.learn(n.home, n.boot, n.absent_s),
+            HomeSaved: lambda n: confirmations.on_set(n.name),
+            BrokerForgotten: lambda n: self._on_forgotten(n.name),
             VersionConfirmed: lambda n: seats.on_confirmed(n.told),
             EventClosed: lambda n: catch_up.close(n.place, n.event, n.version),
             SeatMoved: lambda n: catch_up.on_moved(n.place),
@@ -186,11 +222,12 @@ class Broker:
             NeighbourAdded: self._on_neighbour_added,
             NeighbourRemoved: self._on_neighbour_removed,
             StopAsked: self._on_stop_asked,
+            ForgetAsked: absences.on_forget_asked,
             SessionOpened: self._on_session_opened,
-            SessionClosed: lambda e: routing.close_session(e.session),
-            SessionEnded: lambda e: routing.end_session(e.session),
+            SessionClosed: lambda e: sessions.close_session(e.session),
+            SessionEnded: lambda e: sessions.end_session(e.session),
             SubscriptionAsked: self._on_subscription_asked,
-            SubscriptionDropped: lambda e: routing.drop_subscription(e.session, e.name),
+            SubscriptionDropped: lambda e: sessions.drop_subscription(e.session, e.name),
             EntryOffered: catalogue.offer,
             LogRead: self._on_log_read,
         }
@@ -202,11 +239,11 @@ class Broker:
             Grow: trees.on_grow,
             Join: trees.on_join,
             Regrow: trees.on_regrow,
-            Roll: routing.on_roll,
-            Table: routing.on_table,
-            Subscribe: routing.on_subscribe,
-            Unsubscribe: routing.on_unsubscribe,
-            Installed: routing.on_installed,
+            Roll: rolls.on_roll,
+            Sets: self._on_sets,
+            Fetch: homes.on_fetch,
+            Change: homes.on_change,
+            Confirm: confirmations.on_confirm,
             Keep: publications.outbox.on_keep,
             Kept: publications.outbox.on_kept,
             Forget: publications.outbox.on_forget,
@@ -220,6 +257,7 @@ class Broker:
             HandedOver: seats.handover.on_handed_over,
             Close: self._on_close,
             Follow: catch_up.on_follow,
+            Unfollow: catch_up.on_unfollow,
             Ask: catch_up.on_ask,
             Snapshot: catch_up.on_snapshot,
             CatalogueMessage: catalogue.on_catalogue,
@@ -233,8 +271,9 @@ class Broker:
             Timer.RESUME: links.on_resume_late,
             Timer.ROOT: trees.on_root_late,
             Timer.REGROW: trees.on_regrow_due,
-            Timer.SETTLE: routing.on_settle_late,
-            Timer.ABSENT: publications.on_absent_late,
+            Timer.CONFIRM: confirmations.on_late,
+            Timer.SETTLE: grants.on_late,
+            Timer.ABSENT: absences.on_late,
             Timer.EVERY: versions.on_due,
             Timer.SYNCHRONISE: catalogue.on_synchronise_late,
             Timer.GATHER: seats.on_clock,
@@ -251,7 +290,9 @@ class Broker:
         core = self.core
         core.now = now
         self.catalogue.recover(self._saved)
-        self._routing.recover(self._saved)
+        self._sessions.recover(self._saved)
+        self._own.take()
+        self._absences.recover(self._saved)
         self._publications.recover(self._saved)
         self._seats.recover(self._saved)
         self._saved = {}
@@ -283,7 +324,7 @@ class Broker:
 
     def subscription(self, session: str, name: str) -> Subscription | None:
         """What a client here has asked for under a name, as it is understood."""
-        known = self._routing.sessions.get(session)
+        known = self._sessions.sessions.get(session)
         return known.subscriptions.get(name) if known is not None else None
 
     def wants(self, subscription: Subscription, publication: Publication) -> bool:
@@ -294,12 +335,22 @@ class Broker:
         content = self._topics.content(publication)
         return content is not None and read.matches(content, subscription.unknown)
 
+    def named(self, root: str, epoch: Epoch, members: int) -> tuple[str, ...]:
+        """The members with these bits in an epoch that is, or was lately, the current one of a tree."""
+        tree = self._trees.trees.get(root)
+        for grown in (tree.current, tree.past) if tree is not None else ():
+            if grown is not None and grown.epoch == epoch:
+                return grown.names_of(members)
+        return ()
+
+    def wanted_by(self, publication: Publication) -> Mapping[str, int]:
+        """Which other brokers want a publication, by all that is known here, and with which QoS."""
+        return self._homes.match(publication.topic, self._topics.fields(publication))
+
     @property
     def indexed(self) -> bool:
         """Whether filters are found by an index, so that it pays to compile the kernels."""
-        return self._routing.local.indexes > 0 or any(
-            tree.current is not None and tree.current.routes.indexes for tree in self._trees.trees.values()
-        )
+        return self._sessions.local.indexes > 0 or self._homes.table.indexes > 0
 
     def nobody(self, topic: str) -> bool:
         """Whether no subscription, here or behind a link, is about a topic, and nobody gathers there."""
@@ -336,15 +387,18 @@ class Broker:
         self._seats.flush()
         self._catch_up.flush()
         self._publications.flush()
+        self._homes.flush()
+        self._confirmations.flush()
+        self._grants.go_on()
         self._links.flush()
         if core.turn_is_over() and (self._links.waiting or self._publications.waiting):
             core.timers.set(Timer.TURN, None, core.now)
         if core.sync_wanted:
             core.sync_wanted = False
             core.out.append(Sync(core.sync_token))
-        if self._routing.duplicated:
+        if self._rolls.duplicated:
             core.out.append(Stop(f"another broker of this network has the id {core.id!r}"))
-            self._routing.duplicated = False
+            self._rolls.duplicated = False
         if self._stopping is not None and self._publications.at_rest and self._seats.reports.at_rest:
             self._part()
         deadline = core.timers.next()
@@ -363,7 +417,7 @@ class Broker:
 
     def _on_neighbour_removed(self, event: NeighbourRemoved) -> None:
         self._links.remove_address(event.address)
-        self._publications.on_neighbour_removed(event.address)
+        self._absences.on_neighbour_removed(event.address)
 
     def _on_log_read(self, event: LogRead) -> None:
         self.core.record(
@@ -377,9 +431,9 @@ class Broker:
         )
 
     def _on_session_opened(self, event: SessionOpened) -> None:
-        known = self._routing.sessions.get(event.session)
+        known = self._sessions.sessions.get(event.session)
         durable = known is not None and known.durable
-        self._routing.open_session(event.session, event.durable)
+        self._sessions.open_session(event.session, event.durable)
         if event.durable and not durable:
             self._versions.on_durable(event.session)
 
@@ -387,8 +441,11 @@ class Broker:
         named = (event.session, event.name)
         if event.snapshot and not event.group:
             self._catch_up.expect(named)
-        if self._routing.ask(event.session, event.name, event.subscription, event.group):
+        if self._sessions.ask(event.session, event.name, event.subscription, event.group):
             self._versions.on_asked(named, snapshot=event.snapshot)
+            if not self._links.up():
+                self._homes.flush()  # nobody is told of it, so it need not wait for others of this turn
+            self._grants.go_on()
         else:
             self._catch_up.expect_no_more(named)
 
@@ -396,9 +453,23 @@ class Broker:
         self._versions.on_gone(session, names)
         self._catch_up.on_gone(session, names)
 
-    def _on_passing(self, publication: Publication) -> None:
-        self._seats.edge_filter.on_told(publication)
-        self._catch_up.on_passing(publication)
+    def _absent(self) -> list[str] | None:
+        """Brokers that are out of reach of those who confirm subscriptions."""
+        grown = self._confirmations.grown
+        return self._absences.absent_from(grown) if grown is not None else None
+
+    def _on_sets(self, link: Link, message: Sets) -> None:
+        self._absences.on_forgotten(message.forgotten)
+        self._homes.on_sets(link, message)
+
+    def _on_set(self, home: str) -> None:
+        self._absences.on_set(home)
+        self._confirmations.on_set(home)
+        self._catch_up.on_set(home)
+
+    def _on_forgotten(self, name: str) -> None:
+        self._publications.outbox.given_up(name)
+        self._catch_up.receivers.forget_home(name)
 
     def _on_message(self, link: Link, message: Message) -> None:
         handler = self._messages.get(type(message))
@@ -411,13 +482,14 @@ class Broker:
         if new:
             # First of all, so that what follows on the link is understood in its light.
             self.catalogue.on_link_up(link)
-            self._routing.left.pop(link.peer, None)
+            self._homes.on_link_up(link, self._absences.said())
             self._publications.on_link_up(link)
             self._trees.on_link_up(link)
 
     def _on_link_down(self, link: Link) -> None:
         if link.left_for_good:
-            self._routing.left[link.peer] = None
+            self._absences.on_left(link.peer, link.boot)
+        self._homes.on_link_down(link)
         self._publications.on_link_down(link)
         self._trees.on_link_down(link)
 
@@ -427,22 +499,26 @@ class Broker:
             self._seats.edge_filter.close(message.place, event)
 
     def _on_joined(self, tree: Tree, grown: TreeEpoch) -> None:
-        self._routing.on_joined(tree, grown)
+        self._rolls.on_joined(tree, grown)
 
     def _on_dropped(self, tree: Tree) -> None:
-        self._publications.on_dropped(tree.root)
+        self._publications.on_dropped()
         self._seats.rearrange()
         self._catch_up.on_dropped(tree.root)
-        self._routing.on_share()
+        self._confirmations.on_share()
 
     def _on_share(self) -> None:
-        self._routing.on_share()
+        self._confirmations.on_share()
         self._publications.rearrange()
         self._seats.rearrange()
         self._catch_up.on_share()
 
     def _on_ready(self, tree: Tree) -> None:
+        grown = tree.current
+        assert grown is not None, "a ready epoch is the current one"
+        self._homes.on_ready(grown)
         self._publications.on_ready(tree)
+        self._confirmations.on_ready(tree)
         self._seats.on_ready(tree)
         self._catch_up.on_ready(tree)
 
@@ -465,6 +541,7 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._publications.write_lanes()
+        self._own.tick()
         self._versions.tick()
         self._seats.tick()
         self._catch_up.tick()
@@ -497,12 +574,10 @@ class Broker:
 
     # Looking in.
 
-    def status(self, now: float, *, tables: bool = False) -> Status:
-        """What can be seen of this broker; all subscriptions of all links only if `tables` are asked for."""
-        core, publications, routing = self.core, self._publications, self._routing
-        trees = tuple(
-            self._tree_status(self._trees.trees[root], tables) for root in sorted(self._trees.trees)
-        )
+    def status(self, now: float, *, filters: bool = False) -> Status:
+        """What can be seen of this broker; all filters of all sets only if `filters` are asked for."""
+        core, publications, sessions = self.core, self._publications, self._sessions.sessions
+        trees = tuple(self._tree_status(self._trees.trees[root]) for root in sorted(self._trees.trees))
         waiting = [
             root
             for root in self._trees.share
@@ -526,8 +601,8 @@ class Broker:
             ),
             trees,
             self._trees.share,
-            len(routing.sessions),
-            sum(len(session.subscriptions) for session in routing.sessions.values()),
+            len(sessions),
+            sum(len(session.subscriptions) for session in sessions.values()),
             len(publications.outbox.held),
             publications.backlog_bytes,
             self._absences.names(),
@@ -535,6 +610,8 @@ class Broker:
             publications.outbox.dropped,
             publications.paused,
             self._topics_remembered(),
+            (self._own_status(filters), *self._set_statuses(filters)),
+            publications.false_positives,
             not waiting and not self._stopping,
             "stopping" if self._stopping else f"the tree of {waiting[0]!r} is growing" if waiting else "",
             tuple(
@@ -546,6 +623,33 @@ class Broker:
             self._seats.held_status(),
             self._gathering_status(),
         )
+
+    def _own_status(self, filters: bool) -> SetStatus:
+        own = self._own
+        confirmed = self._confirmations.confirmed()
+        return SetStatus(
+            self.id,
+            self.core.boot,
+            own.number,
+            len(own.items),
+            own.widened,
+            confirmed,
+            tuple(self._confirmations.late(own.number)) if confirmed < own.number else (),
+            asks=tuple(sorted(Interest(it.value).text for it in own.items.values())) if filters else (),
+        )
+
+    def _set_statuses(self, filters: bool) -> Iterator[SetStatus]:
+        """What others ask for, as far as it is known."""
+        for name, home in sorted(self._homes.homes.items()):
+            yield SetStatus(
+                name,
+                *home.version,
+                home.filters,
+                home.misread,
+                self._confirmations.said(name),
+                absent_s=self._absences.absent_s(name),
+                asks=tuple(sorted(it.text for it in home.interests.values())) if filters else (),
+            )
 
     def _gathering_status(self) -> GatheringStatus:
         reports, seats = self._seats.reports, self._seats.counts
@@ -564,9 +668,8 @@ class Broker:
             forgotten=followed.forgotten,
         )
 
-    def _tree_status(self, tree: Tree, tables: bool) -> TreeStatus:
+    def _tree_status(self, tree: Tree) -> TreeStatus:
         grown = tree.current
-        edges = grown.edges if grown is not None and tables else {}
         return TreeStatus(
             tree.root,
             grown.epoch if grown is not None else NO_EPOCH,
@@ -574,24 +677,12 @@ class Broker:
             tree.hops,
             grown.parent if grown is not None else None,
             tuple(grown.children) if grown is not None else (),
-            tuple(sorted(grown.members)) if grown is not None else (),
+            tuple(grown.members) if grown is not None else (),
             grown.share if grown is not None else (),
-            {peer: tuple(sorted(edges[peer].subscriptions or ())) for peer in sorted(edges)},
-            {
-                peer: tuple(sorted(summary.told()))
-                for peer in sorted(edges)
-                if (summary := edges[peer].summary) is not None
-            },
         )
 
     def _topics_remembered(self) -> int:
-        tables = [
-            grown.routes.topics_remembered
-            for tree in self._trees.trees.values()
-            for grown in (tree.current, tree.growing)
-            if grown is not None
-        ]
-        return self._routing.local.topics_remembered + sum(tables)
+        return self._sessions.local.topics_remembered + self._homes.table.topics_remembered
 
     def audit(self) -> None:
         """What must hold between two events, for tests."""

@@ -78,6 +78,12 @@ class StopAsked(Happened, frozen=True):
     """Whether this broker leaves the network for ever."""
 
 
+class ForgetAsked(Happened, frozen=True):
+    """A broker that is out of reach will not come back: the whole network is to hold nothing for it."""
+
+    broker: str
+
+
 class SessionOpened(Happened, frozen=True):
     session: str
 
@@ -191,6 +197,7 @@ Event = (
     | NeighbourAdded
     | NeighbourRemoved
     | StopAsked
+    | ForgetAsked
     | SessionOpened
     | SessionClosed
     | SessionEnded

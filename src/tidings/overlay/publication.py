@@ -52,6 +52,15 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether all had it who were within reach of its seat before: to others it is an open event."""
 
 
+FINAL_STATES = ("ended", "merged-into")
+"""Nothing follows a version in one of these."""
+
+
+def is_last(told: Told) -> bool:
+    """Whether no other version of the event follows."""
+    return told.last or told.state in FINAL_STATES
+
+
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message of a client on its way, or a version of an event; the same on every hop."""
 

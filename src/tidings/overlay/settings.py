@@ -88,8 +88,9 @@ class Settings:
     session_subscriptions_max: int = 10_000
     """Subscriptions of one session."""
 
-    link_subscriptions_max: int = 1_000_000
-    """Subscriptions that a neighbour may ask for on one tree."""
+    homes_filters_max: int = 1_000_000
+    """Network-wide. Subscriptions of all other brokers that a broker keeps. A broker that asks for more than
+    its share of them asks in fewer, wider ones."""
 
     cover_effort: int = 32
     """Subscriptions with which a new one is compared for covering and merging, at most, on one topic filter.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.language.subscriptions import Subscription
-
 
 class LinkStatus(msgspec.Struct, frozen=True):
     """One neighbour."""
@@ -43,11 +41,34 @@ class TreeStatus(msgspec.Struct, frozen=True):
     members: tuple[str, ...]
     share: tuple[str, ...]
 
-    behind: dict[str, tuple[Subscription, ...]]
-    """By link: what is asked for behind it."""
 
-    told: dict[str, tuple[Subscription, ...]]
-    """By link: what it has been told."""
+class SetStatus(msgspec.Struct, frozen=True):
+    """What one home broker asks for on behalf of its sessions, as a broker knows it."""
+
+    home: str
+    boot: int
+    number: int
+    """The version that is here: of which start of the home, and how many changes. (0, 0) if none is."""
+
+    filters: int
+    """Subscriptions in it; those that are covered by others, or merged with them, are not told."""
+
+    widened: int
+    """Of this broker's own set: subscriptions that are told wider than they are. Of another's: those that are
+    not understood or not kept here, so that everything is sent instead."""
+
+    confirmed: int
+    """Of this broker's own set: the number that all members have confirmed, -1 if none is known. Of another's
+    set: the number that this broker has confirmed together with all behind it."""
+
+    waits_for: tuple[str, ...] = ()
+    """Brokers that have not confirmed the latest number, as far as is known."""
+
+    absent_s: float = -1.0
+    """For how many seconds more something is held for it; -1 if it is in reach."""
+
+    asks: tuple[str, ...] = ()
+    """Its filters, if they are asked for."""
 
 
 class GatheredStatus(msgspec.Struct, frozen=True):
@@ -157,6 +178,12 @@ class Status(msgspec.Struct, frozen=True):
     paused: bool
     topics_remembered: int
     """Over all caches; bounded."""
+
+    sets: tuple[SetStatus, ...]
+    """This broker's own first, then those of others by their ids."""
+
+    false_positives: int
+    """Publications that came here although no session here wanted them."""
 
     ready: bool
     """Whether every tree in use is settled here."""

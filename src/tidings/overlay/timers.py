@@ -32,6 +32,9 @@ class Timer(Enum):
     REGROW = auto()
     """A root starts a new epoch of its tree."""
 
+    CONFIRM = auto()
+    """A change of a set has not been confirmed for a while: those who are waited for are named."""
+
     SETTLE = auto()
     """A subscription has not been confirmed in time: it is granted as settling."""
 

@@ -213,7 +213,10 @@ TABLE: dict[str, tuple[Setting, ...]] = {
         ),
         _of_settings("link_unacked_bytes", size(), "Data sent on a connection and not yet received."),
         _of_settings(
-            "link_subscriptions_max", count(1), "Subscriptions that a neighbour may ask for on one tree."
+            "homes_filters_max",
+            count(1),
+            "Network-wide. Filters of all other brokers that a broker keeps. Each may ask for its share of "
+            "them; one whose clients ask for more asks in fewer, wider filters.",
         ),
         Setting(
             "connections_max", count(1, 1_000_000), 1024, "Connections of other brokers at `listen` at once."
@@ -506,6 +509,10 @@ SETTINGS: dict[str, Setting] = {setting.name: setting for rows in TABLE.values()
 """The same by name."""
 
 
+REPLACED = {"link_subscriptions_max": "homes_filters_max"}
+"""Settings of earlier releases, and those that have taken their place."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where a value was said."""
@@ -691,10 +698,12 @@ def _of_variables(
 
 
 def _near(name: str) -> str | None:
-    return next(iter(get_close_matches(name, SETTINGS, n=1, cutoff=0.75)), None)
+    return REPLACED.get(name) or next(iter(get_close_matches(name, SETTINGS, n=1, cutoff=0.75)), None)
 
 
 def _nearest(name: str) -> str:
+    if name in REPLACED:
+        return f" any more; {REPLACED[name]} has taken its place"
     near = _near(name.lower().replace("-", "_"))
     return f"; did you mean {near}?" if near else "; `tidings broker --settings` lists them"
 

@@ -5,7 +5,7 @@
     GET  /metrics      counts and gauges for Prometheus
     GET  /status       all that it knows about itself, as JSON
     GET  /log…         what topics that are kept have had, for who may subscribe to them; see `reading`
-    POST /forget       {"broker": id}: a broker that will not come back holds nothing of the log any more
+    POST /forget       {"broker": id}: a broker is gone for good, and nobody holds anything or waits for it
     POST /neighbours   {"add": [address, …], "remove": [address, …]}
     POST /expel        {"clients": [client id, …]}: close the connections of MQTT clients
     POST /sessions     {"remove": [client id, …]}: end sessions of MQTT clients, whether or not they are there
@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 import hmac
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -51,8 +51,11 @@ PROBES = ("/health", "/ready")
 ADDRESSES_MAX = 64
 """In one request."""
 
-TABLES = ("behind", "told")
-"""What a tree's status has of tables, by link."""
+NAMES_SHOWN = 16
+"""Brokers that an error names; more are counted."""
+
+NAME_SHOWN = 80
+"""Characters of a name that somebody has sent."""
 
 
 class Watched(Metered, Keeper, Protocol):
@@ -64,7 +67,7 @@ class Watched(Metered, Keeper, Protocol):
     def remove_neighbour(self, address: str) -> None: ...
     def expel(self, client: str) -> bool: ...
     def remove_session(self, client: str) -> bool: ...
-    def forget_pages(self, broker: str) -> None: ...
+    def forget(self, broker: str) -> None: ...
     async def stop(self, for_good: bool = False) -> str: ...
 
 
@@ -281,7 +284,7 @@ class Pages:
 
     def _status(self) -> Answer:
         self._need_start()
-        told = brief(self._node.status())
+        told = self._node.status()
         return _told(
             HTTPStatus.OK, {**told, "unready": unready(self._node, self._expects_links), **self._extra()}
         )
@@ -328,9 +331,22 @@ class Pages:
             asked = msgspec.json.decode(body, type=Forgotten)
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadRequest(HTTPStatus.BAD_REQUEST, f'{error}; write {{"broker": "its id"}}') from None
-        if asked.broker not in self._node.pages_of_others():
-            raise BadRequest(HTTPStatus.NOT_FOUND, f"no other broker is called {asked.broker[:80]!r}")
-        self._node.forget_pages(asked.broker)
+        status = self._node.status()
+        in_reach = {link["peer"] for link in status["links"] if link["state"] == "up"}
+        in_reach |= {self._node.id, *(member for tree in status["trees"] for member in tree["members"])}
+        if asked.broker in in_reach:
+            raise BadRequest(
+                HTTPStatus.CONFLICT,
+                f"{asked.broker} is in reach; let it leave instead (POST /leave there, or `tidings leave`), "
+                "or stop it and ask again when its links are given up",
+            )
+        known = {*status["absent"], *self._node.pages_of_others()} - in_reach
+        if asked.broker not in known:
+            others = f"out of reach are {_some(known)}" if known else "no broker is out of reach"
+            raise BadRequest(
+                HTTPStatus.NOT_FOUND, f"no broker is known as {asked.broker[:NAME_SHOWN]!r}; {others}"
+            )
+        self._node.forget(asked.broker)
         return _told(HTTPStatus.OK, {"forgotten": asked.broker})
 
     def _leave(self) -> Answer:
@@ -338,6 +354,13 @@ class Pages:
             leave: Coroutine[Any, Any, str] = self._node.stop(for_good=True)
             self._leaving = asyncio.get_running_loop().create_task(leave)
         return _told(HTTPStatus.ACCEPTED, {"broker": self._node.id, "leaving": True})
+
+
+def _some(names: Iterable[str]) -> str:
+    """Names, not too many of them."""
+    found = sorted(names)
+    more = f" and {len(found) - NAMES_SHOWN} more" if len(found) > NAMES_SHOWN else ""
+    return ", ".join(found[:NAMES_SHOWN]) + more
 
 
 def _done(what: str, clients: tuple[str, ...], do: Callable[[str], bool], fault: str) -> Answer:
@@ -349,7 +372,7 @@ def _done(what: str, clients: tuple[str, ...], do: Callable[[str], bool], fault:
     if not unknown:
         return _told(HTTPStatus.OK, {what: found})
     others = f"; {len(unknown) - 1} others likewise" if len(unknown) > 1 else ""
-    error = f"{unknown[0][:80]!r} {fault}{others}"
+    error = f"{unknown[0][:NAME_SHOWN]!r} {fault}{others}"
     return _told(HTTPStatus.NOT_FOUND, {what: found, "unknown": unknown, "error": error})
 
 
@@ -411,9 +434,3 @@ def unready(node: Watched, expects_links: bool) -> str:
     if status["mqtt"]["synchronising"]:
         return "synchronising: clients are let in when the network's declarations have been heard"
     return str(status["reason"])
-
-
-def brief(status: dict[str, Any]) -> dict[str, Any]:
-    """A status without the tables of subscriptions, which only who asks the broker itself is told."""
-    trees = [{name: value for name, value in tree.items() if name not in TABLES} for tree in status["trees"]]
-    return {**status, "trees": trees}

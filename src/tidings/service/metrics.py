@@ -135,6 +135,22 @@ STATUS: dict[str, tuple[str, Callable[[Any], float]]] = {
     ),
     "trees": ("Trees that this broker is in.", lambda status: len(status["trees"])),
     "subscriptions": ("Subscriptions of sessions here.", lambda status: status["subscriptions"]),
+    "filters": (
+        "Filters that other brokers are told of for these.",
+        lambda status: status["sets"][0]["filters"],
+    ),
+    "filters_widened": (
+        "Filters of sessions here that other brokers are told wider than they are.",
+        lambda status: status["sets"][0]["widened"],
+    ),
+    "filters_of_others": (
+        "Filters of other brokers that are kept here.",
+        lambda status: sum(home["filters"] for home in status["sets"][1:]),
+    ),
+    "filters_refused": (
+        "Filters of other brokers that are not understood or not kept here: all is sent there instead.",
+        lambda status: sum(home["widened"] for home in status["sets"][1:]),
+    ),
     "publications_held": (
         "Publications of QoS 1 and 2 that entered here and that not everyone has.",
         lambda status: status["held"],
@@ -199,6 +215,7 @@ GATHERING = (
 """What else is counted of gathering at this broker."""
 
 OTHERS = {
+    "false_positives": "Publications that came over a link although no session here wanted them.",
     "absent_dropped": "Publications given up because too much was held.",
     "declarations_lost": "Declarations and views that lost against one that did not know of them.",
     "records_written": "Records on disk.",
@@ -263,7 +280,12 @@ class Metrics:
                     seats = (seat[field] for seat in status["seats"] if seat["topic"] == topic)
                     family.add_metric([topic, *labels], sum(seats))
             yield family
-        others = (status["dropped"], status["declarations_lost"], *self._recorded())
+        others = (
+            status["false_positives"],
+            status["dropped"],
+            status["declarations_lost"],
+            *self._recorded(),
+        )
         for (name, meaning), number in zip(OTHERS.items(), others, strict=True):
             yield CounterMetricFamily(f"tidings_{name}", meaning, number)
         for name, number in self._node.gauges().items():

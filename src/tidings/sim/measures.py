@@ -1,4 +1,5 @@
-"""What a run cost: messages by kind and link, hops, latencies, and what went over links in vain.
+"""What a run cost: messages by kind and link and what they carried, hops, latencies, and what went over links
+in vain.
 
 Records are looked at as they come and forgotten, so that a long run needs no more memory than a short one.
 """
@@ -10,8 +11,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tidings.overlay.publishing.messages import Publish
 from tidings.records.record import Kind, Record
+from tidings.sim.carried import NAMES, PUBLICATIONS, VERSIONS
 from tidings.sim.gathering.seats import Seat
 from tidings.sim.gathering.trace import ON_THE_WAY, Notes
 from tidings.sim.mqtt.trace import Trace
@@ -26,8 +27,11 @@ class LinkMeasure:
     messages: dict[str, int] = field(default_factory=dict)
     """By kind."""
 
+    carried: dict[str, int] = field(default_factory=dict)
+    """What they carried, by the names of `sim.carried`."""
+
     publications: int = 0
-    """Different publications that were forwarded over it."""
+    """Different publications and versions that were forwarded over it."""
 
     false_positives: int = 0
     """Of these, those that the receiver neither delivered nor forwarded."""
@@ -219,7 +223,7 @@ class Measures:
     """To sessions."""
 
     forwarded: int = 0
-    """Publications that went over a link, each link counted."""
+    """Publications and versions that went over a link, each link counted."""
 
     false_positives: int = 0
     missing: int | None = None
@@ -227,6 +231,9 @@ class Measures:
 
     messages: dict[str, int] = field(default_factory=dict)
     """By kind."""
+
+    carried: dict[str, int] = field(default_factory=dict)
+    """What they carried over all links, by the names of `sim.carried`."""
 
     records: dict[str, int] = field(default_factory=dict)
     """By kind."""
@@ -277,15 +284,22 @@ def measure(world: World, counts: RecordCounts) -> Measures:
     found.hops = Distribution.of(hops)
     found.latency_s = Distribution.of(latencies)
     totals: Counter[str] = Counter()
+    carried = Counter(dict.fromkeys(NAMES, 0))
     vain = counts.false_positives()
     for (one, other), wire in world.wires.items():
         ids = (wire.source.id, wire.target.id)
         messages = {kind.__name__: count for kind, count in wire.counts.items()}
         totals.update(messages)
+        carried.update(wire.carried)
         found.per_link[f"{one}>{other}"] = LinkMeasure(
-            wire.frames, dict(sorted(messages.items())), counts.links.get(ids, 0), vain.get(ids, 0)
+            wire.frames,
+            dict(sorted(messages.items())),
+            {name: wire.carried.get(name, 0) for name in NAMES},
+            counts.links.get(ids, 0),
+            vain.get(ids, 0),
         )
     found.messages = dict(sorted(totals.items()))
-    found.forwarded = totals[Publish.__name__]
+    found.carried = dict(carried)
+    found.forwarded = carried[PUBLICATIONS] + carried[VERSIONS]
     found.false_positives = sum(vain.values())
     return found

@@ -32,7 +32,7 @@ def frame_bytes(frame: Frame) -> int:
     for message in frame.messages:
         total += MESSAGE_BYTES
         if type(message) is Publish:
-            total += len(message.publication.payload) + len(message.publication.topic)
+            total += len(message.payloads) + sum(len(head.topic) for head in message.heads)
     return total
 
 
@@ -42,6 +42,7 @@ class Wire:
     __slots__ = (
         "_random",
         "bytes_per_s",
+        "carried",
         "counts",
         "cuts",
         "delay_s",
@@ -82,6 +83,8 @@ class Wire:
         """Frames sent."""
         self.counts: dict[type[Message], int] = {}
         """Messages sent, by kind."""
+        self.carried: dict[str, int] = {}
+        """What they carried, by the names of `sim.carried`."""
         self.plain = True
         """Whether a frame simply takes `delay_s`."""
         self._random = random

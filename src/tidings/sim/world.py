@@ -28,6 +28,7 @@ from tidings.overlay.events import (
     Enlist,
     Erase,
     Event,
+    ForgetAsked,
     FrameReceived,
     Grant,
     HangUp,
@@ -61,6 +62,7 @@ from tidings.planning.topologies import Topology
 from tidings.records.record import Record, Run
 from tidings.sim.brokers.client import Client
 from tidings.sim.brokers.trace import Delivery, Offer, Trace
+from tidings.sim.carried import CARRIERS
 from tidings.sim.clock import Agenda, Skew
 from tidings.sim.mqtt.connections import Connections
 from tidings.sim.network import End, Wire, connect, sever
@@ -278,7 +280,7 @@ class World:
     def statuses(self) -> dict[str, Status]:
         """What each broker that runs says of itself, by address."""
         return {
-            address: host.broker.status(self._local(host), tables=True)
+            address: host.broker.status(self._local(host), filters=True)
             for address, host in self.hosts.items()
             if host.broker is not None
         }
@@ -305,6 +307,10 @@ class World:
         if host.up:
             host.stopping = True
             self.tell(host, StopAsked(for_good))
+
+    def forget(self, address: str, at: str) -> None:
+        """Tell one broker, and by it the network, that another one will not come back."""
+        self.tell(self.hosts[at], ForgetAsked(self.hosts[address].id))
 
     def _gone(self, host: Node) -> None:
         host.broker = host.door = None
@@ -417,6 +423,10 @@ class World:
             for message in frame.messages:
                 kind = type(message)
                 counts[kind] = counts.get(kind, 0) + 1
+                carrier = CARRIERS.get(kind)
+                if carrier is not None:
+                    name, count = carrier(message)
+                    wire.carried[name] = wire.carried.get(name, 0) + count
                 # Seats are looked for anew for ever; what comes of it is said otherwise.
                 active = active or kind is not Survey
             if frame.first:

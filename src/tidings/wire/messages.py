@@ -16,14 +16,14 @@ from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
 from tidings.overlay.routing.messages import (
     Catalogue,
+    Change,
+    Confirm,
     Enter,
-    Installed,
-    Subscribe,
-    Table,
-    Unsubscribe,
+    Fetch,
+    Sets,
 )
 from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
-from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
 
 AnyMessage = (
     Greet
@@ -36,10 +36,10 @@ AnyMessage = (
     | Join
     | Regrow
     | Roll
-    | Table
-    | Subscribe
-    | Unsubscribe
-    | Installed
+    | Sets
+    | Fetch
+    | Change
+    | Confirm
     | Publish
     | Done
     | Keep
@@ -55,6 +55,7 @@ AnyMessage = (
     | HandedOver
     | Close
     | Follow
+    | Unfollow
     | Ask
     | Snapshot
     | Catalogue

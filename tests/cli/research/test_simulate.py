@@ -15,6 +15,7 @@ from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect, Event
 from tidings.records.reading import read_table
 from tidings.records.record import Kind
+from tidings.sim.carried import NAMES, PUBLICATIONS, REPORTS, VERSIONS
 
 SMALL = ("simulate", "--topology", "ring", "--brokers", "5", "--publications", "60", "--subscriptions", "20")
 
@@ -36,11 +37,13 @@ def test_json_has_messages_per_kind_and_link_hops_latency_and_false_positives() 
     assert said["kept"] is True
     assert found["brokers"] == found["links"] == 5
     assert found["offered"] == found["accepted"] == 60
-    assert found["messages"]["Publish"] == found["forwarded"] > 0
-    assert (
-        sum(link["messages"].get("Publish", 0) for link in found["per_link"].values()) == found["forwarded"]
-    )
-    assert sum(link["publications"] for link in found["per_link"].values()) == found["forwarded"]
+    links = found["per_link"].values()
+    assert found["forwarded"] > 0
+    assert found["carried"] == dict.fromkeys(NAMES, 0) | {PUBLICATIONS: found["forwarded"]}
+    assert sum(link["carried"][PUBLICATIONS] for link in links) == found["forwarded"]
+    # As the brokers wrote it down.
+    assert sum(link["publications"] for link in links) == found["forwarded"]
+    assert found["messages"]["Done"] == sum(link["messages"].get("Done", 0) for link in links) > 0
     assert found["false_positives"] == 0
     assert 0 < found["hops"]["mean"] <= found["hops"]["most"] <= 4
     assert found["latency_s"]["median"] >= 0.001
@@ -163,6 +166,10 @@ def test_gathered_topics_say_what_was_reported_told_and_delivered() -> None:
 
 def test_json_has_what_became_of_reports() -> None:
     said = json.loads(run(*GATHERED, "--json", "--redundant-for", "3s", "--merge-after", "1s").stdout)
+    carried, links = said["measures"]["carried"], said["measures"]["per_link"].values()
+    assert carried[VERSIONS] == said["measures"]["forwarded"] == sum(link["publications"] for link in links)
+    assert carried[PUBLICATIONS] == 0
+    assert min(carried[REPORTS], carried[VERSIONS]) > 0
     found = said["measures"]["gathered"]
     assert said["kept"] is True
     assert found["reported"] > found["received"] > 0

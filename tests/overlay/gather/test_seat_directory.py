@@ -157,7 +157,7 @@ def test_a_seat_is_asked_what_is_open_when_the_search_finds_it_and_not_when_it_i
         bench.join(one, other)
     mark = bench.mark()
     bench.settle()
-    assert {message.broker for _, _, message in bench.said(Ask, mark)} >= set("abde")
+    assert {message.home for _, _, message in bench.said(Ask, mark)} >= set("abde")
     mark = bench.mark()
     report(bench, "a", lanes=1)
     bench.advance(40)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.overlay.bench import Bench, Middle, path
+from tests.overlay.bench import Bench, Middle, carried, path
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Accept, Deliver, Sync, WritesSynced
 from tidings.overlay.publication import Told
@@ -24,8 +24,8 @@ def test_a_told_version_goes_to_all_who_match_and_is_confirmed_when_everyone_has
     publications.tell("t", b'{"x":1}', 1, "", told())
     effects = it.broker.collect()
     ((_, message),) = it.heard(effects, Publish)
-    assert message.publication.told == told()
-    assert (message.publication.origin, message.publication.publisher) == ("m", "")
+    assert carried(message).told == told()
+    assert (carried(message).origin, carried(message).publisher) == ("m", "")
     it["x"].say(Done("a", (message.slot, message.slot), ()))
     assert confirmed == []  # it is not on this broker's disk yet
     (sync,) = [effect for effect in effects if isinstance(effect, Sync)]

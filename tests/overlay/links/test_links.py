@@ -36,7 +36,7 @@ from tidings.overlay.links.links import ACK_MESSAGES, ALREADY_LINKED
 from tidings.overlay.links.messages import Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import proof
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing.messages import Catalogue
+from tidings.overlay.routing.messages import Catalogue, Sets
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees.messages import Distance, Grow, Join, Seek
 from tidings.records.record import Kind, Record
@@ -105,7 +105,7 @@ def test_nothing_is_said_on_a_link_before_both_sides_are_welcome() -> None:
     peer = Peer(started("m"), "z", 1)
     before = [*peer.connect(), *peer.greet()]
     assert all(effect.frame.first == 0 for effect in before if isinstance(effect, Send))
-    assert [type(message) for message in peer.heard(peer.welcome())] == [Catalogue, Distance]
+    assert [type(message) for message in peer.heard(peer.welcome())] == [Catalogue, Sets, Distance]
 
 
 def test_a_welcome_proves_that_the_token_is_known_without_telling_it() -> None:
@@ -406,7 +406,7 @@ def test_waiting_data_goes_on_when_what_was_sent_is_received() -> None:
         more = peer.heard(peer.say(ack=queued), Publish)
         assert 0 < len(more) <= 2
         got += more
-    assert [message.publication.number for message in got] == [1, 2, 3, 4, 5]
+    assert [message.numbers for message in got] == [(1,), (2,), (3,), (4,), (5,)]
 
 
 def test_control_goes_before_data_that_came_first() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path, publication, publish, ring
+from tests.overlay.bench import BEGIN, HERE, Bench, Middle, kinds, path, publication, publish, ring
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Effect, Pause, PublicationOffered, Resume, Sync, WritesSynced
 from tidings.overlay.publishing.messages import Done, Publish
@@ -16,6 +16,9 @@ from tidings.records.record import Kind, Record
 
 ALL = Subscription("#", qos=1)
 NARROW = replace(DEFAULT, link_window_messages=4)
+
+X, Y = 0b0100, 0b1000
+"""The bits of the children in the epoch of `Middle`."""
 
 
 def offer(it: Middle, count: int, qos: int = 1, payload: bytes = b"{}", first: int = 1) -> list[Effect]:
@@ -26,7 +29,7 @@ def offer(it: Middle, count: int, qos: int = 1, payload: bytes = b"{}", first: i
 
 
 def numbers(it: Middle, peer: str, effects: list[Effect]) -> list[int]:
-    return [message.publication.number for message in it[peer].heard(effects, Publish)]
+    return [number for message in it[peer].heard(effects, Publish) for number in message.numbers]
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -45,7 +48,7 @@ def test_a_window_is_counted_in_bytes_too() -> None:
 
 
 def test_what_has_no_room_waits_at_the_hop_and_fills_the_window_of_the_hop_before() -> None:
-    it = Middle(settings=NARROW, wants={"x": [ALL]})
+    it = Middle(settings=NARROW)
     for number in range(1, 11):
         effects = it["a"].say(publish(number, number - 1, publication(number)))
         assert numbers(it, "x", effects) == ([number] if number <= 4 else [])
@@ -56,22 +59,20 @@ def test_what_has_no_room_waits_at_the_hop_and_fills_the_window_of_the_hop_befor
 
 
 def test_what_waits_keeps_its_order_although_some_of_it_could_go() -> None:
-    it = Middle(("x", "y"), NARROW, wants={"x": [Subscription("t", qos=1)], "y": [Subscription("u", qos=1)]})
+    it = Middle(("x", "y"), NARROW)
     for number in range(1, 6):
-        it["a"].say(publish(number, number - 1, publication(number, topic="t")))
-    effects = it["a"].say(publish(6, 5, publication(6, topic="u")))
+        it["a"].say(publish(number, number - 1, publication(number), to=HERE | X))
+    effects = it["a"].say(publish(6, 5, publication(6), to=HERE | Y))
     assert numbers(it, "y", effects) == []
     effects = it["x"].say(Done("a", (1, 1), ()))
     assert (numbers(it, "x", effects), numbers(it, "y", effects)) == ([5], [6])
 
 
 def test_a_full_link_does_not_hold_up_what_comes_from_another() -> None:
-    it = Middle(
-        ("x", "y", "z"), NARROW, wants={"x": [Subscription("t", qos=1)], "y": [Subscription("u", qos=1)]}
-    )
+    it = Middle(("x", "y", "z"), NARROW)
     for number in range(1, 6):
-        it["a"].say(publish(number, number - 1, publication(number, topic="t")))
-    effects = it["z"].say(publish(1, 0, publication(1, topic="u", origin="z")))
+        it["a"].say(publish(number, number - 1, publication(number), to=HERE | X))
+    effects = it["z"].say(publish(1, 0, publication(1, origin="z"), to=HERE | Y))
     assert numbers(it, "y", effects) == [1]
 
 

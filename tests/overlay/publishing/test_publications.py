@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.overlay.bench import (
     BEGIN,
+    BELOW,
     EPOCH,
+    HERE,
     Bench,
     Middle,
+    carried,
     kinds,
     path,
     publication,
@@ -45,15 +48,19 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing import publications
+from tidings.overlay.publishing.batches import packed, unpacked
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.publications import BOOT_SHIFT
-from tidings.overlay.routing.messages import Subscribe
+from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Regrow
 from tidings.overlay.trees.trees import pick
 from tidings.records.record import Kind, Record
 
 ALL = Subscription("#", qos=2)
+
+X, Y, Z = 0b00100, 0b01000, 0b10000
+"""The bits of the children in the epoch of `Middle`."""
 
 
 def offer(token: int = 1, topic: str = "t", payload: bytes = b"{}", qos: int = 1) -> PublicationOffered:
@@ -72,6 +79,16 @@ def client(it: Middle, subscription: Subscription, session: str = "client", *, d
     synced(it, effects)
 
 
+def to(message: Publish) -> int:
+    """Who gets the publication in a message, as bits."""
+    return unpacked(message.to[0])
+
+
+def must(message: Publish) -> int:
+    """Who must have it."""
+    return unpacked(message.must[0]) if message.must else to(message)
+
+
 def records(effects: list[Effect], kind: Kind) -> list[Record]:
     return [effect for effect in effects if isinstance(effect, Record) and effect.kind is kind]
 
@@ -81,7 +98,7 @@ def records(effects: list[Effect], kind: Kind) -> list[Record]:
 
 def test_a_publication_is_known_by_origin_incarnation_stream_and_number() -> None:
     it = Middle(wants={"x": [ALL]})
-    sent = [it["x"].heard(it.tell(offer(token)), Publish)[0].publication for token in (1, 2)]
+    sent = [carried(it["x"].heard(it.tell(offer(token)), Publish)[0]) for token in (1, 2)]
     assert [(p.origin, p.incarnation, p.number) for p in sent] == [("m", 1, 1), ("m", 1, 2)]
     assert sent[0].stream == sent[1].stream
     assert [p.id for p in sent] == [f"m:1:{sent[0].stream}:1", f"m:1:{sent[0].stream}:2"]
@@ -93,10 +110,11 @@ def test_a_publication_carries_all_that_its_client_gave() -> None:
         "p", 9, "t/u", b"\x81\xa1x\x01", 2, "application/msgpack", (("k", "v"),), True
     )
     ((_, message),) = it.heard(synced(it, it.tell(offered)), Publish)
-    assert message.publication == Publication(
+    sent = carried(message)
+    assert sent == Publication(
         "m",
         1,
-        message.publication.stream,
+        sent.stream,
         1,
         "t/u",
         b"\x81\xa1x\x01",
@@ -113,7 +131,7 @@ def test_the_numbers_of_a_restarted_broker_are_larger_than_all_before() -> None:
     numbers = []
     for boot in (1, 2, 3):
         it = Middle(wants={"x": [ALL]}, boot=boot, incarnation=1)
-        numbers += [it["x"].heard(it.tell(offer(token)), Publish)[0].publication.number for token in (1, 2)]
+        numbers += [carried(it["x"].heard(it.tell(offer(token)), Publish)[0]).number for token in (1, 2)]
     assert numbers == sorted(set(numbers))
     assert numbers[2] == (1 << BOOT_SHIFT) + 1
 
@@ -141,13 +159,25 @@ def test_a_publication_goes_only_over_links_with_a_match_behind_them() -> None:
     it = Middle(("x", "y", "z"), wants={"x": [Subscription("t", "n > 3")], "y": [Subscription("u")]})
     for payload, targets in [(b'{"n": 4}', ["x"]), (b'{"n": 3}', []), (b"{}", [])]:
         assert [peer for peer, _ in it.heard(it.tell(offer(payload=payload, qos=0)), Publish)] == targets
-    effects = it["x"].say(publish(1, 0, publication(1, origin="x", topic="u", qos=0)))
-    assert [peer for peer, _ in it.heard(effects, Publish)] == ["y"]
+
+
+def test_a_hop_forwards_by_destination() -> None:
+    it = Middle(("x", "y", "z"), wants={"z": [ALL]})  # which a hop does not look at
+    routes: list[tuple[int, dict[str, int]]] = [
+        (HERE | Y, {"y": Y}),
+        (0b1 | Y | Z, {"a": 0b1, "y": Y, "z": Z}),
+        (HERE, {}),
+    ]
+    for number, (bits, went) in enumerate(routes, 1):
+        effects = it["x"].say(publish(number, number - 1, publication(number, origin="x"), to=bits))
+        sent = it.heard(effects, Publish)
+        assert {peer: to(message) for peer, message in sent} == went
+        assert [peer for peer, _ in sent] == list(went)
 
 
 def test_a_publication_never_goes_back_where_it_came_from() -> None:
-    it = Middle(("x", "y"), wants={"a": [ALL], "x": [ALL], "y": [ALL]})
-    effects = it["x"].say(publish(1, 0, publication(1, origin="x")))
+    it = Middle(("x", "y"))
+    effects = it["x"].say(publish(1, 0, publication(1, origin="x"), to=0b1111))
     assert [peer for peer, _ in it.heard(effects, Publish)] == ["a", "y"]
 
 
@@ -170,12 +200,12 @@ def test_on_any_graph_each_subscriber_gets_it_once_and_each_link_carries_it_at_m
             if boxes := bench.waiting():
                 bench.step(rng.choice(boxes))
     bench.settle()
-    carried = Counter((s, t, m.publication.id) for s, t, m in bench.said(Publish, since))
-    assert set(carried.values()) <= {1}
+    went = Counter((s, t, carried(m).id) for s, t, m in bench.said(Publish, since))
+    assert set(went.values()) <= {1}
     got = Counter((session, d.publication.id) for d in bench.of(Deliver) for session, _ in d.subscriptions)
     assert set(got.values()) <= {1}
     # A link carries what somebody behind it has got, and nothing else.
-    for source, target, id_ in carried:
+    for source, target, id_ in went:
         beyond = {target}
         todo = [target]
         root = bench.status(source).share[0]
@@ -211,8 +241,8 @@ def test_hops_are_counted() -> None:
 
 
 def test_a_hop_acknowledges_when_every_link_below_has() -> None:
-    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
-    effects = it["a"].say(publish(1, 0, publication(1)))
+    it = Middle(("x", "y"))
+    effects = it["a"].say(publish(1, 0, publication(1), to=HERE | X | Y))
     assert it.heard(effects, Done) == []
     assert it.heard(it["x"].say(Done("a", (1, 1), ())), Done) == []
     assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (1, 1), ()))]
@@ -221,7 +251,7 @@ def test_a_hop_acknowledges_when_every_link_below_has() -> None:
 def test_a_hop_with_nobody_below_acknowledges_at_once() -> None:
     it = Middle()
     client(it, Subscription("t", qos=1))
-    effects = it["a"].say(publish(1, 0, publication(1)))
+    effects = it["a"].say(publish(1, 0, publication(1), to=HERE))
     assert len(kinds(effects, Deliver)) == 1
     assert it.heard(effects, Done) == [("a", Done("a", (1, 1), ()))]
 
@@ -229,7 +259,7 @@ def test_a_hop_with_nobody_below_acknowledges_at_once() -> None:
 def test_a_hop_acknowledges_when_its_durable_sessions_have_stored_it() -> None:
     it = Middle()
     client(it, Subscription("t", qos=1), durable=True)
-    effects = it["a"].say(publish(1, 0, publication(1)))
+    effects = it["a"].say(publish(1, 0, publication(1), to=HERE))
     (deliver,) = kinds(effects, Deliver)
     (sync,) = kinds(effects, Sync)
     assert effects.index(deliver) < effects.index(sync)
@@ -238,7 +268,7 @@ def test_a_hop_acknowledges_when_its_durable_sessions_have_stored_it() -> None:
 
 
 def test_a_hop_waits_for_links_and_disk_whichever_comes_last() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     client(it, Subscription("t", qos=1), durable=True)
     effects = it["a"].say(publish(1, 0, publication(1)))
     assert it.heard(it["x"].say(Done("a", (1, 1), ())), Done) == []
@@ -246,35 +276,45 @@ def test_a_hop_waits_for_links_and_disk_whichever_comes_last() -> None:
 
 
 def test_what_was_not_taken_further_below_is_not_acknowledged_above() -> None:
-    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
-    it["a"].say(publish(1, 0, publication(1)))
-    it["x"].say(Done("a", (), (1, 1)))
-    assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (), (1, 1)))]
+    it = Middle(("x", "y"))
+    it["a"].say(publish(1, 0, publication(1), to=HERE | X | Y))
+    it["x"].say(Done("a", (), ((1, packed(X)),)))
+    answers = it.heard(it["y"].say(Done("a", (1, 1), ())), Done)
+    assert answers == [("a", Done("a", (), ((1, packed(X)),)))]
+
+
+def test_a_neighbour_is_not_believed_that_others_than_those_behind_it_miss_something() -> None:
+    it = Middle(("x", "y"))
+    it["a"].say(publish(1, 0, publication(1), to=HERE | X | Y))
+    it["y"].say(Done("a", (1, 1), ()))
+    answers = it.heard(it["x"].say(Done("a", (), ((1, packed(0b1111)),))), Done)
+    assert answers == [("a", Done("a", (), ((1, packed(X)),)))]
 
 
 def test_a_link_that_dies_below_is_not_acknowledged_above() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(1)))
     it["x"].lose()
     effects = it.tell(TimerFired(), BEGIN + DEFAULT.resume_within_s)
-    assert it.heard(effects, Done) == [("a", Done("a", (), (1, 1)))]
+    assert it.heard(effects, Done) == [("a", Done("a", (), ((1, packed(X)),)))]
     effects = it["a"].say(publish(2, 1, publication(2)), now=BEGIN + 1)
-    assert it.heard(effects, Done) == [("a", Done("a", (), (2, 2)))]
+    assert it.heard(effects, Done) == [("a", Done("a", (), ((2, packed(X)),)))]
 
 
 def test_acknowledgements_of_many_are_ranges() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     for number in range(1, 7):
         it["a"].say(publish(number, number - 1, publication(number)))
     assert it.heard(it["x"].say(Done("a", (1, 2, 4, 5), ())), Done) == [("a", Done("a", (1, 2, 4, 5), ()))]
-    assert it.heard(it["x"].say(Done("a", (3, 3), (6, 6))), Done) == [("a", Done("a", (3, 3), (6, 6)))]
+    last = Done("a", (3, 3), ((6, packed(X)),))
+    assert it.heard(it["x"].say(last), Done) == [("a", last)]
 
 
 @pytest.mark.parametrize("ranges", [(1, 10**12), (5, 2), (7,), (-5, 1), (0, 0)])
 def test_an_acknowledgement_of_slots_that_never_were_does_no_harm(ranges: tuple[int, ...]) -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(1)))
-    it["x"].say(Done("a", ranges, ranges))
+    it["x"].say(Done("a", ranges, tuple((slot, (2, -1, 10**9)) for slot in ranges)))
     it["x"].say(Done("nobody", ranges, ()))
     effects = it["a"].say(publish(2, 1, publication(2)))
     assert len(it["x"].heard(effects, Publish)) == 1
@@ -312,7 +352,7 @@ def test_quality_0_touches_no_disk_and_waits_for_nobody() -> None:
     effects = it.tell(offer(qos=0))
     assert kinds(effects, Write, Sync, Accept) == []
     assert len(kinds(effects, Deliver)) == 1
-    assert [message.qos for message in it["x"].heard(effects, Publish)] == [0]
+    assert [(carried(message).qos, must(message)) for message in it["x"].heard(effects, Publish)] == [(0, 0)]
     assert it.broker.status(BEGIN).held == 0
 
 
@@ -320,7 +360,7 @@ def test_quality_0_is_not_sent_again() -> None:
     it = Middle(wants={"x": [ALL]})
     it.tell(offer(qos=0))
     it.effects.clear()
-    it.grow((1, 2), {"x": [ALL]})
+    it.grow((1, 2), {})
     assert it.heard(it.effects, Publish) == []
 
 
@@ -330,20 +370,20 @@ def test_the_origin_sends_again_in_the_next_epoch_what_not_everyone_has_in_order
         synced(it, it.tell(offer(token)))
     it["x"].say(Done("a", (2, 2), ()))
     it.effects.clear()
-    it.grow((1, 2), {"x": [ALL]})
+    it.grow((1, 2), {})
     new = it.tell(offer(4))
     again = it["x"].heard([*it.effects, *new], Publish)
-    assert [(m.epoch, m.publication.number, m.previous) for m in again] == [
-        ((1, 2), 1, 0),
-        ((1, 2), 3, 1),
-        ((1, 2), 4, 3),
+    assert [(m.epoch, m.numbers, m.previous) for m in again] == [
+        ((1, 2), (1,), (0,)),
+        ((1, 2), (3,), (1,)),
+        ((1, 2), (4,), (3,)),
     ]
 
 
 def test_what_was_acknowledged_in_an_epoch_that_has_passed_is_kept_until_the_new_one_has_it_too() -> None:
     it = Middle(wants={"x": [ALL]})
     synced(it, it.tell(offer()))
-    it.grow((1, 2), {"x": [ALL]})
+    it.grow((1, 2), {})
     it["x"].say(Done("a", (1, 1), ()))
     assert it.broker.status(BEGIN).held == 1
     it["x"].say(Done("a", (2, 2), ()))
@@ -441,9 +481,9 @@ def test_a_slow_disk_delays_the_acceptance_and_not_the_publication() -> None:
 def test_what_sessions_have_had_is_not_given_to_them_again_in_a_later_epoch() -> None:
     it = Middle()
     client(it, Subscription("t", qos=1))
-    it["a"].say(publish(1, 0, publication(5)))
+    it["a"].say(publish(1, 0, publication(5), to=HERE))
     it.grow((1, 2), {})
-    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2)))
+    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2), to=HERE))
     assert kinds(effects, Deliver) == []
     assert [r.reason for r in records(effects, Kind.SUPPRESSED)] == ["repeat"]
     assert it.heard(effects, Done) == [("a", Done("a", (2, 2), ()))]
@@ -452,23 +492,23 @@ def test_what_sessions_have_had_is_not_given_to_them_again_in_a_later_epoch() ->
 def test_a_repeat_of_what_is_still_being_stored_is_acknowledged_when_that_is_on_disk() -> None:
     it = Middle()
     client(it, Subscription("t", qos=1), durable=True)
-    stored = it["a"].say(publish(1, 0, publication(5)))
+    stored = it["a"].say(publish(1, 0, publication(5), to=HERE))
     it.grow((1, 2), {})
-    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2)))
+    effects = it["a"].say(publish(2, 0, publication(5), epoch=(1, 2), to=HERE))
     assert it.heard(effects, Done) == []
     assert it.heard(synced(it, [*stored, *effects]), Done) == [("a", Done("a", (1, 2), ()))]
 
 
 def test_quality_0_of_an_epoch_that_has_passed_is_recorded_as_not_taken_further() -> None:
-    it = Middle(wants={"x": [ALL]})
-    it.grow((1, 2), {"x": [ALL]})
+    it = Middle()
+    it.grow((1, 2), {})
     effects = it["a"].say(publish(1, 0, publication(1, qos=0)))
     assert [r.reason for r in records(effects, Kind.SUPPRESSED)] == ["epoch has passed"]
     assert it.heard(effects, Publish) == []
 
 
 def test_what_has_come_in_this_epoch_goes_no_further_when_it_comes_again() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(5)))
     effects = it["a"].say(publish(2, 5, publication(5)))
     assert it.heard(effects, Publish) == []
@@ -512,17 +552,17 @@ def test_of_too_many_streams_the_one_that_moved_longest_ago_is_forgotten(
 
 
 def test_each_says_what_was_sent_before_it_down_this_link() -> None:
-    it = Middle(("x", "y"), wants={"x": [Subscription("t", qos=1)], "y": [Subscription("#", qos=1)]})
+    it = Middle(("x", "y"))
     sent: list[tuple[str, int, int]] = []
-    for number, topic in enumerate(["t", "u", "u", "t"], 1):
-        effects = it["a"].say(publish(number, number - 1, publication(number, topic=topic)))
-        sent += [(peer, m.publication.number, m.previous) for peer, m in it.heard(effects, Publish)]
+    for number, bits in enumerate([X | Y, Y, Y, X | Y], 1):
+        effects = it["a"].say(publish(number, number - 1, publication(number), to=bits))
+        sent += [(peer, m.numbers[0], m.previous[0]) for peer, m in it.heard(effects, Publish)]
     assert [it for it in sent if it[0] == "x"] == [("x", 1, 0), ("x", 4, 1)]
     assert [it for it in sent if it[0] == "y"] == [("y", 1, 0), ("y", 2, 1), ("y", 3, 2), ("y", 4, 3)]
 
 
 def test_a_pruned_message_is_not_a_hole() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(3)))
     effects = it["a"].say(publish(2, 3, publication(9)))
     assert kinds(effects, Log) == []
@@ -530,33 +570,33 @@ def test_a_pruned_message_is_not_a_hole() -> None:
 
 
 def test_a_hole_is_noticed_and_answered_with_a_request_for_a_new_epoch() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(3)))
     effects = it["a"].say(publish(2, 7, publication(9)))
     assert [(log.level, log.text) for log in effects if isinstance(log, Log)] == [
         ("error", "a publication is missing")
     ]
     assert it["x"].heard(effects, Publish) == []
-    assert it.heard(effects, Done) == [("a", Done("a", (), (2, 2)))]
+    assert it.heard(effects, Done) == [("a", Done("a", (), ((2, packed(BELOW)),)))]
     assert it["a"].heard(effects, Regrow) == [Regrow("a", EPOCH)]
 
 
 def test_streams_of_different_origins_are_counted_apart() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     for slot, origin in enumerate(["p", "q", "p", "q"], 1):
         previous = 0 if slot < 3 else 1
         effects = it["a"].say(publish(slot, previous, publication((slot + 1) // 2, origin=origin)))
         assert kinds(effects, Log) == []
-        assert [m.previous for m in it["x"].heard(effects, Publish)] == [previous]
+        assert [m.previous for m in it["x"].heard(effects, Publish)] == [(previous,)]
 
 
 def test_in_each_epoch_the_first_has_none_before_it() -> None:
-    it = Middle(wants={"x": [ALL]})
+    it = Middle()
     it["a"].say(publish(1, 0, publication(3)))
-    it.grow((1, 2), {"x": [ALL]})
+    it.grow((1, 2), {})
     effects = it["a"].say(publish(2, 0, publication(4), epoch=(1, 2)))
     assert kinds(effects, Log) == []
-    assert [m.previous for m in it["x"].heard(effects, Publish)] == [0]
+    assert [m.previous for m in it["x"].heard(effects, Publish)] == [(0,)]
 
 
 def test_what_was_held_goes_before_what_is_new_when_topics_have_moved_to_another_tree() -> None:
@@ -625,16 +665,16 @@ def test_order_per_origin_and_topic_is_kept_whatever_breaks(seed: int) -> None:
 # Quality of service.
 
 
-def test_quality_is_lowered_to_what_is_asked_for_behind_a_link() -> None:
+def test_only_those_must_have_it_who_ask_for_quality_1_or_2() -> None:
     it = Middle(
         ("x", "y", "z"),
         wants={"x": [Subscription("t", qos=0)], "y": [Subscription("t", qos=1)], "z": [ALL]},
     )
     effects = synced(it, it.tell(offer(qos=2)))
-    assert [(peer, m.qos, m.publication.qos) for peer, m in it.heard(effects, Publish)] == [
-        ("x", 0, 2),
-        ("y", 1, 2),
-        ("z", 2, 2),
+    assert [(peer, to(m), must(m), carried(m).qos) for peer, m in it.heard(effects, Publish)] == [
+        ("x", X, 0, 2),
+        ("y", Y, Y, 2),
+        ("z", Z, Z, 2),
     ]
 
 
@@ -643,19 +683,33 @@ def test_quality_2_goes_to_no_other_broker_before_it_is_on_disk_and_nothing_over
     first = it.tell(offer(1, qos=2))
     assert it.heard(first, Publish) == []
     assert it.heard(it.tell(offer(2, qos=0)), Publish) == []
-    assert [m.publication.number for _, m in it.heard(synced(it, first), Publish)] == [1, 2]
+    assert [m.numbers[0] for _, m in it.heard(synced(it, first), Publish)] == [1, 2]
 
 
-def test_nobody_waits_for_a_link_that_asks_for_quality_0() -> None:
-    it = Middle(("x", "y"), wants={"x": [Subscription("t", qos=0)], "y": [ALL]})
-    it["a"].say(publish(1, 0, publication(1)))
+def test_nobody_waits_for_a_link_behind_which_nobody_must_have_it() -> None:
+    it = Middle(("x", "y"))
+    effects = it["a"].say(publish(1, 0, publication(1), to=HERE | X | Y, must=Y))
+    assert [(peer, to(m), must(m)) for peer, m in it.heard(effects, Publish)] == [("x", X, 0), ("y", Y, Y)]
     assert it.heard(it["y"].say(Done("a", (1, 1), ())), Done) == [("a", Done("a", (1, 1), ()))]
+
+
+def test_a_home_with_subscriptions_of_quality_0_alone_is_not_waited_for() -> None:
+    it = Middle(wants={"x": [Subscription("t", qos=0)]})
+    effects = it.tell(offer(7))
+    assert [(to(m), must(m)) for _, m in it.heard(effects, Publish)] == [(X, 0)]
+    assert it.broker.status(BEGIN).held == 1  # until it is on disk
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 7)]
+    assert it.broker.status(BEGIN).held == 0
+    it.effects.clear()
+    it.grow((1, 2), {})
+    assert it.heard(it.effects, Publish) == []
 
 
 def test_a_publication_of_lower_quality_is_not_raised() -> None:
     it = Middle(wants={"x": [ALL]})
-    assert [m.qos for _, m in it.heard(it.tell(offer(qos=0)), Publish)] == [0]
-    assert [m.qos for _, m in it.heard(it.tell(offer(qos=1)), Publish)] == [1]
+    for qos, needed in ((0, 0), (1, X)):
+        sent = it.heard(it.tell(offer(qos=qos)), Publish)
+        assert [(carried(m).qos, must(m)) for _, m in sent] == [(qos, needed)]
 
 
 def test_quality_0_is_answered_with_the_next_heartbeat_only_for_the_window() -> None:
@@ -689,6 +743,57 @@ def test_message_pack_is_read_by_its_content_type() -> None:
     offered = PublicationOffered("p", 1, "t", payload, 0, "application/msgpack")
     assert len(it.heard(it.tell(offered), Publish)) == 1
     assert it.heard(it.tell(offer(payload=payload, qos=0)), Publish) == []
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """The payloads that are read from now on, with the broker that does."""
+    found: list[tuple[str, bytes]] = []
+    content = Topics.content
+
+    def noted(topics: Topics, publication: Publication) -> object:
+        found.append((topics._core.id, publication.payload))
+        return content(topics, publication)
+
+    monkeypatch.setattr(Topics, "content", noted)
+    return found
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_only_the_origin_and_the_homes_that_get_it_read_a_payload(
+    qos: int, read: list[tuple[str, bytes]]
+) -> None:
+    bench = Bench("abcde", path("a", "b", "c", "d", "e"))
+    bench.settle()
+    for id_, where in (("b", "n > 100"), ("c", "n > 3"), ("e", "n > 5")):
+        bench.subscribe(id_, f"s{id_}", "t", where, qos=1)
+    bench.settle()
+    for payload, readers in [
+        (b'{"n": 9}', "ace"),
+        (b'{"n": 4}', "ac"),
+        (b'{"n": 0}', "a"),
+        (b"not JSON", "a"),
+    ]:
+        read.clear()
+        bench.publish("a", "t", payload, qos)
+        bench.settle()
+        assert read == [(id_, payload) for id_ in readers]
+    assert [bench.got(id_, f"s{id_}") for id_ in "bce"] == [[], [b'{"n": 9}', b'{"n": 4}'], [b'{"n": 9}']]
+    assert [bench[id_].unreadable for id_ in "abcde"] == [1, 0, 0, 0, 0]
+
+
+def test_nobody_reads_a_payload_if_no_content_filter_is_about_its_topic(
+    read: list[tuple[str, bytes]],
+) -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("b", "other", "u", "n > 3", qos=1)
+    bench.subscribe("c", "s", "t", qos=1)
+    bench.settle()
+    bench.publish("a", "t", b"not JSON")
+    bench.settle()
+    assert bench.got("c", "s") == [b"not JSON"]
+    assert read == []
 
 
 FLEET = parse_topic(
@@ -765,8 +870,9 @@ def test_latency_is_the_time_since_it_was_published() -> None:
 
 
 def test_a_subscription_made_later_does_not_get_what_was_before() -> None:
-    it = Middle(wants={})
-    it["a"].say(publish(1, 0, publication(1)))
-    it["x"].say(Subscribe("a", EPOCH, ALL))
-    effects = it["a"].say(publish(2, 1, publication(2)))
-    assert [(m.publication.number, m.previous) for m in it["x"].heard(effects, Publish)] == [(2, 0)]
+    it = Middle()
+    assert it.heard(it.tell(offer(1)), Publish) == []
+    it["x"].say(it.change("x", ALL))
+    assert [(peer, m.numbers, m.previous) for peer, m in it.heard(it.tell(offer(2)), Publish)] == [
+        ("x", (2,), (0,))
+    ]

@@ -6,7 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, publication, publish, started
+from tests.overlay.bench import (
+    BEGIN,
+    BELOW,
+    HERE,
+    Bench,
+    Middle,
+    Peer,
+    kinds,
+    path,
+    publication,
+    publish,
+    started,
+)
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import DELIVERY_BYTES, TURN_DELIVERIES
 from tidings.overlay.events import (
@@ -48,9 +60,10 @@ def goes_on(it: Middle) -> bool:
     return it.broker.next_deadline() == BEGIN
 
 
-def frame(count: int, first: int = 1, payload: bytes = b"{}") -> list[Message]:
+def frame(count: int, first: int = 1, payload: bytes = b"{}", to: int = HERE) -> list[Message]:
     return [
-        publish(number, number - 1, publication(number, payload)) for number in range(first, first + count)
+        publish(number, number - 1, publication(number, payload), to=to)
+        for number in range(first, first + count)
     ]
 
 
@@ -81,10 +94,10 @@ def test_a_large_publication_counts_for_several_deliveries() -> None:
 
 
 def test_a_copy_to_a_link_counts_for_one_delivery() -> None:
-    it = Middle(("x", "y"), wants={"x": [ALL], "y": [ALL]})
+    it = Middle(("x", "y"))
     it.broker.core.turn_deliveries = 6
-    effects = it["a"].say(*frame(10))
-    assert [message.publication.number for message in it["x"].heard(effects, Publish)] == [1, 2, 3]
+    effects = it["a"].say(*frame(10, to=0b1100))
+    assert [message.numbers for message in it["x"].heard(effects, Publish)] == [(1,), (2,), (3,)]
     assert goes_on(it)
 
 
@@ -116,7 +129,7 @@ def test_a_long_text_that_like_looks_through_counts_for_many_deliveries() -> Non
 
 def test_control_in_a_frame_acts_before_data_that_waits() -> None:
     it = home(sessions=1, turn=2)
-    data = [publish(n, n - 1, publication(n, origin="x")) for n in range(1, 6)]
+    data = [publish(n, n - 1, publication(n, origin="x"), to=HERE) for n in range(1, 6)]
     effects = it["x"].say(*data, Seek("a", (1, 9)))
     assert delivered(effects) == [1, 2]
     assert it.heard(effects, Seek) == [("a", Seek("a", (1, 9)))]
@@ -172,7 +185,7 @@ def test_publications_here_and_those_of_links_go_on_in_turns() -> None:
     settings = replace(DEFAULT, link_window_messages=100)
     it = Middle(("x",), settings, wants={"x": [ALL]})
     it.broker.core.turn_deliveries = 4
-    it["a"].say(*frame(40))
+    it["a"].say(*frame(40, to=BELOW))
     for token in range(1, 41):
         it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
     order = ""
@@ -181,7 +194,7 @@ def test_publications_here_and_those_of_links_go_on_in_turns() -> None:
         for sync in kinds(effects, Sync):
             assert isinstance(sync, Sync)
             effects += it.tell(WritesSynced(sync.token))
-        origins = [message.publication.origin for message in it["x"].heard(effects, Publish)]
+        origins = [message.origin for message in it["x"].heard(effects, Publish)]
         assert len(origins) <= 4
         order += "".join(dict.fromkeys(origins))
     assert order.count("a") >= 8
@@ -213,8 +226,8 @@ def test_publications_here_that_wait_for_the_disk_do_not_stop_what_comes_over_li
 
 
 def test_what_waits_for_room_goes_on_turn_by_turn() -> None:
-    it = Middle(("x",), replace(DEFAULT, link_window_messages=64), wants={"x": [ALL]})
-    it["a"].say(*frame(200))
+    it = Middle(("x",), replace(DEFAULT, link_window_messages=64))
+    it["a"].say(*frame(200, to=BELOW))
     it.broker.core.turn_deliveries = 8
     it.broker.core.spent = 0
     effects = it["x"].say(Done("a", (1, 64), ()))

@@ -351,3 +351,18 @@ def test_what_was_enlisted_last_without_a_partition_is_what_holds() -> None:
         assert everywhere(bench)[0].text == text
     assert everywhere(bench)[0].version == 30
     assert conflicts(bench) == {}
+
+
+def test_a_file_does_not_overwrite_a_newer_entry_that_is_on_its_way_to_the_disk() -> None:
+    bench = Bench("ab", path(*"ab"), topics=[parse_topic('name = "t"\nkind = "plain"\nkeep = "1d"')])
+    bench.slow_disks.add("a")
+    bench.tell("a", EntryOffered("c", 0, "topic", "t", "", True))
+    bench.advance(1.0)
+    assert bench.of(Synchronised, "a") == [Synchronised()]
+    assert [it.name for it in bench["a"].catalogue.entries("topic")] == ["t"]
+    bench.sync("a")
+    bench.run()
+    assert bench["a"].catalogue.entries("topic") == []
+    bench.kill("a")
+    bench.start("a")
+    assert bench["a"].catalogue.entries("topic") == []

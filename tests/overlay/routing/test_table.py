@@ -45,7 +45,7 @@ class AgainstTheScan(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.table: Table[str] = Table(4)
+        self.table: Table[Subscription, str] = Table(4)
         self.asked: list[tuple[Subscription, str]] = []
 
     @rule(target=held, seed=st.integers(0, 2**32 - 1))
@@ -100,20 +100,20 @@ def nothing() -> Fields:
 @pytest.mark.parametrize("topic", TOPICS)
 @pytest.mark.parametrize("topic_filter", FILTERS)
 def test_topic_filters_match_as_mqtt_says(topic: str, topic_filter: str) -> None:
-    table: Table[str] = Table(8)
+    table: Table[Subscription, str] = Table(8)
     table.add(Subscription(topic_filter), "x")
     assert (table.match(topic, nothing) == {"x": 0}) == names.match(topic_filter, topic)
 
 
 def test_a_topic_that_begins_with_a_dollar_is_not_for_wildcards() -> None:
-    table: Table[str] = Table(8)
+    table: Table[Subscription, str] = Table(8)
     for topic_filter in ("#", "+/a", "$s/#"):
         table.add(Subscription(topic_filter), topic_filter)
     assert table.match("$s/a", nothing) == {"$s/#": 0}
 
 
 def test_the_content_is_not_read_unless_a_filter_needs_it() -> None:
-    table: Table[str] = Table(8)
+    table: Table[Subscription, str] = Table(8)
     table.add(Subscription("a/#"), "x")
     table.add(Subscription("b", "i > 3"), "y")
 
@@ -124,7 +124,7 @@ def test_the_content_is_not_read_unless_a_filter_needs_it() -> None:
 
 
 def test_the_highest_quality_of_service_asked_for_counts() -> None:
-    table: Table[str] = Table(8)
+    table: Table[Subscription, str] = Table(8)
     for qos in (1, 2, 0):
         table.add(Subscription("a", qos=qos), "x")
     assert table.match("a", nothing) == {"x": 2}
@@ -133,7 +133,7 @@ def test_the_highest_quality_of_service_asked_for_counts() -> None:
 
 
 def test_equal_subscriptions_are_held_once() -> None:
-    table: Table[int] = Table(8)
+    table: Table[Subscription, int] = Table(8)
     for target in range(100):
         table.add(Subscription("a", "i > 3"), target)
     assert len(table) == 1
@@ -141,7 +141,7 @@ def test_equal_subscriptions_are_held_once() -> None:
 
 
 def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> None:
-    table: Table[int] = Table(8)
+    table: Table[Subscription, int] = Table(8)
     for number in range(INDEX_FROM * 3):
         table.add(Subscription("a", f"i = {number}"), number)
     assert table.match("a", lambda: {"i": 150}) == {150: 0}
@@ -153,7 +153,7 @@ def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> Non
 
 
 def test_an_index_knows_what_each_takes_for_unknown() -> None:
-    table: Table[int] = Table(8)
+    table: Table[Subscription, int] = Table(8)
     for number in range(INDEX_FROM * 2):
         unknown = Unknown.ASSUME if number in (5, INDEX_FROM + 5) else Unknown.WAIT
         table.add(Subscription("a", f"i = {number}", unknown), number)
@@ -161,7 +161,7 @@ def test_an_index_knows_what_each_takes_for_unknown() -> None:
 
 
 def test_what_is_remembered_per_topic_is_bounded() -> None:
-    table: Table[str] = Table(10)
+    table: Table[Subscription, str] = Table(10)
     table.add(Subscription("#"), "x")
     for number in range(1000):
         assert table.match(f"t{number}", nothing) == {"x": 0}
@@ -169,7 +169,7 @@ def test_what_is_remembered_per_topic_is_bounded() -> None:
 
 
 def test_what_is_remembered_is_right_after_a_change() -> None:
-    table: Table[str] = Table(10)
+    table: Table[Subscription, str] = Table(10)
     assert table.match("a/b", nothing) == {}
     table.add(Subscription("a/+"), "x")
     assert table.match("a/b", nothing) == {"x": 0}
@@ -180,7 +180,7 @@ def test_what_is_remembered_is_right_after_a_change() -> None:
 
 
 def test_an_empty_table_keeps_nothing() -> None:
-    table: Table[str] = Table(10)
+    table: Table[Subscription, str] = Table(10)
     for topic_filter in FILTERS:
         table.add(Subscription(topic_filter), "x")
     for topic_filter in reversed(FILTERS):
@@ -191,7 +191,7 @@ def test_an_empty_table_keeps_nothing() -> None:
 
 def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
     asked = [*FILTERS, EVERYTHING]
-    table: Table[str] = Table(16)
+    table: Table[Subscription, str] = Table(16)
     for topic_filter in asked:
         table.add(Subscription(topic_filter), "x")
     for topic_filter in asked:
@@ -205,7 +205,7 @@ def deep(rng: random.Random, levels: int, alphabet: str = "ab") -> str:
 
 @given(st.randoms(use_true_random=False))
 def test_topic_filters_of_many_levels_match_as_mqtt_says(rng: random.Random) -> None:
-    table: Table[str] = Table(16)
+    table: Table[Subscription, str] = Table(16)
     held: dict[str, None] = {}
     for _ in range(40):
         text = deep(rng, rng.randint(9, 14), "aab++") + rng.choice(["", "", "/#", "/+"])
@@ -230,7 +230,7 @@ def test_topic_filters_of_many_levels_match_as_mqtt_says(rng: random.Random) -> 
 @pytest.mark.parametrize("last", ["x{}", "+/x{}", "x{}/#"])
 def test_a_new_topic_does_not_walk_the_levels_of_every_subscription(last: str) -> None:
     rng = random.Random(1)
-    table: Table[int] = Table(16)
+    table: Table[Subscription, int] = Table(16)
     for at in range(1_000):
         table.add(Subscription(f"{deep(rng, 189, 'a+')}/{last.format(at)}"), at)
     topic = "/".join(["a"] * 189)
@@ -244,7 +244,7 @@ def test_a_new_topic_does_not_walk_the_levels_of_every_subscription(last: str) -
 
 def test_a_trie_is_not_walked_deeper_than_its_bound() -> None:
     rng = random.Random(1)
-    table: Table[int] = Table(16)
+    table: Table[Subscription, int] = Table(16)
     for at in range(20_000):
         table.add(Subscription(f"{deep(rng, 9, 'a+')}/x{at}"), at)
     assert lines(lambda: table.match("a/a/a/a/a/a/a/a/a/y", lambda: None)) < 20 * 2**10
@@ -252,7 +252,7 @@ def test_a_trie_is_not_walked_deeper_than_its_bound() -> None:
 
 def test_an_index_of_large_filters_is_made_in_parts() -> None:
     """Each part is bounded; until all are in, answers come from asking in turn."""
-    table: Table[int] = Table(16)
+    table: Table[Subscription, int] = Table(16)
     added: list[int] = []
     index_add = Index.add
 

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.overlay.bench import (
     BEGIN,
+    BELOW,
     EPOCH,
     Bench,
     Middle,
     Peer,
+    carried,
     kinds,
     path,
     publication,
@@ -28,9 +30,10 @@ from tests.overlay.bench import (
 )
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Deliver, SessionOpened, SubscriptionAsked, TimerFired
+from tidings.overlay.events import Deliver, Grant, SessionOpened, SubscriptionAsked, TimerFired
+from tidings.overlay.publishing.batches import packed
 from tidings.overlay.publishing.messages import Done, Publish
-from tidings.overlay.routing.messages import Subscribe, Table
+from tidings.overlay.routing.messages import Change, Confirm
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Regrow, Roll, Seek
 from tidings.overlay.trees.trees import ASK_AGAIN_S, LANES, NO_EPOCH, lane_of, pick
@@ -318,7 +321,7 @@ def test_a_declared_topic_uses_the_tree_of_its_root_and_others_do_not() -> None:
     bench.publish("b", "roads/a1", b'{"severity": 3}', token=1)
     bench.publish("b", "news/x", token=2)
     bench.run()
-    roots = {message.publication.topic: message.root for _, _, message in bench.said(Publish)}
+    roots = {carried(message).topic: message.root for _, _, message in bench.said(Publish)}
     assert roots == {"roads/a1": "c", "news/x": "a"}
     assert bench.got("a", "watcher") == [b'{"severity": 3}']
 
@@ -379,21 +382,38 @@ def test_all_topics_with_one_first_level_use_one_tree() -> None:
     assert len({message.root for _, _, message in bench.said(Publish)}) == 1
 
 
-@pytest.mark.parametrize(
-    ("topic_filter", "trees"), [("traffic/#", 1), ("traffic", 1), ("+/x", 3), ("#", 3), ("+", 3)]
-)
-def test_a_filter_lives_on_one_tree_or_on_all_if_it_begins_with_a_wildcard(
+@pytest.mark.parametrize("topic_filter", ["traffic/#", "traffic/x", "+/x", "#"])
+@pytest.mark.parametrize("trees", [1, 3])
+def test_a_subscription_is_told_and_confirmed_once_whatever_the_number_of_trees(
     topic_filter: str, trees: int
 ) -> None:
-    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, trees=3))
+    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, trees=trees))
     bench.settle()
     since = bench.mark()
     bench.subscribe("b", "reader", topic_filter)
     bench.run()
-    roots = {message.root for _, _, message in bench.said(Subscribe, since)}
-    assert len(roots) == trees
-    if trees == 1:
-        assert roots == {pick("traffic", ("a", "b", "c"))}
+    assert [(source, target) for source, target, _ in bench.said(Change, since)] == [("b", "a"), ("b", "c")]
+    assert sorted(
+        (source, target, message.root, message.homes)
+        for source, target, message in bench.said(Confirm, since)
+    ) == [("a", "b", "a", (("b", 1, 1),)), ("c", "b", "a", (("b", 1, 1),))]
+    assert bench.granted(since) == [("reader", "")]
+
+
+def test_a_filter_that_begins_with_a_wildcard_gets_what_travels_any_tree() -> None:
+    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, trees=3))
+    bench.settle()
+    levels = {pick(level, ("a", "b", "c")): level for level in LEVELS[:100]}
+    bench.subscribe("b", "of all", "+/x", qos=1)
+    bench.subscribe("b", "of one", f"{levels['c']}/#", qos=1)
+    bench.settle()
+    for level in levels.values():
+        bench.publish("a", f"{level}/x", level.encode())
+    bench.run()
+    travelled = {(carried(message).topic, message.root) for _, _, message in bench.said(Publish)}
+    assert travelled == {(f"{levels[root]}/x", root) for root in "abc"}
+    assert sorted(bench.got("b", "of all")) == sorted(level.encode() for level in levels.values())
+    assert bench.got("b", "of one") == [levels["c"].encode()]
 
 
 # Distances, by value.
@@ -520,24 +540,23 @@ def test_an_offer_is_answered_once() -> None:
         ] == []
 
 
-def test_a_broker_is_ready_when_all_neighbours_have_answered_and_said_who_and_what_is_behind_them() -> None:
+def test_a_broker_is_ready_when_all_neighbours_have_answered_and_said_who_is_behind_them() -> None:
     b, c = neighbours("b", "c")
     b.say(Distance("a", (1, 1), 1))
     b.say(Grow("a", (1, 1), ("a",)))
     c.say(Join("a", (1, 1)))
-    effects = c.say(Roll("a", (1, 1), (("c", 1, 1),), ()))
-    assert b.heard(effects, Roll) == [Roll("a", (1, 1), (("c", 1, 1), ("m", 1, 1)), ())]
-    effects = c.say(Table("a", (1, 1), (Subscription("x"),)))
-    assert b.heard(effects, Table) == [Table("a", (1, 1), (Subscription("x"),))]
-    b.say(Roll("a", (1, 1), (("a", 1, 1), ("b", 1, 1)), ()))
+    effects = c.say(Roll("a", (1, 1), (("c", 1, 1, 5),), 0))
+    assert b.heard(effects, Roll) == [Roll("a", (1, 1), (("c", 1, 1, 5), ("m", 1, 1, 0)), 0)]
+    assert c.heard(effects, Roll) == []
     assert b.broker.status(BEGIN).trees[0].epoch == NO_EPOCH
-    b.say(Table("a", (1, 1), ()))
+    effects = b.say(Roll("a", (1, 1), (("a", 1, 1, 7), ("b", 1, 1, 0)), 0))
+    assert c.heard(effects, Roll) == [Roll("a", (1, 1), (("a", 1, 1, 7), ("b", 1, 1, 0), ("m", 1, 1, 0)), 0)]
     tree = b.broker.status(BEGIN).trees[0]
     assert (tree.epoch, tree.members, tree.children) == ((1, 1), ("a", "b", "c", "m"), ("c",))
 
 
 def test_the_old_epoch_serves_until_the_new_one_is_ready() -> None:
-    middle = Middle(("x",), wants={"x": [Subscription("#", qos=1)]})
+    middle = Middle(("x",))
     middle["a"].say(Grow("a", (1, 2), ("a",)))
     middle["x"].say(Join("a", (1, 2)))
     assert middle.broker.status(BEGIN).trees[0].epoch == EPOCH
@@ -547,38 +566,38 @@ def test_the_old_epoch_serves_until_the_new_one_is_ready() -> None:
 
 def test_what_is_said_in_another_epoch_is_not_mixed_into_this_one() -> None:
     middle = Middle(("x",))
+    middle.tell(SessionOpened("client"))
+    middle.tell(SubscriptionAsked("client", "s", Subscription("t")))
     for epoch in ((1, 0), (1, 2), (2, 1)):
-        wide = Subscription("#", qos=1)
-        for message in (
-            Table("a", epoch, (wide,)),
-            Subscribe("a", epoch, wide),
-            Roll("a", epoch, (), ()),
-        ):
-            assert middle["x"].heard(middle["x"].say(message)) == []
-    effects = middle["a"].say(publish(1, 0, publication(1)))
-    assert middle["x"].heard(effects, Publish) == []
+        for peer in middle.peers.values():
+            for message in (Roll("a", epoch, ((peer.id, 1, 1, 0), ("z", 1, 1, 0))), middle.confirm(epoch)):
+                effects = peer.say(message)
+                assert middle.heard(effects, Roll) == []
+                assert kinds(effects, Grant) == []
+    assert middle.broker.status(BEGIN).trees[0].members == ("a", "m", "x")
+    middle["a"].say(middle.confirm())
+    assert kinds(middle["x"].say(middle.confirm()), Grant) == [Grant("client", "s")]
 
 
 def test_a_publication_of_an_epoch_that_has_passed_goes_no_further_but_is_delivered_here() -> None:
-    middle = Middle(("x",), wants={"x": [Subscription("#", qos=1)]})
+    middle = Middle(("x",))
     middle.tell(SessionOpened("client"))
     middle.tell(SubscriptionAsked("client", "s", Subscription("#", qos=1)))
-    middle.grow((1, 2), {"x": [Subscription("#", qos=1)]})
+    middle.grow((1, 2), {})
     effects = middle["a"].say(publish(1, 0, publication(1), epoch=EPOCH))
     assert middle["x"].heard(effects, Publish) == []
-    assert middle["a"].heard(effects, Done) == [Done("a", (), (1, 1))]
+    assert middle["a"].heard(effects, Done) == [Done("a", (), ((1, packed(BELOW)),))]
     assert len(kinds(effects, Deliver)) == 1
 
 
 def test_a_publication_that_is_ahead_waits_for_its_epoch() -> None:
-    middle = Middle(("x",), wants={"x": [Subscription("#", qos=1)]})
+    middle = Middle(("x",))
     middle["a"].say(Grow("a", (1, 2), ("a",)))
     effects = middle["a"].say(publish(1, 0, publication(1), epoch=(1, 2)))
     assert middle["a"].heard(effects, Done) == []
     middle["x"].say(Join("a", (1, 2)))
-    middle["a"].say(Roll("a", (1, 2), (("a", 1, 1),), ()), Table("a", (1, 2), ()))
-    x = Roll("a", (1, 2), (("x", 1, 1),), ()), Table("a", (1, 2), (Subscription("#", qos=1),))
-    effects = middle["x"].say(*x)
+    middle["a"].say(Roll("a", (1, 2), (("a", 1, 1, 0),)))
+    effects = middle["x"].say(Roll("a", (1, 2), (("x", 1, 1, 0),)))
     assert [message.epoch for message in middle["x"].heard(effects, Publish)] == [(1, 2)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -11,8 +11,9 @@ from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect, Event, Send
 from tidings.overlay.frames import Frame, Message
+from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.status import Status
+from tidings.overlay.status import SetStatus, Status
 from tidings.planning import topologies
 from tidings.records.record import Kind, Record
 from tidings.sim.brokers import promises as checkers
@@ -277,10 +278,21 @@ def world() -> World:
 SAMPLES = [("t", b'{"value": %d}' % value) for value in (5, 15, 25, 35, 45)] + [("u", b"{}")]
 
 
-def test_trees_and_tables_of_a_quiet_network_are_right(world: World) -> None:
+def wanted_by(world: World) -> Callable[[str, str, bytes], Mapping[str, int]]:
+    """What each broker believes that others want."""
+
+    def believed(name: str, topic: str, payload: bytes) -> Mapping[str, int]:
+        broker = world.hosts[name].broker
+        assert isinstance(broker, Broker)
+        return broker.wanted_by(Publication(name, 1, "", 1, topic, payload, 1))
+
+    return believed
+
+
+def test_trees_and_sets_of_a_quiet_network_are_right(world: World) -> None:
     statuses = world.statuses()
     assert checkers.check_trees(statuses, world.topology, 1) == []
-    assert checkers.check_tables(statuses, world.ledger, SAMPLES) == []
+    assert checkers.check_sets(statuses, world.ledger, SAMPLES, wanted_by(world)) == []
 
 
 @pytest.mark.parametrize(
@@ -310,20 +322,81 @@ def test_a_wrong_choice_of_roots_is_reported(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [(), (Subscription("t", qos=1),), (Subscription("t", "value > 0", qos=2),)], ids=str
+    ("field", "value"),
+    [
+        ("boot", 0),
+        ("number", 0),
+        ("number", 2),
+        ("asks", ()),
+        ("asks", ("t qos=1",)),
+        ("asks", ('t "value > 20" qos=2',)),
+    ],
 )
-def test_a_table_that_says_less_or_more_than_is_asked_for_is_reported(
-    world: World, wrong: tuple[Subscription, ...]
+def test_a_broker_that_knows_another_set_than_its_home_tells_is_reported(
+    world: World, field: str, value: object
 ) -> None:
     statuses = world.statuses()
-    (tree,) = (tree for tree in statuses["b"].trees if tree.root == "a")
-    statuses["b"] = with_tree(statuses["b"], "behind", {**tree.behind, "c": wrong})
-    (broken, *_) = checkers.check_tables(statuses, world.ledger, SAMPLES)
-    assert "told" in broken.text  # the two ends of the link disagree
-    (there,) = (tree for tree in statuses["c"].trees if tree.root == "a")
-    statuses["c"] = with_tree(statuses["c"], "told", {**there.told, "b": wrong})
-    (broken, *_) = checkers.check_tables(statuses, world.ledger, SAMPLES)
-    assert "b believes QoS" in broken.text
+    (known,) = (one for one in statuses["b"].sets if one.home == "c")
+    assert getattr(known, field) != value
+    statuses["b"] = with_set(statuses["b"], "c", **{field: value})
+    (broken,) = checkers.check_sets(statuses, world.ledger, SAMPLES, wanted_by(world))
+    assert broken.promise == "sets"
+    assert broken.text.startswith("b knows SetStatus(home='c'")
+
+
+def test_a_broker_that_does_not_know_a_home_is_reported(world: World) -> None:
+    statuses = world.statuses()
+    left = tuple(one for one in statuses["b"].sets if one.home != "c")
+    statuses["b"] = msgspec.structs.replace(statuses["b"], sets=left)
+    (broken,) = checkers.check_sets(statuses, world.ledger, SAMPLES, wanted_by(world))
+    assert broken.text.startswith("b knows None of what c asks for")
+
+
+def test_a_set_that_not_all_have_confirmed_is_reported(world: World) -> None:
+    statuses = world.statuses()
+    statuses["b"] = with_set(statuses["b"], "b", confirmed=0)
+    (broken,) = checkers.check_sets(statuses, world.ledger, SAMPLES, wanted_by(world))
+    assert broken.text.startswith("not all have confirmed what b asks for")
+
+
+def with_set(status: Status, home: str, **changed: object) -> Status:
+    """What a broker says of itself, with something changed about the set of a home."""
+    sets = tuple(msgspec.structs.replace(one, **changed) if one.home == home else one for one in status.sets)
+    return msgspec.structs.replace(status, sets=sets)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"c": 2}, {"c": 1, "d": 1}, {"c": 0}], ids=str)
+def test_a_broker_that_believes_less_or_more_to_be_wanted_than_is_is_reported(
+    world: World, wrong: Mapping[str, int]
+) -> None:
+    """With a value of 25, "c" wants it with quality 1 and "d" does not."""
+    right = wanted_by(world)
+
+    def believed(name: str, topic: str, payload: bytes) -> Mapping[str, int]:
+        said = right(name, topic, payload)
+        if (name, payload) != ("b", b'{"value": 25}'):
+            return said
+        return {home: qos for home, qos in said.items() if home not in "cd"} | wrong
+
+    (broken,) = checkers.check_sets(world.statuses(), world.ledger, SAMPLES, believed)
+    assert broken.text.startswith("b believes that ")
+
+
+def test_what_was_asked_for_and_not_answered_may_be_believed_or_not(world: World) -> None:
+    ledger = Trace()
+    ledger.opened("s", "b", durable=True)
+    ledger.asked("s", "1", Subscription("t", qos=1))
+    own = {name: SetStatus(name, 1, 1, 1, 0, 1, asks=("t qos=1",)) for name in "ab"}
+    statuses = {
+        name: msgspec.structs.replace(world.statuses()[name], sets=(own[name], own[other]))
+        for name, other in (("a", "b"), ("b", "a"))
+    }
+    for believed, wrong in (({}, 0), ({"b": 0}, 0), ({"b": 1}, 0), ({"b": 2}, 1)):
+        at = {"a": believed, "b": {}}
+        found = checkers.check_sets(statuses, ledger, [("t", b"{}")], lambda name, *_, at=at: at[name])
+        assert len(found) == wrong
+    ledger.granted("s", "1", "")
+    assert checkers.check_sets(statuses, ledger, [("t", b"{}")], lambda *_: {}) != []
 
 
 def test_a_subscription_is_judged_by_its_own_filter_on_the_decoded_payload() -> None:

@@ -58,7 +58,7 @@ def leave(
         why_forgotten += " and had to be stopped" * bool(why_forgotten)
     for other in state.members:
         if other.id != broker and other.alive:
-            _part(other, member)
+            part(other, member)
     file.remove(broker)
     by_itself = gone and not why_forgotten
     brokers, links = redundancy_lost(before, broker, bridges)
@@ -73,7 +73,9 @@ def leave(
         again = shlex.quote(broker)
         typer.echo(
             f"{broker} {why_forgotten}: it has not left and was only forgotten here; the others hold what is "
-            f"for it until `absent_hold` is over. To let it leave after all:\n\n"
+            f"for it until `absent_hold` is over. If it will not come back, have them hold nothing:\n\n"
+            f"  tidings forget {again}\n\n"
+            f"To let it leave after all:\n\n"
             f"  tidings join --id {again} && tidings leave {again}"
         )
     else:
@@ -147,7 +149,8 @@ def _gone(member: Member) -> bool:
     return False
 
 
-def _part(other: Member, member: Member) -> None:
+def part(other: Member, member: Member) -> None:
+    """Have a broker dial another one no more."""
     try:
         network.change_neighbours(other, remove=[member.address])
     except NoAnswer:

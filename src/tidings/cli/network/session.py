@@ -40,7 +40,7 @@ def remove(
             read_address(address)
         except ValueError as error:
             raise typer.BadParameter(str(error)) from None
-    token = _token(token_file)
+    token = token_of(token_file)
     failed = False
     left = dict.fromkeys(clients)
     for address in addresses:
@@ -69,7 +69,8 @@ def _here() -> list[str]:
     return [member.http for member in state.members]
 
 
-def _token(file: Path | None) -> str:
+def token_of(file: Path | None) -> str:
+    """The cluster token in a file; empty without one."""
     if file is None:
         return ""
     try:

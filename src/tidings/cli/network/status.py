@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from tidings.local.network import Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
+from tidings.local.network import Asked, Kept, NoAnswer, Refusal, StateFile, View, ask, view, viewed
 from tidings.records.holders import parse_holder
 from tidings.service.values import read_address
 
@@ -20,6 +20,12 @@ NUMBERS = ("clients", "in", "out")
 """Columns of a table of brokers that are counts: MQTT clients, messages that came, and were delivered."""
 
 REFUSALS_SHOWN = 10
+
+ASKED_SHOWN = 30
+"""Brokers of which it is shown what they ask for."""
+
+WAITED_SHOWN = 4
+"""Brokers that one of them waits for."""
 
 SEATS_SHOWN = 20
 """Of one broker."""
@@ -33,8 +39,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="The answer as one JSON object.")] = False,
 ) -> None:
     """Show the network that `tidings up` started here: which brokers are ready, in which process each runs,
-    who is linked with whom, how many MQTT clients there are, which broker gathers which topic, and what was
-    refused to clients lately.
+    who is linked with whom, how many MQTT clients there are, what brokers ask each other for, which broker
+    gathers which topic, and what was refused to clients lately.
 
     With addresses, ask those brokers instead. The exit code is 0 if all are ready, 1 if one is not or no
     network runs.
@@ -53,7 +59,11 @@ def status(
 
         console = Console()
         console.print(table(views))
-        for line in (totals(views), *gathered(views), *kept(views), *refused(views)):
+        console.print(totals(views), highlight=False)
+        if rows := asked(views):
+            console.print("\nwhat brokers ask for:")
+            console.print(asked_table(rows))
+        for line in (*gathered(views), *kept(views), *refused(views)):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(0 if ready else 1)
 
@@ -90,6 +100,67 @@ def totals(views: Sequence[View]) -> str:
     """What the brokers keep for clients, together."""
     sessions, retained = sum(one.sessions for one in views), sum(one.retained for one in views)
     return f"{sessions:,} sessions, {retained:,} retained messages"
+
+
+AskedRow = tuple[str, str, str, str, str]
+"""Of the table of what brokers ask for: broker, filters, number, widened, who knows it."""
+
+
+def asked(views: Sequence[View]) -> list[AskedRow]:
+    """What each broker asks others for, by its own word or else by that of those who hold something for it.
+
+    Brokers in reach that have never asked for anything are left out.
+    """
+    own = {one.id: one.sets[0] for one in views if one.sets}
+    others: dict[str, list[tuple[str, Asked]]] = {}
+    for one in views:
+        for known in one.sets[1:]:
+            if known.home not in own:
+                others.setdefault(known.home, []).append((one.id, known))
+    rows = []
+    for home in sorted({*own, *others}):
+        if home in own:
+            told, state = own[home], _confirmed(own[home])
+        else:
+            at, told = max(others[home], key=lambda some: (some[1].boot, some[1].number, some[1].absent_s))
+            state = _known(at, told)
+        if told.boot == 0:
+            rows.append((home, "?", "?", "?", f"{state}; everything"))
+        elif told.number or told.absent_s >= 0:
+            rows.append((home, f"{told.filters:,}", f"{told.number:,}", f"{told.widened:,}", state))
+    return rows
+
+
+def _confirmed(own: Asked) -> str:
+    """Who knows what a broker asks for, as it says itself."""
+    if own.confirmed >= own.number:
+        return "all in reach"
+    names = ", ".join(own.waits_for[:WAITED_SHOWN])
+    more = f" and {len(own.waits_for) - WAITED_SHOWN} more" if len(own.waits_for) > WAITED_SHOWN else ""
+    return f"all but {names}{more}" if names else "not sure while trees change"
+
+
+def _known(at: str, known: Asked) -> str:
+    """What another broker says of one that was not asked."""
+    if known.absent_s >= 0:
+        return f"out of reach, held for {known.absent_s:,.0f} s more"
+    return f"{at}" if known.confirmed >= known.number else f"not yet {at}"
+
+
+def asked_table(rows: Sequence[AskedRow]) -> Table:
+    """The same for people; more brokers than fit on a page are counted."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table()
+    for column in ("broker", "filters", "number", "widened", "known by"):
+        number = column in ("filters", "number", "widened")
+        shown.add_column(column, justify="right" if number else "left", no_wrap=number)
+    for row in rows[:ASKED_SHOWN]:
+        shown.add_row(*map(Text, row))
+    if len(rows) > ASKED_SHOWN:
+        shown.add_row(f"and {len(rows) - ASKED_SHOWN:,} more")
+    return shown
 
 
 def gathered(views: Sequence[View]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.sim.measures import ClientMeasures, Distribution, GatheredMeasures, LinkMeasure
 
 LINKS_SHOWN = 10
-"""Of the table of links: those with the most publications."""
+"""Of the table of links: those that carried the most."""
 
 BREACHES_SHOWN = 5
 
@@ -468,7 +468,8 @@ def _show(outcome: Outcome, spent_s: float, digest: runs.Digest | None) -> None:
         ("brokers, links", f"{found.brokers:,}, {found.links:,}"),
         ("offered, accepted, rejected", f"{found.offered:,}, {found.accepted:,}, {found.rejected:,}"),
         ("deliveries", f"{found.delivered:,}"),
-        ("publications over links, of these in vain", f"{found.forwarded:,}, {found.false_positives:,}"),
+        ("over links", _carried(found.carried)),
+        ("publications and versions in vain", f"{found.false_positives:,}"),
         ("hops: mean, median, 99%, most", _spread(hops, 1)),
         ("latency in ms: mean, median, 99%, most", _spread(latency, 1e3)),
         ("frames", f"{found.frames:,}"),
@@ -542,22 +543,23 @@ def _gathered_table(found: GatheredMeasures) -> Table:
 def _links_table(per_link: dict[str, LinkMeasure]) -> Table:
     from rich.table import Table
 
-    busiest = sorted(per_link.items(), key=lambda pair: (-pair[1].publications, pair[0]))
+    from tidings.sim.carried import CARRIER_KINDS, NAMES
+
+    busiest = sorted(per_link.items(), key=lambda pair: (-sum(pair[1].carried.values()), pair[0]))
+    shown = [name for name in NAMES if any(link.carried[name] for link in per_link.values())]
     table = Table(title=f"The {min(LINKS_SHOWN, len(busiest))} busiest of {len(busiest)} link directions")
-    for title in ("link", "frames", "publications", "in vain", "Publish", "Done", "other messages"):
+    for title in ("link", "frames", *shown, "in vain", "other messages"):
         table.add_column(title, justify="left" if title == "link" else "right")
     for name, link in busiest[:LINKS_SHOWN]:
-        others = sum(count for kind, count in link.messages.items() if kind not in ("Publish", "Done"))
-        table.add_row(
-            name,
-            f"{link.frames:,}",
-            f"{link.publications:,}",
-            f"{link.false_positives:,}",
-            f"{link.messages.get('Publish', 0):,}",
-            f"{link.messages.get('Done', 0):,}",
-            f"{others:,}",
-        )
+        others = sum(count for kind, count in link.messages.items() if kind not in CARRIER_KINDS)
+        counts = (link.frames, *(link.carried[one] for one in shown), link.false_positives, others)
+        table.add_row(name, *(f"{count:,}" for count in counts))
     return table
+
+
+def _carried(counts: Mapping[str, int]) -> str:
+    """What was carried, but for what there was none of."""
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing"
 
 
 def _spread(found: Distribution, unit: float) -> str:

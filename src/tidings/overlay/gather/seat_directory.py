@@ -45,12 +45,12 @@ from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import encode
 from tidings.overlay.publishing.publications import Publications
+from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.catalogue import Catalogue
-from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.status import GatheredStatus
 from tidings.overlay.timers import Timer
-from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 from tidings.records.record import Kind
@@ -109,7 +109,7 @@ class Seats(Partitions):
         links: Links,
         trees: Trees,
         topics: Topics,
-        routing: Routing,
+        sessions: Sessions,
         publications: Publications,
         log_writer: LogWriter,
         absences: Absences,
@@ -120,7 +120,7 @@ class Seats(Partitions):
         self._core = core
         super().__init__(trees, topics)
         self._links = links
-        self._routing = routing
+        self._sessions = sessions
         self._publications = publications
         self._log_writer = log_writer
         self._absences = absences
@@ -439,7 +439,7 @@ class Seats(Partitions):
         """What a topic weighs here since it was last asked, and whether anybody here uses it."""
         entered = sum(self.reports.entered.pop(place, 0) for place in places_of(topic))
         left = self._publications.left.pop(topic.name, 0)
-        used = entered > 0 or self._routing.asked_here(topic.pattern.filter)
+        used = entered > 0 or self._sessions.asked_here(topic.pattern.filter)
         # A version crosses each link once, however many get it, so those share what a report weighs.
         return entered * len(grown.members) + left, used
 

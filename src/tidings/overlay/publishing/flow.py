@@ -14,10 +14,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.publishing.batches import packed, unpacked
+from tidings.overlay.publishing.messages import Done, Places
 from tidings.overlay.trees.messages import Epoch
 
 CREDIT_SHARE = 4
@@ -30,7 +32,7 @@ Key = tuple[str, str]
 class Passage:
     """One publication at one broker in one epoch: what it still waits for."""
 
-    __slots__ = ("epoch", "generation", "link", "open", "origin", "root", "slot", "stale")
+    __slots__ = ("epoch", "generation", "link", "missing", "open", "origin", "root", "slot")
 
     def __init__(self, root: str, epoch: Epoch) -> None:
         self.root = root
@@ -42,8 +44,9 @@ class Passage:
         """… and its slot there."""
         self.open = 0
         """Links that have not answered, and one for a sync that is not done."""
-        self.stale = False
-        """Whether some link could not be served: it must be sent again in the next epoch."""
+        self.missing = 0
+        """Members that must have it and could not be served, as bits of the epoch: for them it must be sent
+        again in the next."""
         self.origin: Callable[[Passage], None] | None = None
         """At its origin: whom to tell when it is over."""
 
@@ -57,20 +60,24 @@ class Channel:
         "credits",
         "generation",
         "parked",
+        "root",
         "settled",
         "slot",
         "stale",
         "under_way",
     )
 
-    def __init__(self, generation: int) -> None:
+    def __init__(self, root: str, generation: int) -> None:
+        self.root = root
         self.generation = generation
         self.slot = 0
-        self.under_way: dict[int, tuple[Passage | None, int]] = {}
+        self.under_way: dict[int, tuple[Passage | None, int, int]] = {}
+        """By slot: what waits for the answer, the size, and who must have it of those behind the link."""
         self.bytes_out = 0
-        self.parked: deque[Publish] = deque()
+        self.parked: deque[Any] = deque()
+        """Publications that wait; what they are is not known here."""
         self.settled: list[int] = []
-        self.stale: list[int] = []
+        self.stale: list[tuple[int, Places]] = []
         self.credits = 0
         """Of the answered ones, those that nobody waits for."""
         self.credit_bytes = 0
@@ -92,7 +99,7 @@ class Flow:
         key = (link.peer, root)
         channel = self.channels.get(key)
         if channel is None or channel.generation != link.generation:
-            channel = self.channels[key] = Channel(link.generation)
+            channel = self.channels[key] = Channel(root, link.generation)
         return channel
 
     def full(self, peer: str, root: str) -> bool:
@@ -106,28 +113,30 @@ class Flow:
             or len(channel.under_way) >= settings.link_window_messages
         ) and channel.generation == self._links.links[peer].generation
 
-    def start(self, link: Link, root: str, passage: Passage | None, size: int) -> int:
+    def start(self, link: Link, root: str, passage: Passage | None, size: int, must: int) -> int:
         """Something goes under way; the slot that it will be answered by."""
         channel = self.channel(link, root)
         channel.slot += 1
         if passage is not None:
             passage.open += 1
-        channel.under_way[channel.slot] = (passage, size)
+        channel.under_way[channel.slot] = (passage, size, must)
         channel.bytes_out += size
         return channel.slot
 
-    def answer(self, link: Link, channel: Channel, message: Publish, *, stale: bool) -> None:
-        """Say what has become of a publication that came by a channel."""
+    def answer(
+        self, link: Link, channel: Channel, slot: int, size: int, *, missing: int = 0, awaited: bool = True
+    ) -> None:
+        """Say what has become of a publication that came by a channel; whether anybody waits to hear it."""
         if channel.generation != link.generation:
             return
-        if stale:
-            channel.stale.append(message.slot)
+        if missing:
+            channel.stale.append((slot, packed(missing)))
         else:
-            channel.settled.append(message.slot)
-        key = (link.peer, message.root)
-        if message.qos == 0:
+            channel.settled.append(slot)
+        key = (link.peer, channel.root)
+        if not awaited:
             channel.credits += 1
-            channel.credit_bytes += message.size
+            channel.credit_bytes += size
             settings = self._core.settings
             if (
                 channel.credits * CREDIT_SHARE < settings.link_window_messages
@@ -146,7 +155,10 @@ class Flow:
         assert link is not None, "what has no origin here came over a link"
         if link.generation == passage.generation:
             channel = self.channel(link, passage.root)
-            (channel.stale if passage.stale else channel.settled).append(passage.slot)
+            if passage.missing:
+                channel.stale.append((passage.slot, packed(passage.missing)))
+            else:
+                channel.settled.append(passage.slot)
             self._answers[link.peer, passage.root] = None
 
     def wait_for_disk(self, passage: Passage) -> None:
@@ -176,7 +188,7 @@ class Flow:
         link = self._links.get(key[0])
         if link is None or link.generation != channel.generation:
             return
-        self._links.send(link, Done(key[1], _ranges(channel.settled), _ranges(channel.stale)))
+        self._links.send(link, Done(key[1], _ranges(channel.settled), tuple(channel.stale)))
         channel.settled, channel.stale = [], []
         channel.credits = channel.credit_bytes = 0
 
@@ -184,18 +196,20 @@ class Flow:
         channel = self.channels.get((link.peer, message.root))
         if channel is None or channel.generation != link.generation:
             return
-        for slots, stale in ((message.settled, False), (message.stale, True)):
-            known = list(channel.under_way)  # in the order sent
-            for first, last in zip(slots[::2], slots[1::2], strict=False):
-                for slot in known[bisect_left(known, first) : bisect_right(known, last)]:
-                    self._answered(channel, slot, stale=stale)
+        slots = message.settled
+        known = list(channel.under_way)  # in the order sent
+        for first, last in zip(slots[::2], slots[1::2], strict=False):
+            for slot in known[bisect_left(known, first) : bisect_right(known, last)]:
+                self._answered(channel, slot, 0)
+        for slot, missing in message.stale:
+            self._answered(channel, slot, unpacked(missing))
 
-    def _answered(self, channel: Channel, slot: int, *, stale: bool) -> None:
-        passage, size = channel.under_way.pop(slot, (None, 0))
+    def _answered(self, channel: Channel, slot: int, missing: int) -> None:
+        passage, size, must = channel.under_way.pop(slot, (None, 0, 0))
         channel.bytes_out -= size
         if passage is not None:
             passage.open -= 1
-            passage.stale |= stale
+            passage.missing |= missing & must
             if passage.open == 0:
                 self.over(passage)
 
@@ -206,9 +220,9 @@ class Flow:
             channel = self.channels.pop(key)
             self._answers.pop(key, None)
             self._credits.pop(key, None)
-            for passage, _ in channel.under_way.values():
+            for passage, _, must in channel.under_way.values():
                 if passage is not None:
-                    passage.stale = True
+                    passage.missing |= must
                     passage.open -= 1
                     if passage.open == 0:
                         self.over(passage)

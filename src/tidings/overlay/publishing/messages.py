@@ -5,53 +5,99 @@ from __future__ import annotations
 import msgspec
 
 from tidings.overlay.frames import Data, Message
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
 from tidings.overlay.trees.messages import Epoch
+
+Places = bytes | tuple[int, ...]
+"""Some members of an epoch: their places in the order of ids, or, where that is shorter, a bit for each, that
+of the first the lowest."""
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What publications of one client to one topic mostly have in common."""
+
+    topic: str
+    qos: int = 0
+    publisher: str = ""
+    content_type: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    retain: bool = False
+    payload_format: int = -1
+    expiry_s: int = -1
+    response_topic: str | None = None
+    correlation: bytes | None = None
 
 
 class Publish(Data, frozen=True, tag=30):
-    """A publication, one hop further."""
+    """Publications of one stream, one hop further. Lists have one item for each."""
 
     root: str
-    """The tree it travels."""
+    """The tree they travel."""
 
     epoch: Epoch
+    origin: str
+    incarnation: int
+    stream: str
 
     slot: int
-    """Counts up per link session and tree; `Done` refers to it."""
-
-    previous: int
-    """Number of the one sent before it, of the same origin and stream, down this link in this epoch."""
+    """Of the first, the others count up. Counts up per link session and tree; `Done` refers to it."""
 
     hops: int
     """Links travelled, this one included."""
 
-    qos: int
-    """At most that of the publication: the highest that is asked for behind this link."""
+    numbers: tuple[int, ...]
 
-    publication: Publication
+    previous: tuple[int, ...]
+    """Numbers of those sent before them, of the same stream, down this link in this epoch."""
+
+    to: tuple[Places, ...]
+    """Who gets them, of those behind this link."""
+
+    must: tuple[Places, ...]
+    """Who must have them before they are acknowledged. Without any item: who gets them."""
+
+    heads: tuple[Head, ...]
+    """Those that occur, …"""
+
+    which: tuple[int, ...]
+    """… and the place of each one's there. Without any item: the first."""
+
+    at_us: tuple[int, ...]
+    """When they entered."""
+
+    ends: tuple[int, ...]
+    """Where their payloads end in `payloads`."""
+
+    payloads: bytes
+
+    told: tuple[Told, ...] = ()
+    """What they are, if a seat told them."""
 
     @property
     def size(self) -> int:
-        return self.publication.size
+        return OVERHEAD_BYTES * len(self.numbers) + len(self.payloads)
 
 
 class Done(Message, frozen=True, tag=31):
-    """What has become of publications: slots as a flat list of first, last, first, last, …"""
+    """What has become of publications."""
 
     root: str
 
     settled: tuple[int, ...]
-    """Acknowledged by everyone behind the sender who must have it."""
+    """Acknowledged by everyone behind the sender who must have them: slots as first, last, first, last, …"""
 
-    stale: tuple[int, ...]
-    """Not taken further, since the epoch has passed; to be sent again in the next."""
+    stale: tuple[tuple[int, Places], ...]
+    """Slots of those that some have not been sent, since the epoch has passed, and who that is: they are sent
+    again in the next."""
 
 
 class Keep(Data, frozen=True, tag=32):
     """Asks a neighbour to keep a copy until `Forget`, and to send it should its origin be gone."""
 
     publication: Publication
+
+    names: tuple[str, ...] = ()
+    """Brokers that must have it whatever it matches: they have had an earlier version."""
 
     @property
     def size(self) -> int:

@@ -5,12 +5,13 @@ knows that it is safe, and no absent broker may want it. It is on disk all that 
 "neighbour"` a neighbour keeps a copy too and stands in for an origin that is gone: it has the whole of its
 stream, so it can send it in order.
 
+What is held keeps the names of those that must have it and do not: members are numbered anew in each epoch.
 What is held for absent brokers is bounded. How publications travel is not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -21,10 +22,10 @@ from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Forget, Keep, Kept
+from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.topics import Content, Topics
-from tidings.overlay.trees.absence import Absences
 from tidings.overlay.trees.messages import Epoch
-from tidings.overlay.trees.trees import Trees
+from tidings.overlay.trees.trees import TreeEpoch, Trees
 from tidings.records.record import Kind
 
 Stream = tuple[str, int, str]
@@ -45,19 +46,27 @@ class Held:
         "absent",
         "accepted",
         "content",
-        "epoch",
+        "done",
+        "grown",
         "kept_by",
+        "missing",
+        "must",
+        "names",
         "order",
+        "passed",
         "publication",
         "sent",
         "session",
         "size",
         "synced",
+        "to",
         "token",
     )
 
-    def __init__(self, publication: Publication, size: int, order: int) -> None:
+    def __init__(self, publication: Publication, size: int, order: int, names: tuple[str, ...] = ()) -> None:
         self.publication = publication
+        self.names = names
+        """Brokers that must have it whatever it matches, since they have had an earlier version."""
         self.size = size
         self.order = order
         self.session = ""
@@ -67,14 +76,33 @@ class Held:
         self.kept_by: str | None = None
         """The neighbour that has a copy, where that is asked for."""
         self.accepted = True
-        self.absent: dict[str, None] | None = None
-        """Brokers for which it is still kept; None while not all members have it."""
-        self.epoch: tuple[str, Epoch] | None = None
-        """(root, epoch) in which it was sent last."""
+        self.grown: TreeEpoch | None = None
+        """The epoch in which its destinations are known; None if they are not."""
+        self.to = 0
+        """Members of that epoch that get it, …"""
+        self.must = 0
+        """… and of these the ones that must have it."""
+        self.missing: tuple[str, ...] = ()
+        """Brokers that are known to miss it since it was sent in an earlier epoch."""
+        self.done: tuple[str, ...] = ()
+        """Brokers that have it from an earlier epoch."""
+        self.passed = False
+        """Whether all members that must have it do."""
+        self.absent: dict[str, None] = {}
+        """Brokers out of reach for which it is kept."""
         self.sent: dict[str, Epoch] = {}
         """By root: the last epoch in which it was sent."""
         self.content: Content | None = None
         """Its fields, until it has been sent for the first time: they are read once."""
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """A held publication on disk."""
+
+    publication: Publication
+
+    names: tuple[str, ...] = ()
+    """Of `Held`. The other destinations are found anew after a restart."""
 
 
 class PublicationReleased(Notice, frozen=True):
@@ -86,12 +114,22 @@ class PublicationReleased(Notice, frozen=True):
 class Outbox:
     """All that is kept at this broker."""
 
-    def __init__(self, core: Core, links: Links, trees: Trees, topics: Topics, absences: Absences) -> None:
+    def __init__(
+        self,
+        core: Core,
+        links: Links,
+        trees: Trees,
+        topics: Topics,
+        absences: Absences,
+        wanted_by_absent: Callable[[Held], bool],
+    ) -> None:
+        """`wanted_by_absent`: whether a publication would have to be kept for a broker out of reach."""
         self._core = core
         self._links = links
         self._trees = trees
         self._topics = topics
         self._absences = absences
+        self._wanted_by_absent = wanted_by_absent
         self._orders = 0
         self._once = 0
         """How many of QoS 2 are not on disk yet."""
@@ -110,29 +148,29 @@ class Outbox:
 
     def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
         """What was acknowledged and not yet passed on before a restart, in order."""
-        decode = msgspec.msgpack.Decoder(Publication).decode
-        publications = sorted(
+        decode = msgspec.msgpack.Decoder(Row).decode
+        rows = sorted(
             (decode(saved[key]) for key in saved if key.startswith("held/")),
-            key=lambda publication: (publication.stream, publication.number),
+            key=lambda row: (row.publication.stream, row.publication.number),
         )
         for key in saved:
             if key.startswith("kept/"):
                 self._keep_copy(decode(saved[key]))
-        found = [self.wrap(publication) for publication in publications]
+        found = [self.wrap(row.publication, row.names) for row in rows]
         for held in found:
             self.held[held.publication.stream, held.publication.number] = held
         return found
 
-    def wrap(self, publication: Publication) -> Held:
+    def wrap(self, publication: Publication, names: tuple[str, ...] = ()) -> Held:
         """A publication with its place in the order of all that entered here."""
         self._orders += 1
-        return Held(publication, publication.size, self._orders)
+        return Held(publication, publication.size, self._orders, names)
 
     def hold(self, held: Held, session: str = "", token: int = -1) -> None:
         """Keep a publication; the client that it is from is told when it is safe."""
         publication = held.publication
         self.held[publication.stream, publication.number] = held
-        self._core.out.append(Write(_held_key(publication), encode(publication)))
+        self._core.out.append(Write(_held_key(publication), encode(Row(publication, held.names))))
         held.session, held.token, held.accepted, held.synced = session, token, False, False
         self.unaccepted_bytes += held.size
         self._once += publication.qos == QOS_ONCE
@@ -168,14 +206,14 @@ class Outbox:
         self.unaccepted_bytes -= held.size
         if held.publication.told is None:
             self._core.out.append(Accept(held.session, held.token))
-        if held.absent is not None and not held.absent:
+        if held.passed and not held.absent:
             self._release(held)
 
     def everyone_has(self, held: Held) -> None:
-        """All members of an epoch have it. It is kept for those that are absent, and until it is accepted."""
-        if held.absent is not None or not self._is_kept(held):
+        """All members that must have it do. It is kept for absent brokers, and until it is accepted."""
+        if held.passed or not self.keeps(held):
             return  # known from the acknowledgement of an earlier epoch
-        held.absent = dict.fromkeys(self._wanted_by_absent(held))
+        held.passed = True
         if held.absent:
             self._for_absent[held] = None
             self.absent_bytes += held.size
@@ -192,10 +230,11 @@ class Outbox:
             publication.id,
             len(publication.payload),
             publisher=publication.publisher,
-            receivers=tuple(member.strip() for member in held.absent or ()),
+            receivers=tuple(member.strip() for member in held.absent),
         )
 
-    def _is_kept(self, held: Held) -> bool:
+    def keeps(self, held: Held) -> bool:
+        """Whether it is still needed."""
         publication = held.publication
         if publication.origin == self._core.id:
             return self.held.get((publication.stream, publication.number)) is held
@@ -228,43 +267,26 @@ class Outbox:
 
     # Brokers that are out of reach.
 
-    def _wanted_by_absent(self, held: Held) -> list[str]:
-        publication = held.publication
-        root = (
-            held.epoch[0]
-            if held.epoch is not None
-            else self._topics.root_of(publication.topic, publication.stream)
-        )
-        if root is None:
-            return []
-        return self._absences.wanting(root, publication.topic, self._topics.fields(publication))
+    def reached(self, name: str, peer: str, *, late: bool) -> None:
+        """A neighbour that was not reached yet turns out to be this broker.
 
-    def back(self, root: str, member: str) -> None:
-        """It is on a tree again: what was held for it is to be sent again."""
+        `late`: it may have been a member for some time, and got what was published since.
+        """
         for held in self.everything():
-            if held.absent and member in held.absent and held.epoch is not None and held.epoch[0] == root:
-                self.expect_again(held)
-        self._accept_withheld()
-
-    def reached(self, name: str, peer: str) -> None:
-        """A neighbour that was not reached yet turns out to be this broker."""
-        for held in self.everything():
-            if not held.absent or name not in held.absent or held.epoch is None:
+            if name not in held.absent:
                 continue
             del held.absent[name]
-            if self._absences.is_missing(held.epoch[0], peer):
+            if not late or held.grown is None or peer not in held.grown.bits:
                 held.absent[peer] = None
-            elif not held.absent:
-                self._for_absent.pop(held, None)
-                self.absent_bytes -= held.size
-                if held.accepted:
-                    self._release(held)
+            elif not held.absent and held.passed:
+                self._kept_for_nobody(held)
 
-    def on_dropped(self, root: str) -> None:
-        """A tree is used no more: what was sent on it will be sent on another."""
-        for held in self.everything():
-            if held.absent and held.epoch is not None and held.epoch[0] == root:
-                self.expect_again(held)
+    def _kept_for_nobody(self, held: Held) -> None:
+        """No absent broker is left for which it was kept."""
+        if self._for_absent.pop(held, "") is None:
+            self.absent_bytes -= held.size
+        if held.accepted:
+            self._release(held)
 
     def everything(self) -> list[Held]:
         """All that is kept here, own publications and copies for neighbours."""
@@ -272,22 +294,21 @@ class Outbox:
         return [*self.held.values(), *copies]
 
     def expect_again(self, held: Held) -> None:
-        """It is no longer known that all members have it."""
+        """It is to be sent again: somebody for whom it was kept is a member by now, or it is given up."""
         if self._for_absent.pop(held, "") is None:
             self.absent_bytes -= held.size
-        held.absent = None
+        held.passed = False
 
-    def given_up(self, member: str) -> None:
-        """Nothing more is held for it."""
+    def given_up(self, name: str) -> None:
+        """Nothing more is held for a broker."""
         for held in self.everything():
-            if held.absent and member in held.absent:
-                del held.absent[member]
-                if not held.absent:
-                    del self._for_absent[held]
-                    self.absent_bytes -= held.size
-                    if held.accepted:
-                        self._release(held)
-        self._accept_withheld()
+            if name in held.missing:
+                held.missing = tuple(one for one in held.missing if one != name)
+            if name in held.absent:
+                del held.absent[name]
+                if not held.absent and held.passed:
+                    self._kept_for_nobody(held)
+        self.accept_withheld()
         for held in list(self.held.values()):
             self._accept_if_safe(held)
 
@@ -306,7 +327,8 @@ class Outbox:
                 self._core.log("warning", "publications held are dropped", dropped=self.dropped)
             self._release(held)
 
-    def _accept_withheld(self) -> None:
+    def accept_withheld(self) -> None:
+        """See whether there is room by now for what clients were not told to be safe."""
         for held in list(self._withheld.values()):
             self._accept_if_safe(held)
 
@@ -333,7 +355,7 @@ class Outbox:
         keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
         link = self._links.get(keeper) if keeper is not None else None
         if link is not None and held.kept_by != keeper and (held.synced or not self._once):
-            self._links.send_data(link, Keep(held.publication), held.size)
+            self._links.send_data(link, Keep(held.publication, held.names), held.size)
 
     def on_ready(self) -> None:
         """Another neighbour may be the keeper now."""
@@ -361,8 +383,9 @@ class Outbox:
         if publication.origin != link.peer:
             self._links.renounce(link, f"a copy of what {publication.origin!r} published")
             return
-        self._keep_copy(publication)
-        self._core.out.append(Write(_kept_key(publication), encode(publication)))
+        row = Row(publication, message.names)
+        self._keep_copy(row)
+        self._core.out.append(Write(_kept_key(publication), encode(row)))
 
         def synced() -> None:
             if link.generation == generation:
@@ -371,10 +394,11 @@ class Outbox:
 
         self._core.after_sync(synced)
 
-    def _keep_copy(self, publication: Publication) -> None:
+    def _keep_copy(self, row: Row) -> None:
+        publication = row.publication
         copies = self.kept.setdefault(stream_of(publication), {})
         if publication.number not in copies:
-            copies[publication.number] = Held(publication, publication.size, 0)
+            copies[publication.number] = Held(publication, publication.size, 0, row.names)
 
     def stands_in(self, copy: Held) -> bool:
         """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""

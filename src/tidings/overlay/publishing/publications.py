@@ -1,10 +1,15 @@
 """Publications: from where they enter to every matching session, each once, in order, although brokers die.
 
-A publication travels one tree, in one epoch, over the links that have a matching subscription behind them.
-Each hop acknowledges it (`Done`) when every hop behind it has, and when its own durable sessions have stored
-it; so when the origin hears, everyone has it. Until then the origin keeps it, on disk for QoS 1 and 2. When
-an epoch passes before that, the origin sends all that it keeps again in the next, in order, before anything
-new.
+A publication is matched once, at its origin, with the sets of all other brokers (`homes`). That says which
+members of the epoch get it, and which must have it, since somebody there asks for QoS 1 or 2. It travels one
+tree, in one epoch, and a hop forwards it by these destinations without looking at what it says; each of them
+matches it once more for its own sessions. Each hop acknowledges it (`Done`) when all behind it that must have
+it do, and when its own durable sessions have stored it; so when the origin hears, everyone has it. Until then
+the origin keeps it, on disk for QoS 1 and 2. When an epoch passes before that, the origin sends all that it
+keeps again in the next, to those who have not, in order, before anything new.
+
+A member whose set is not known here gets everything. It is matched in the step in which it is numbered, or
+later: whoever has confirmed a subscription by then must find it.
 
 Why the origin and not the hop before the one that died: a hop in the middle knows only its own part of a
 stream. What it sends again could overtake an earlier publication that waits elsewhere, and then that one
@@ -16,21 +21,21 @@ The acknowledgement is the flow control too: on each link and tree a bounded amo
 does not fit waits where it came from, which fills the window of the hop before, and so on to the publisher.
 In a tree no link waits for itself, so nothing locks up.
 
-Brokers that were members of an earlier epoch and are not of this one are *absent*. What they would have
-wanted is kept for them by each origin, within bounds, and sent when they are back.
+A broker that wants a publication and is not a member of the epoch is *absent*. It is kept for that one by
+its name, within bounds, and sent when it is a member.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 
-from tidings.errors import PayloadError
+from tidings.errors import PayloadError, PeerError
 from tidings.language import names
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
@@ -38,15 +43,17 @@ from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
-from tidings.overlay.publishing.carrying import Carrying
+from tidings.overlay.publishing.batches import message_of, publications_of, unpacked
 from tidings.overlay.publishing.flow import Channel, Flow, Passage
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.outbox import QOS_ONCE, Held, Outbox, Stream, encode, quoted, stream_of
-from tidings.overlay.routing.subscriptions import Routing
+from tidings.overlay.routing.absence import Absences
+from tidings.overlay.routing.homes import Homes
+from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Content, Topics
-from tidings.overlay.trees.absence import Absences, unreached
-from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
+from tidings.overlay.trees.messages import Epoch
+from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
 from tidings.records.record import Kind, Run
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ class Route:
     __slots__ = (
         "filtered",
         "grown",
-        "links_version",
+        "homes_version",
         "local_version",
         "plain",
         "possible",
@@ -80,24 +87,31 @@ class Route:
     )
 
     def __init__(
-        self, topic: str, stream: str, tree: Tree | None, core: Core, routing: Routing, topics: Topics
+        self,
+        topic: str,
+        stream: str,
+        tree: Tree | None,
+        core: Core,
+        sessions: Sessions,
+        homes: Homes,
+        topics: Topics,
     ) -> None:
         self.topic = topic
         self.stream = stream
         self.prefix = f"{core.id}:{core.incarnation}:{stream}:"
         self.tree = tree
         grown = tree.current if tree is not None else None
-        nodes = routing.local.nodes(topic)
+        nodes = sessions.local.nodes(topic)
         self.plain = tuple(
             sorted(named for node in nodes for entry in node.plain.values() for named in entry.targets)
         )
         """(session, name) of every subscription without a content filter."""
         self.filtered = tuple(node for node in nodes if node.filtered)
         """Where there are some with one."""
-        shared = routing.shares.groups
+        shared = sessions.shares.groups
         self.possible = (
             grown is not None
-            and not grown.routes.nodes(topic)
+            and not homes.table.nodes(topic)
             and topics.declaration(topic) is None
             and core.settings.acks == "origin"
             and not (
@@ -113,9 +127,24 @@ class Route:
         """Whether the short way is open to it at all."""
         if grown is not None:
             self.grown = grown
-            self.links_version = grown.routes.version
-        self.local_version = routing.local.version
+        self.homes_version = homes.table.version
+        self.local_version = sessions.local.version
         self.topics_version = topics.version
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """One publication of a message from a neighbour."""
+
+    root: str
+    epoch: Epoch
+    slot: int
+    previous: int
+    hops: int
+    publication: Publication
+    to: int
+    """Who gets it of those behind the link, as bits of the epoch."""
+    must: int
+    """Who must have it."""
 
 
 class Lane:
@@ -141,18 +170,23 @@ class VersionTold(Notice, frozen=True):
     publication: Publication
 
 
+class VersionAddressed(Notice, frozen=True):
+    """A version that was told here goes to these brokers, with the quality of service that they ask for."""
+
+    told: Told
+    homes: Mapping[str, int]
+
+
 class VersionPassed(Notice, frozen=True):
     """A version has come from another broker."""
 
     publication: Publication
 
 
-class VersionResent(Notice, frozen=True):
-    """A version has gone over links once more."""
+class VersionArrived(Notice, frozen=True):
+    """A version that is for this broker has come from another one, and sessions have been given it."""
 
-    grown: TreeEpoch
-    publication: Publication
-    peers: Iterable[str]
+    told: Told
 
 
 class VersionConfirmed(Notice, frozen=True):
@@ -184,7 +218,8 @@ class Publications:
         links: Links,
         trees: Trees,
         topics: Topics,
-        routing: Routing,
+        sessions: Sessions,
+        homes: Homes,
         absences: Absences,
         log_writer: LogWriter,
         versions: Versions,
@@ -193,13 +228,13 @@ class Publications:
         self._links = links
         self._trees = trees
         self._topics = topics
-        self._routing = routing
+        self._sessions = sessions
+        self._homes = homes
         self._absences = absences
         self._log_writer = log_writer
         self._versions = versions
-        self.outbox = Outbox(core, links, trees, topics, absences)
+        self.outbox = Outbox(core, links, trees, topics, absences, self._wanted_by_absent)
         self.flow = Flow(core, links)
-        self.carrying = Carrying(core)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
         self._backlogs: dict[str, deque[Held]] = {}
@@ -217,15 +252,17 @@ class Publications:
         """Who takes reports of gathered topics; False if they are to go their way as they are."""
         self.reports_bytes: Callable[[], int] = lambda: 0
         """Of reports that entered here and wait for a seat."""
+        self.receivers: Callable[[Told], Mapping[str, int]] = lambda _: {}
+        """Who has had an earlier version of an event that is told here, and the quality of service there."""
         self.left: dict[str, int] = {}
         """By declaration: versions of events that were delivered here since traffic was last counted."""
+        self.false_positives = 0
+        """Publications that came for this broker and that no session here wanted."""
 
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
         for held in self.outbox.recover(saved):
             self._enqueue(held)
-        if "members" in saved:
-            self._absences.recover(saved["members"])
         self._versions.recover(saved)
         for key in saved:
             if key.startswith("mark/"):
@@ -324,7 +361,8 @@ class Publications:
             told=told,
         )
         self._core.tell(VersionTold(publication))
-        held = self.outbox.wrap(publication)
+        names = tuple(name for name, asked in self.receivers(told).items() if asked) if qos else ()
+        held = self.outbox.wrap(publication, names)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)
         if qos:
@@ -359,15 +397,19 @@ class Publications:
         stream = self._topics.stream_of(topic)
         root = self._topics.root_of(topic, stream)
         tree = self._trees.serving(root) if root is not None else None
-        return Route(topic, stream, tree, self._core, self._routing, self._topics)
+        return Route(topic, stream, tree, self._core, self._sessions, self._homes, self._topics)
 
     def nobody(self, topic: str) -> bool:
         """Whether no subscription, here or behind a link, is about a topic."""
-        if self._routing.local.nodes(topic) or self._absences:
+        if self._sessions.local.nodes(topic) or self._homes.table.nodes(topic):
             return False
         root = self._topics.root_of(topic, self._topics.stream_of(topic))
         tree = self._trees.serving(root) if root is not None else None
-        return tree is not None and tree.current is not None and not tree.current.routes.nodes(topic)
+        return tree is not None and tree.current is not None and self._sees(tree.current)
+
+    def _sees(self, grown: TreeEpoch) -> bool:
+        """Whether it is known of all brokers what they want."""
+        return not grown.unknown and not self._absences.blind(grown)
 
     def fresh(self, route: Route) -> bool:
         """Whether a route would be the same if it were made now."""
@@ -375,8 +417,8 @@ class Publications:
         return (
             tree is not None
             and tree.current is route.grown
-            and route.grown.routes.version == route.links_version
-            and self._routing.local.version == route.local_version
+            and self._homes.table.version == route.homes_version
+            and self._sessions.local.version == route.local_version
             and self._topics.version == route.topics_version
         )
 
@@ -395,7 +437,7 @@ class Publications:
             and not self._backlogs.get(tree.root)
             and not self._backlogs.get(NO_TREE)
             and not self.stopping
-            and not self._absences
+            and self._sees(route.grown)
         )
 
     def note(
@@ -644,57 +686,126 @@ class Publications:
         while backlog and not self._core.turn_is_over():
             held = backlog[0]
             publication = held.publication
+            if publication.qos and (held.passed or not self.outbox.keeps(held)):
+                # All have answered meanwhile, in the epoch before.
+                backlog.popleft()
+                self.backlog_bytes -= held.size
+                continue
             if publication.qos == QOS_ONCE and not held.synced:
                 break
-            content = held.content or self._topics.fields(publication)
-            targets = grown.routes.match(publication.topic, content)
-            self._core.spent += grown.routes.effort(publication.topic, len(publication.payload))
-            if publication.told is not None:
-                self.carrying.widen(grown, publication.told, targets, None)
-            if any(self.flow.full(peer, tree.root) for peer in targets):
+            if held.grown is not grown:
+                self._address(held, grown)
+            targets = _targets(grown, held.to)
+            if any(self.flow.full(edge.peer, tree.root) for edge in targets):
                 break
             backlog.popleft()
             held.content = None
             self.backlog_bytes -= held.size
             if not publication.qos:
-                self._forward(tree, grown, publication, targets, None, 1, None)
+                self._forward(tree, grown, publication, targets, held.to, 0, None, 1, None)
                 self.on_released(publication)
                 continue
             if publication.origin != self._core.id and not self._first_to_send(grown, held):
                 continue
             passage = Passage(tree.root, grown.epoch)
             passage.origin = lambda passage, held=held: self._passed(held, passage)
-            again = bool(held.sent)
-            held.epoch = (tree.root, grown.epoch)
             held.sent[tree.root] = grown.epoch
-            self._forward(tree, grown, publication, targets, passage, 1, None)
-            if again and publication.told is not None:
-                self._core.tell(VersionResent(grown, publication, targets))
+            self._forward(tree, grown, publication, targets, held.to, held.must, passage, 1, None)
             if passage.open == 0:
                 self._passed(held, passage)
         if backlog and self._core.turn_is_over():
             self._drain[root] = None
 
+    def _address(self, held: Held, grown: TreeEpoch) -> None:
+        """Find out who gets a publication that is to be sent in an epoch, and who must have it."""
+        publication = held.publication
+        if held.grown is not None:
+            held.missing += held.grown.names_of(held.must)
+        names = held.missing or (() if held.done else held.names)
+        held.missing = ()
+        wanted = self._wanting(held, grown) | dict.fromkeys((*names, *held.absent), 2)
+        for name in (*held.done, self._core.id, publication.origin):
+            wanted.pop(name, None)
+        bits, to, must = grown.bits, 0, 0
+        held.absent = {}
+        for name, qos in wanted.items():
+            bit = bits.get(name)
+            if bit is not None:
+                to |= bit
+                must |= bit if qos else 0
+            elif qos and publication.qos and self._absences.holds_for(name):
+                held.absent[name] = None
+        held.grown, held.to, held.must = grown, to, must if publication.qos else 0
+        if publication.told is not None:
+            there = {name: qos for name, qos in wanted.items() if name in bits or name in held.absent}
+            self._core.tell(VersionAddressed(publication.told, there))
+
+    def _wanting(self, held: Held, grown: TreeEpoch) -> dict[str, int]:
+        """Brokers that want a publication, with the highest quality of service, by all that is known here."""
+        publication, homes = held.publication, self._homes
+        wanted = homes.match(publication.topic, held.content or self._topics.fields(publication))
+        self._core.spent += homes.table.effort(publication.topic, len(publication.payload))
+        if publication.told is not None:
+            for name, qos in self.receivers(publication.told).items():
+                if wanted.get(name, -1) < qos:
+                    wanted[name] = qos
+        for name in (*grown.unknown, *self._absences.blind(grown)):
+            wanted[name] = 2
+        return wanted
+
+    def _wanted_by_absent(self, held: Held) -> bool:
+        """Whether a publication would have to be kept for a broker out of reach."""
+        if held.grown is not None:
+            return bool(held.absent)
+        root = self._topics.root_of(held.publication.topic, held.publication.stream)
+        tree = self._trees.serving(root) if root is not None else None
+        grown = tree.current if tree is not None else None
+        return grown is not None and any(
+            qos and name not in grown.bits for name, qos in self._wanting(held, grown).items()
+        )
+
     def _passed(self, held: Held, passage: Passage) -> None:
         """All links have answered for a publication that was sent from here."""
-        tree = self._trees.serving(passage.root)
-        # Of an epoch that has passed nobody knows who is absent; it has been sent again in the next.
-        if tree is None or tree.current is None or tree.current.epoch != passage.epoch or passage.stale:
+        grown = held.grown
+        # What was sent again in another epoch or on another tree by now is settled there.
+        if grown is None or (grown.root, grown.epoch) != (passage.root, passage.epoch):
             return
-        if held.epoch == (passage.root, passage.epoch):  # else it has moved to another tree meanwhile
+        held.done += grown.names_of(held.to & ~passage.missing)
+        held.must &= passage.missing
+        # Where somebody for whom it is kept has come back meanwhile, it waits to be sent in the newer epoch.
+        if not passage.missing and not self._is_back(held):
             self.outbox.everyone_has(held)
 
     # From a neighbour.
 
     def on_publish(self, link: Link, message: Publish) -> None:
+        try:
+            publications = publications_of(message)
+        except PeerError as error:
+            self._links.renounce(link, str(error))
+            return
         channel = self.flow.channel(link, message.root)
-        spent = self._core.spent
-        if channel.parked or not self._take(link, channel, message):
-            channel.parked.append(message)
-        if self._core.spent == spent:
-            self._core.spent += 1  # what nobody wants is work, too
+        must = message.must or message.to
+        for at, publication in enumerate(publications):
+            arrived = Arrived(
+                message.root,
+                message.epoch,
+                message.slot + at,
+                message.previous[at],
+                message.hops,
+                publication,
+                unpacked(message.to[at]),
+                unpacked(must[at]) if publication.qos else 0,
+            )
+            spent = self._core.spent
+            if channel.parked or not self._take(link, channel, arrived):
+                channel.parked.append(arrived)
+            if self._core.spent == spent:
+                self._core.spent += 1  # what nobody wants is work, too
+            if channel.generation != link.generation:
+                return  # acting on it has ended the session
 
-    def _take(self, link: Link, channel: Channel, message: Publish) -> bool:
+    def _take(self, link: Link, channel: Channel, message: Arrived) -> bool:
         """Act on a publication; False if it must wait: for its epoch to be ready, or for room on a link."""
         tree = self._trees.trees.get(message.root)
         grown = tree.current if tree is not None else None
@@ -704,14 +815,15 @@ class Publications:
             self._take_stale(link, channel, message, "epoch has passed")
             return True
         edge = grown.edges.get(link.peer)
-        publication = message.publication
-        stream = stream_of(publication)
         if edge is None or not edge.alive:
             self._take_stale(link, channel, message, "not a link of the tree")
             return True
+        publication = message.publication
+        stream = stream_of(publication)
         if len(edge.last_in) >= LINK_STREAMS_MAX and stream not in edge.last_in:
             self._links.renounce(link, f"more than {LINK_STREAMS_MAX} streams over one link")
             return True
+        to, must = message.to, message.must
         if message.previous != edge.last_in.get(stream, 0):
             # Links keep order and lose nothing, so this is a fault of one of the two brokers.
             self._core.log(
@@ -722,54 +834,56 @@ class Publications:
                 previous=message.previous,
                 known=edge.last_in.get(stream, 0),
             )
-            self.flow.answer(link, channel, message, stale=True)
+            self.flow.answer(link, channel, message.slot, publication.size, missing=must, awaited=bool(must))
             self._trees.ask_regrow(tree)
             return True
         if publication.number <= grown.seen.get(stream, 0):
             edge.last_in[stream] = publication.number
             self._core.suppress(publication, link.peer, message.hops, "repeat")
-            self.flow.answer(link, channel, message, stale=False)
+            self.flow.answer(link, channel, message.slot, publication.size, awaited=bool(must))
             return True
-        fields = self._topics.fields(publication)
-        targets = grown.routes.match(publication.topic, fields)
-        self._core.spent += grown.routes.effort(publication.topic, len(publication.payload))
-        targets.pop(link.peer, None)
+        targets = _targets(grown, to & ~edge.mask)
+        if any(self.flow.full(target.peer, tree.root) for target in targets):
+            return False
         if publication.told is not None:
             self._core.tell(VersionPassed(publication))
-            self.carrying.widen(grown, publication.told, targets, link.peer)
-        if any(self.flow.full(peer, tree.root) for peer in targets):
-            return False
         edge.last_in[stream] = publication.number
         grown.seen[stream] = publication.number
-        durable = self._accept(link, message, stream, fields)
-        if not message.qos:
-            self._forward(tree, grown, publication, targets, None, message.hops + 1, link)
+        own = grown.bits[self._core.id]
+        durable = bool(to & own) and self._accept(link, message)
+        passage = None
+        if must:
+            passage = Passage(tree.root, grown.epoch)
+            passage.link, passage.generation, passage.slot = link, link.generation, message.slot
+        self._forward(tree, grown, publication, targets, to, must, passage, message.hops + 1, link)
+        if passage is None:
             if durable:
                 self._core.ask_sync()
-            self.flow.answer(link, channel, message, stale=False)
+            self.flow.answer(link, channel, message.slot, publication.size, awaited=False)
             return True
-        passage = Passage(tree.root, grown.epoch)
-        passage.link, passage.generation, passage.slot = link, link.generation, message.slot
-        self._forward(tree, grown, publication, targets, passage, message.hops + 1, link)
-        if durable or self._core.sync_token > self._core.synced:
+        if durable or (must & own and self._core.sync_token > self._core.synced):
             # A repeat of something that is being stored must wait for that too.
             self.flow.wait_for_disk(passage)
         if passage.open == 0:
-            self.flow.answer(link, channel, message, stale=passage.stale)
+            self.flow.answer(link, channel, message.slot, publication.size, missing=passage.missing)
         return True
 
-    def _take_stale(self, link: Link, channel: Channel, message: Publish, reason: str) -> None:
+    def _take_stale(self, link: Link, channel: Channel, message: Arrived, reason: str) -> None:
         """It will come again in the next epoch; sessions here may have it now."""
-        publication = message.publication
-        if self._accept(link, message, stream_of(publication), self._topics.fields(publication)):
-            self._core.ask_sync()
-        if message.qos == 0:
+        publication, must = message.publication, message.must
+        tree = self._trees.trees.get(message.root)
+        past = tree.past if tree is not None else None
+        if past is not None and past.epoch == message.epoch and message.to & past.bits[self._core.id]:
+            if self._accept(link, message):
+                self._core.ask_sync()
+        if not must:
             self._core.suppress(publication, link.peer, message.hops, reason)
-        self.flow.answer(link, channel, message, stale=True)
+        self.flow.answer(link, channel, message.slot, publication.size, missing=must, awaited=bool(must))
 
-    def _accept(self, link: Link, message: Publish, stream: Stream, fields: Content) -> bool:
+    def _accept(self, link: Link, message: Arrived) -> bool:
         """Give it to sessions here, if it is new to them; whether a durable one has it to store."""
         publication = message.publication
+        stream, fields = stream_of(publication), self._topics.fields(publication)
         if publication.number <= self.marks.get(stream, 0) or stream[:2] == self._own:
             # What entered here was delivered here; it may come back from a neighbour that stood in for us.
             self._core.suppress(publication, link.peer, message.hops, "repeat")
@@ -782,18 +896,21 @@ class Publications:
 
     def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
         """Hand it to the matching sessions; whether one of them is durable."""
-        self._core.spent += self._routing.local.effort(publication.topic, len(publication.payload))
+        self._core.spent += self._sessions.local.effort(publication.topic, len(publication.payload))
         if publication.told is not None:
             topic, given = publication.told.topic, self._versions.given
             durable = self._versions.deliver(publication, fields, link, hops, late=publication.told.late)
             self.left[topic] = self.left.get(topic, 0) + (self._versions.given > given)
+            if link is not None:
+                self._core.tell(VersionArrived(publication.told))
             return durable
-        routing = self._routing
-        found = routing.local.match(publication.topic, fields)
+        here = self._sessions
+        found = here.local.match(publication.topic, fields)
         if not found:
+            self.false_positives += link is not None
             return False
-        if routing.shares.groups:
-            found = routing.shares.choose(found, lambda session: routing.sessions[session].open)
+        if here.shares.groups:
+            found = here.shares.choose(found, lambda session: here.sessions[session].open)
         subscriptions = tuple(sorted(found))
         self._core.out.append(Deliver(publication, subscriptions, hops))
         receivers = tuple(dict.fromkeys([session for session, _ in subscriptions]))
@@ -809,8 +926,7 @@ class Publications:
             latency_us=self._core.at_us - publication.at_us,
             receivers=receivers,
         )
-        sessions = routing.sessions
-        return any(sessions[session].durable for session in receivers)
+        return any(here.sessions[session].durable for session in receivers)
 
     def _mark(self, stream: Stream, number: int) -> None:
         marks = self.marks
@@ -825,38 +941,32 @@ class Publications:
         tree: Tree,
         grown: TreeEpoch,
         publication: Publication,
-        targets: dict[str, int],
+        targets: Sequence[Edge],
+        to: int,
+        must: int,
         passage: Passage | None,
         hops: int,
         source: Link | None,
     ) -> None:
-        if publication.told is not None:
-            self.carrying.forwarded(grown, publication.told, targets)
         if not targets:
             return
         stream = stream_of(publication)
         size = publication.size
         sent = []
-        for peer in sorted(targets):
-            edge = grown.edges[peer]
+        for edge in targets:
+            behind = must & edge.mask
             if not edge.alive:
                 if passage is not None:
-                    passage.stale = True
+                    passage.missing |= behind
                 continue
-            qos = min(publication.qos, targets[peer])
-            slot = self.flow.start(edge.link, tree.root, passage if qos else None, size)
-            message = Publish(
-                tree.root,
-                grown.epoch,
-                slot,
-                edge.last_out.get(stream, 0),
-                hops,
-                qos,
-                publication,
+            slot = self.flow.start(edge.link, tree.root, passage if behind else None, size, behind)
+            previous = edge.last_out.get(stream, 0)
+            message = message_of(
+                tree.root, grown.epoch, slot, hops, (publication,), (previous,), (to & edge.mask,), (behind,)
             )
             edge.last_out[stream] = publication.number
             self._links.send_data(edge.link, message, size)
-            sent.append(peer)
+            sent.append(edge.peer)
         if sent:
             self._core.spend(len(sent), size)
             self._core.record(
@@ -908,44 +1018,28 @@ class Publications:
         self._drain |= {root: None for root, backlog in self._backlogs.items() if backlog}
 
     def on_ready(self, tree: Tree) -> None:
-        """A new epoch: see who is back and who is absent, then send again what not everyone has."""
-        grown = tree.current
-        assert grown is not None, "a ready epoch is the current one"
-        left = dict(self._routing.left)
-        for edge in grown.edges.values():
-            left |= dict.fromkeys(edge.left)
-        back, gone, reached = self._absences.on_ready(tree, left)
-        for member in back:
-            self.outbox.back(tree.root, member)
-        for name, peer in reached:
-            self.outbox.reached(name, peer)
-        for member in gone:
-            self.outbox.given_up(member)
+        """A new epoch: see who is back, then send again what not everyone has."""
+        for name, peer in self._absences.on_ready(tree):
+            self.outbox.reached(name, peer, late=False)
         self.rearrange()
         self.outbox.on_ready()
 
     def on_link_up(self, link: Link) -> None:
         self.outbox.on_link_up(link)
+        reached = False
         for tree in self._trees.trees.values():
             # The tree may reach the neighbour by another way, and then no new epoch will tell.
             if tree.current is not None:
-                for name, peer in self._absences.found(tree.current.members):
-                    self.outbox.reached(name, peer)
+                for name, peer in self._absences.found(tree.current.bits):
+                    self.outbox.reached(name, peer, late=True)
+                    reached = True
+        if reached:
+            self.rearrange()  # what was held for it is sent now
 
-    def on_neighbour_removed(self, address: str) -> None:
-        self._absences.forget(unreached(address))
-        self.outbox.given_up(unreached(address))
-
-    def on_dropped(self, root: str) -> None:
+    def on_dropped(self) -> None:
         """A tree is used no more."""
-        self._absences.on_dropped(root)
-        self.outbox.on_dropped(root)
+        self._absences.on_dropped()
         self.rearrange()
-
-    def on_absent_late(self, member: str) -> None:
-        self._core.log("warning", "nothing more is held for a broker out of reach", broker=member.strip())
-        self._absences.forget(member)
-        self.outbox.given_up(member)
 
     def on_link_down(self, link: Link) -> None:
         self._drain |= dict.fromkeys(self.flow.on_link_down(link))
@@ -958,10 +1052,12 @@ class Publications:
         self.backlog_bytes = 0
         waiting.pop(0, None)  # copies find their place anew
         for held in self.outbox.everything():
-            if held.absent and self._moved(held):
-                # Later ones of its stream go on the new tree, so it must go there before them.
+            if held.passed:
+                # Later ones of its stream may go to those who are back, so it must go there before them.
+                if not self._is_back(held):
+                    continue
                 self.outbox.expect_again(held)
-            if held.absent is not None or held.order in waiting or self._under_way(held):
+            if held.order in waiting or self._under_way(held):
                 continue
             if held.order:
                 waiting[held.order] = held
@@ -971,11 +1067,16 @@ class Publications:
             self._enqueue(waiting[order])
         for root in self._trees.trees:
             self._drain[root] = None
+        self.outbox.accept_withheld()
 
-    def _moved(self, held: Held) -> bool:
-        """Whether its topic uses another tree than the one on which it was sent."""
+    def _is_back(self, held: Held) -> bool:
+        """Whether somebody for whom it is kept is a member now."""
+        if not held.absent:
+            return False
         root = self._topics.root_of(held.publication.topic, held.publication.stream)
-        return root is not None and held.epoch is not None and held.epoch[0] != root
+        tree = self._trees.serving(root) if root is not None else None
+        grown = tree.current if tree is not None else None
+        return grown is not None and any(name in grown.bits for name in held.absent)
 
     def _under_way(self, held: Held) -> bool:
         """Whether it was sent in the epoch that its topic uses now."""
@@ -1029,6 +1130,11 @@ PROPERTIES_FREE_BYTES = 65_536
 
 NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""
+
+
+def _targets(grown: TreeEpoch, to: int) -> list[Edge]:
+    """The links over which a publication goes to some members, in order of their neighbours."""
+    return [edge for edge in grown.ordered if edge.mask & to] if to else []
 
 
 def _is_of(publication: Publication, events: Container[str]) -> bool:

@@ -226,7 +226,7 @@ class Catalogue:
             if key in self._tentative:
                 del self._tentative[key]
                 self._tell(self._entries[key], None)
-                self._store(self._entries[key])
+                self._store_if_newest(self._entries[key])
             elif old is None or not _same(old, meaning):
                 refused = self._refuse_file(key, meaning, old)
                 if refused and key not in self._overtaken:
@@ -243,7 +243,7 @@ class Catalogue:
             if (entry := self._of_file(meaning)) is not None:
                 self._hold(entry)
                 self._tell(entry, None)
-                self._store(entry)
+                self._store_if_newest(entry)
                 return False
         if misfit := self._misfit(meaning):
             self._core.log("error", MISFIT_FILE, kind=key[0], name=key[1], reason=misfit)
@@ -420,9 +420,8 @@ class Catalogue:
             del self._tentative[key]
             self._overtaken[key] = None
         self._hold(entry)
-        pending = self._pending.get(key)
-        if source is not None and (pending is None or _rank(pending) < _rank(entry)):
-            self._store(entry)
+        if source is not None:
+            self._store_if_newest(entry)
         self._tell(entry, source)
         return True
 
@@ -498,6 +497,12 @@ class Catalogue:
             )
         if entry.kind == "topic":
             self._topics.remove(entry.name)
+
+    def _store_if_newest(self, entry: Entry) -> None:
+        """Write an entry that holds, unless a newer one is on its way to the disk."""
+        pending = self._pending.get((entry.kind, entry.name))
+        if pending is None or _rank(pending) < _rank(entry):
+            self._store(entry)
 
     def _store(self, entry: Entry) -> None:
         self._core.out.append(Write(_row(entry.kind, entry.name), msgspec.msgpack.encode(entry)))

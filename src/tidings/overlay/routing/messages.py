@@ -4,44 +4,99 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Message
 from tidings.overlay.trees.messages import Epoch
 
+FILTER = 1
+"""The kind of an item of a set that is a subscription."""
 
-class Table(Message, frozen=True, tag=20):
-    """All that those behind the sender ask for, in this epoch; replaces what was known."""
 
-    root: str
-    epoch: Epoch
-    subscriptions: tuple[Subscription, ...]
+class Item(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One item of a home broker's set."""
 
-    more: bool = False
-    """Whether it goes on in the next `Table`."""
+    kind: int
+    """One that is not understood is kept and passed on."""
+
+    key: int
+    """Given by the home; never to two items in one boot."""
+
+    value: bytes
+    """What it says, in MessagePack."""
+
+
+class Has(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A broker and the version of its set of subscriptions that is known."""
+
+    home: str
+    boot: int
+    number: int
+
+    absent_s: float = -1.0
+    """If it is out of reach: for how many seconds more something is held for it."""
+
+
+class Sets(Message, frozen=True, tag=20):
+    """Which sets the sender has, of all homes or of some.
+
+    Said at the start of a link session, and when a set has come as a whole.
+    """
+
+    homes: tuple[Has, ...]
+
+    forgotten: tuple[tuple[str, int], ...] = ()
+    """Brokers that are gone for good, and the boot up to which that holds."""
 
     @property
     def weight(self) -> int:
-        return 1 + len(self.subscriptions)
+        return 1 + len(self.homes) + len(self.forgotten)
 
 
-class Subscribe(Message, frozen=True, tag=21):
+class Fetch(Message, frozen=True, tag=21):
+    """Asks for what the receiver has of a set beyond a version."""
+
+    home: str
+    boot: int
+    number: int
+
+
+class Change(Message, frozen=True, tag=22):
+    """What has changed in a home's set: passed on to all neighbours but the one it came from."""
+
+    home: str
+    boot: int
+
+    number: int
+    """Counts up by one in a boot."""
+
+    added: tuple[Item, ...]
+
+    removed: tuple[int, ...] = ()
+    """Keys."""
+
+    whole: bool = False
+    """Whether it is all there is, and not what has changed since the number before."""
+
+    more: bool = False
+    """Whether it goes on in the next."""
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.added) + len(self.removed) // 8
+
+
+class Confirm(Message, frozen=True, tag=23):
+    """Homes and the versions of their sets that all behind the sender have, and have on disk that they do."""
+
     root: str
     epoch: Epoch
-    subscription: Subscription
+    homes: tuple[tuple[str, int, int], ...]
 
+    late: tuple[str, ...] = ()
+    """Those behind the sender that are waited for, if that takes long."""
 
-class Unsubscribe(Message, frozen=True, tag=22):
-    root: str
-    epoch: Epoch
-    subscription: Subscription
-
-
-class Installed(Message, frozen=True, tag=25):
-    """The first `count` of Table, Subscribe, … in this epoch are known to all behind the sender."""
-
-    root: str
-    epoch: Epoch
-    count: int
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.homes)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -2,7 +2,7 @@
 
 Topic filters of many levels are not in the trie but in `deep_filters`, which gives them nodes of their own.
 
-One table holds what local sessions ask for, and each tree has one of what its links ask for. Equal
+One table holds what local sessions ask for, and one what other brokers ask for on behalf of theirs. Equal
 subscriptions are held once with all who ask. What is remembered per topic is bounded.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from tidings.language.fields import TOPIC, find
-from tidings.language.filters import Filter
+from tidings.language.fields import find
+from tidings.language.filters import Cost
 from tidings.language.regions import Unknown
-from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet
+from tidings.language.subscriptions import EVERYTHING, filters_meet
 from tidings.matching import Answers, Index, Payloads
+from tidings.matching.base import Boxed
 from tidings.overlay.routing.deep_filters import DeepFilters
 
 Fields = Mapping[str, object]
@@ -44,26 +45,45 @@ TRIE_LEVELS_MAX = 10
 REMEMBERED_CHARACTERS_MAX = 256
 """Of a topic whose answer is remembered. Longer ones are rare, and a few thousand of 64 kB would be much."""
 
+
+class Readable(Boxed, Protocol):
+    """A content filter, by its text or by its normal form."""
+
+    @property
+    def cost(self) -> Cost: ...
+    @property
+    def about_topic(self) -> bool: ...
+
+
+class Asked(Protocol):
+    """What can be asked for."""
+
+    @property
+    def topic_filter(self) -> str: ...
+    @property
+    def qos(self) -> int: ...
+    @property
+    def unknown(self) -> Unknown: ...
+    @property
+    def filter(self) -> Readable | None: ...
+
+
+A = TypeVar("A", bound=Asked)
 T = TypeVar("T")
 
 
-class Entry(Generic[T]):
+class Entry(Generic[A, T]):
     """A subscription and all who ask for it."""
 
     __slots__ = ("filter", "matches", "number", "subscription", "targets", "topical")
 
-    def __init__(self, subscription: Subscription, number: int) -> None:
+    def __init__(self, subscription: A, number: int) -> None:
         self.subscription = subscription
-        self.filter: Filter | None = subscription.filter
+        self.filter: Readable | None = subscription.filter
         self.matches: Callable[[Fields], bool] | None = (
             _matcher(self.filter, subscription.unknown) if self.filter is not None else None
         )
-        self.topical = (
-            self.filter is not None
-            # Most filters have no such sign, and are not taken apart for it.
-            and "$" in self.filter.source
-            and any(path[0] == TOPIC for path in self.filter.paths)
-        )
+        self.topical = self.filter is not None and self.filter.about_topic
         """Whether it asks for the topic itself."""
         self.number = number
         self.targets: dict[T, None] = {}
@@ -77,7 +97,7 @@ SEARCHES_PER_DELIVERY = 400_000
 200 takes 10 ms for a payload of 1 MB: benchmarks/hostile_filters.py."""
 
 
-class Node(Generic[T]):
+class Node(Generic[A, T]):
     """One level of topic filters."""
 
     __slots__ = (
@@ -103,10 +123,10 @@ class Node(Generic[T]):
         self.next = 0
         self.free: list[int] = []
         """Numbers of subscriptions that are gone."""
-        self.below: dict[str, Node[T]] = {}
-        self.entries: dict[Subscription, Entry[T]] = {}
-        self.plain: dict[int, Entry[T]] = {}
-        self.filtered: dict[int, Entry[T]] = {}
+        self.below: dict[str, Node[A, T]] = {}
+        self.entries: dict[A, Entry[A, T]] = {}
+        self.plain: dict[int, Entry[A, T]] = {}
+        self.filtered: dict[int, Entry[A, T]] = {}
         self.topical = 0
         """How many of these ask for the topic itself."""
         self.searched = 0
@@ -114,18 +134,18 @@ class Node(Generic[T]):
         self.index: Index | None = None
         self.making: Index | None = None
         """An index that does not have all of them yet."""
-        self.waiting: deque[Entry[T]] = deque()
+        self.waiting: deque[Entry[A, T]] = deque()
         """Those that are to be added to it."""
 
 
-class Table(Generic[T]):
+class Table(Generic[A, T]):
     """Who wants what is published."""
 
     def __init__(self, cache: int) -> None:
-        self._root: Node[T] = Node()
-        self.deep: DeepFilters[Node[T]] = DeepFilters()
+        self._root: Node[A, T] = Node()
+        self.deep: DeepFilters[Node[A, T]] = DeepFilters()
         self._cache_max = cache
-        self._nodes: dict[str, tuple[Node[T], ...]] = {}
+        self._nodes: dict[str, tuple[Node[A, T], ...]] = {}
         self._hot = 0
         self.indexes = 0
         """How many have been made."""
@@ -141,7 +161,8 @@ class Table(Generic[T]):
     def topics_remembered(self) -> int:
         return len(self._nodes)
 
-    def add(self, subscription: Subscription, target: T) -> None:
+    def add(self, subscription: A, target: T) -> bool:
+        """From now on somebody asks for this; False if that was known."""
         self.version += 1
         node = self._node(subscription.topic_filter)
         entry = node.entries.get(subscription)
@@ -169,9 +190,12 @@ class Table(Generic[T]):
                     self._index_more(node)
                 elif len(node.filtered) >= INDEX_FROM:
                     self._index(node)
+        if target in entry.targets:
+            return False
         entry.targets[target] = None
+        return True
 
-    def _node(self, topic_filter: str) -> Node[T]:
+    def _node(self, topic_filter: str) -> Node[A, T]:
         """The node of a topic filter, made if there is none."""
         if _is_deep(topic_filter):
             found = self.deep.get(topic_filter)
@@ -189,7 +213,7 @@ class Table(Generic[T]):
             node = below
         return node
 
-    def remove(self, subscription: Subscription, target: T) -> None:
+    def remove(self, subscription: A, target: T) -> None:
         self.version += 1
         topic_filter = subscription.topic_filter
         deep = _is_deep(topic_filter)
@@ -229,12 +253,12 @@ class Table(Generic[T]):
                     break
                 del above.below[level]
 
-    def nodes(self, topic: str) -> tuple[Node[T], ...]:
+    def nodes(self, topic: str) -> tuple[Node[A, T], ...]:
         """All that match a topic, each with its subscriptions."""
         nodes = self._nodes.get(topic)
         return self._find(topic) if nodes is None else nodes
 
-    def meeting(self, topic_filter: str) -> Iterator[Subscription]:
+    def meeting(self, topic_filter: str) -> Iterator[A]:
         """All subscriptions that may match some topic of a filter."""
         levels = _levels(topic_filter) or ["#"]
         for deep in self.deep.all():
@@ -286,9 +310,11 @@ class Table(Generic[T]):
                     self._count(node, 1)
         return found
 
-    def match_each(self, nodes: Sequence[Node[T]], contents: Sequence[Fields | None]) -> list[list[Entry[T]]]:
+    def match_each(
+        self, nodes: Sequence[Node[A, T]], contents: Sequence[Fields | None]
+    ) -> list[list[Entry[A, T]]]:
         """For each of many: the subscriptions at these nodes whose content filters match, in order."""
-        found: list[list[Entry[T]]] = [[] for _ in contents]
+        found: list[list[Entry[A, T]]] = [[] for _ in contents]
         readable = [at for at, content in enumerate(contents) if content is not None]
         some = [content for content in contents if content is not None]
         for node in nodes:
@@ -307,7 +333,7 @@ class Table(Generic[T]):
         return found
 
     def match_payloads(
-        self, nodes: Sequence[Node[T]], payloads: Payloads, about: Fields
+        self, nodes: Sequence[Node[A, T]], payloads: Payloads, about: Fields
     ) -> list[Answers] | None:
         """For each node, and each of many JSON payloads: the numbers of the subscriptions that match.
 
@@ -325,7 +351,7 @@ class Table(Generic[T]):
             found.append(answers)
         return found
 
-    def _count(self, node: Node[T], times: int) -> None:
+    def _count(self, node: Node[A, T], times: int) -> None:
         """Filters were asked in turn; where that happens often, an index is better."""
         if node.making is not None:
             self._index_more(node)
@@ -339,14 +365,14 @@ class Table(Generic[T]):
             node.hot = True
             self._index(node)
 
-    def _index(self, node: Node[T]) -> None:
+    def _index(self, node: Node[A, T]) -> None:
         """From now on the content filters of a topic filter are found by an index."""
         self.indexes += 1
         node.making = Index()
         node.waiting.extend(node.filtered.values())
         self._index_more(node)
 
-    def _index_more(self, node: Node[T]) -> None:
+    def _index_more(self, node: Node[A, T]) -> None:
         """Add some of the filters that wait for it to an index that is being made."""
         index, left = node.making, INDEX_STEPS
         assert index is not None, "one is being made"
@@ -358,16 +384,16 @@ class Table(Generic[T]):
         if not node.waiting:
             node.index, node.making = index, None
 
-    def _find(self, topic: str) -> tuple[Node[T], ...]:
+    def _find(self, topic: str) -> tuple[Node[A, T], ...]:
         """The nodes whose topic filters match, remembered."""
         levels = topic.split("/")
-        found: list[Node[T]] = [self._root]
+        found: list[Node[A, T]] = [self._root]
         wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
         nodes = [self._root]
         for level in levels:
             if not nodes:
                 break
-            following: list[Node[T]] = []
+            following: list[Node[A, T]] = []
             for node in nodes:
                 below = node.below
                 if wild and "#" in below:
@@ -399,7 +425,7 @@ def _levels(topic_filter: str) -> list[str]:
     return [] if topic_filter == EVERYTHING else topic_filter.split("/")
 
 
-def _matcher(filter: Filter, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002
+def _matcher(filter: Readable, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002
     """The quicker way to ask a filter: term by term, or in its normal form.
 
     Merged subscriptions have many terms, `x >= 1 AND x < 3 OR x >= 7 AND x < 9 OR …`, that are one set of
@@ -416,7 +442,7 @@ def _matcher(filter: Filter, unknown: Unknown) -> Callable[[Fields], bool]:  # n
     return lambda fields: filter.matches(fields, unknown)
 
 
-def _take(found: dict[T, int], entry: Entry[T]) -> None:
+def _take(found: dict[T, int], entry: Entry[A, T]) -> None:
     qos = entry.subscription.qos
     for target in entry.targets:
         if found.get(target, -1) < qos:

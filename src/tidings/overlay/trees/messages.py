@@ -57,14 +57,8 @@ class Roll(Message, frozen=True, tag=15):
     root: str
     epoch: Epoch
 
-    members: tuple[tuple[str, int, int], ...]
-    """Broker, boot and incarnation, sorted."""
-
-    left: tuple[str, ...]
-    """Brokers that have left for good."""
-
-    absent: tuple[tuple[str, float], ...] = ()
-    """Brokers that are out of reach of those behind the sender, and for how many seconds more they count."""
+    members: tuple[tuple[str, int, int, int], ...]
+    """Broker, boot, incarnation, and the number of its set of subscriptions by then; sorted."""
 
     declared: int = -1
     """A digest of the topic filters whose declarations name this root; -1 if those behind the sender do not

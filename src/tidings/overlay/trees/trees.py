@@ -8,10 +8,11 @@ lost its way asks the root for a new series instead of counting to infinity.
 *Epochs* are what publications travel. The root starts one; a broker is in it once its neighbour on the
 shortest way is, as that neighbour's child (`Join`), and offers it to all others (`Grow`). Over each link just
 one of the two goes in each direction, so every broker knows its children when all neighbours have answered.
-Then who is behind each link (`Roll`) and what they ask for (`Table`) travel from the leaves inwards and out
-again; a broker with all of them is *ready*. Within an epoch the tree never changes, and that is what lets a
+Then who is behind each link (`Roll`, see `rolls`) travels from the leaves inwards and out again; a broker
+with all of them is *ready*. Within an epoch the tree and its members never change, and that is what lets a
 broker say "everyone behind me has it". When a link of it is lost, or a shorter way is known, the root is
-asked for the next (`Regrow`); the old one serves until the new one is ready.
+asked for the next (`Regrow`); the old one serves until the new one is ready. What anybody asks for is not
+known here.
 
 Ties go to the smaller id. Ids compare as Python strings, which is the order of their UTF-8 bytes.
 """
@@ -19,21 +20,26 @@ Ties go to the smaller id. Ids compare as Python strings, which is the order of 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import NamedTuple
 from zlib import crc32
 
-from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.routing.covering_set import Summary
-from tidings.overlay.routing.table import Table
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.messages import Distance, Epoch, Grow, Join, Regrow, Seek
 
-Life = tuple[int, int]
-"""Of a broker: boot and incarnation."""
+
+class Member(NamedTuple):
+    """A broker in an epoch."""
+
+    boot: int
+    incarnation: int
+
+    number: int
+    """Of its set of subscriptions, when it said that it is in the epoch."""
+
 
 NO_EPOCH: Epoch = (0, 0)
 """Older than any."""
@@ -52,25 +58,20 @@ class Edge:
         self.peer = link.peer
         self.link = link
         self.generation = link.generation
-        # What is behind it.
-        self.members: dict[str, Life] | None = None
-        self.left: tuple[str, ...] = ()
-        self.absent: dict[str, float] = {}
-        """Brokers out of reach of those behind it, and until when they count."""
+        self.members: dict[str, Member] | None = None
+        """Who is behind it."""
+        self.mask = 0
+        """The same as bits of the epoch's members, once it is ready."""
         self.declared = UNLIKE
         """See `Roll.declared`."""
-        self.subscriptions: dict[Subscription, None] | None = None
-        self.table_parts: list[Subscription] | None = None
-        """Of a table that comes in several messages."""
-        # What it has been told.
         self.roll_sent = False
-        self.table_sent = False
-        self.summary: Summary[Subscription] | None = None
-        # Which changes are known on the other side: counted, both ways.
-        self.changes_out = 0
-        self.installed = 0
-        self.changes_in = 0
-        self.unconfirmed: deque[tuple[int, dict[str, int]]] = deque()
+        # Which sets of subscriptions are known: by home, the boot and number.
+        self.confirmed: dict[str, tuple[int, int]] = {}
+        """By all behind it."""
+        self.said: dict[str, tuple[int, int]] = {}
+        """By all on this side, as it was told."""
+        self.late: tuple[str, ...] = ()
+        """Those behind it that are waited for, as far as it has named them."""
         # Publications.
         self.last_out: dict[tuple[str, int, str], int] = {}
         self.last_in: dict[tuple[str, int, str], int] = {}
@@ -90,7 +91,6 @@ class TreeEpoch:
         share: tuple[str, ...],
         parent: str | None,
         rooted: tuple[str, ...],
-        cache: int,
     ) -> None:
         self.root = root
         self.epoch = epoch
@@ -106,15 +106,54 @@ class TreeEpoch:
         """Neighbours that know that this broker is in it, and the generation of their link."""
         self.edges: dict[str, Edge] = {}
         self.ready = False
-        self.routes: Table[str] = Table(cache)
-        """What is asked for behind each link."""
-        self.members: dict[str, Life] = {}
+        self.members: dict[str, Member] = {}
+        """In order of their ids, once it is ready."""
+        self.bits: dict[str, int] = {}
+        """By member: the bit by which it is named in sets of members. All members give it the same one."""
+        self._named: dict[int, tuple[str, ...]] = {}
+        """By bits: the members that have them."""
+        self.ordered: list[Edge] = []
+        """Its links in order of their neighbours, once it is ready."""
+        self.unknown: dict[str, int] = {}
+        """Members whose set of subscriptions is not here as it was when they joined, with their bits.
+        Anything may be for them."""
         self.seen: dict[tuple[str, int, str], int] = {}
         """The highest number forwarded, by origin, incarnation and stream."""
 
     @property
     def children(self) -> list[str]:
         return sorted(peer for peer in self.edges if peer != self.parent)
+
+    def settle(self, own: str, member: Member) -> None:
+        """All members are known: number them."""
+        members: dict[str, Member] = {}
+        for edge in self.edges.values():
+            members |= edge.members or {}
+        members[own] = member
+        self.members = {name: members[name] for name in sorted(members)}
+        self.bits = {name: 1 << at for at, name in enumerate(self.members)}
+        for edge in self.edges.values():
+            edge.mask = self.mask_of(edge.members or ()) & ~self.bits[own]
+        self.ordered = [self.edges[peer] for peer in sorted(self.edges)]
+        self.ready = True
+
+    def mask_of(self, names: Iterable[str]) -> int:
+        """Members as bits; others have none."""
+        bits = self.bits
+        mask = 0
+        for name in names:
+            mask |= bits.get(name, 0)
+        return mask
+
+    def names_of(self, mask: int) -> tuple[str, ...]:
+        """The members with these bits, in order."""
+        if not mask:
+            return ()
+        if mask not in self._named:
+            if len(self._named) >= NAMED_MAX:
+                del self._named[next(iter(self._named))]
+            self._named[mask] = tuple(name for name, bit in self.bits.items() if mask & bit)
+        return self._named[mask]
 
 
 class Tree:
@@ -133,6 +172,8 @@ class Tree:
         self.sought: dict[str, tuple[Epoch, float]] = {}
         # Epochs.
         self.current: TreeEpoch | None = None
+        self.past: TreeEpoch | None = None
+        """The one that was current before: what is still on its way in it may be for sessions here."""
         self.growing: TreeEpoch | None = None
         self.joined: Epoch = NO_EPOCH
         """The newest epoch that this broker has ever joined: none is joined twice."""
@@ -522,7 +563,7 @@ class Trees:
     def _join(self, tree: Tree, epoch: Epoch, share: tuple[str, ...], parent: str | None) -> None:
         """Be in a new epoch, and offer it to all other neighbours."""
         rooted = self.declared.get(tree.root, ())
-        grown = TreeEpoch(tree.root, epoch, share, parent, rooted, self._core.settings.topic_cache)
+        grown = TreeEpoch(tree.root, epoch, share, parent, rooted)
         tree.growing = grown
         tree.joined = epoch
         tree.asked = None
@@ -638,6 +679,9 @@ def digest(rooted: tuple[str, ...]) -> int:
     told = hashlib.blake2b("\0".join(rooted).encode(), digest_size=6).digest()
     return 1 + int.from_bytes(told, "big")
 
+
+NAMED_MAX = 1024
+"""Sets of members whose names are remembered in an epoch: what is kept for the same ones has them once."""
 
 ROOTS_REMEMBERED_MAX = 1024
 """Roots out of reach whose feasible distance is remembered."""

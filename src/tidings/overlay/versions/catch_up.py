@@ -1,25 +1,26 @@
-"""Retelling: versions of events for those who come later, or have missed one.
+"""Catching up: versions of events for those who come later, or have missed one.
 
 A new subscription *asks* (`Ask`) the seat of each place that it meets for the open events that match, and
-begins with the answer (`Snapshot`). The answer goes back along the tree; links on its way have then carried
-those events.
+begins with the answer (`Snapshot`). The seat answers once it knows the subscription itself, so that what it
+tells later goes there too.
 
-When a tree changes, or a seat moves, every broker says again towards the seat what is *followed* at it and
-behind it (`Follow`), and which version everyone there has. So links know anew what they carry, and the seat
-sends again (`Snapshot`, to all who follow) what was told in between and went elsewhere. It is said in every
-epoch, so nothing is missed for good, withdrawals included.
+A seat knows who has had what (`receivers`). One that has just begun does not, and one from which a broker was
+cut off may have told what did not get there. So a home says what its sessions *follow* (`Follow`), and which
+version everyone there has: to a new seat, to one that was started anew, and when it may have been away. The
+answer is what it has missed. Whatever is lost on the way is asked again.
 
-When an event is *closed* without a last version, all who follow it are told (`Close`). That may overtake a
-version, so it names the last one. A seat that does not know an event may yet come to know it, from a part of
-the network that was cut off; only after a while it is taken for closed.
+When an event is *closed* without a last version, those who have had it are told (`Close`). That may overtake
+a version, so it names the last one. It is said again in new epochs for a while. A seat that does not know an
+event may yet come to know it, from a part of the network that was cut off; only after a while it is taken for
+closed. A home at which nobody wants an event says so (`Unfollow`).
 
-What sessions have had is known to `session_versions`, what links have carried to `carrying`; how seats
-are found and what they gather is not known here.
+What sessions have had is known to `session_versions`; how seats are found and what they gather is not known
+here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tidings.errors import FilterError
@@ -32,13 +33,16 @@ from tidings.overlay.core import Core
 from tidings.overlay.gather.messages import Holder
 from tidings.overlay.gather.partitions import PART
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication
-from tidings.overlay.publishing.carrying import Carrying, Known
-from tidings.overlay.routing.subscriptions import Named, Routing
+from tidings.overlay.publication import Publication, Told, is_last
+from tidings.overlay.publishing.batches import packed, unpacked
+from tidings.overlay.routing.grants import Named
+from tidings.overlay.routing.homes import Homes, Version
+from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.trees.messages import Epoch
-from tidings.overlay.trees.trees import Edge, Life, Tree, TreeEpoch, Trees
-from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
+from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
+from tidings.overlay.versions.receivers import Receivers
 from tidings.overlay.versions.session_versions import SessionVersions
 
 FOLLOW_PART = 1000
@@ -46,9 +50,6 @@ FOLLOW_PART = 1000
 
 SNAPSHOT_PART, SNAPSHOT_BYTES = 100, 256 * 1024
 """Publications in one message, and about how long it may be."""
-
-TO_FOLLOWERS = ("", 0, 0)
-"""In the place of a question: for all who follow the events, over links of which the quality is known."""
 
 ASK_AGAIN_S = 2.0
 """An unanswered question is asked again after so long: a broker on its way may not have known the seat."""
@@ -61,10 +62,11 @@ LOOK_S = 30.0
 """How often all ways to seats are looked at although nothing is known to have changed."""
 
 CALM_S = 60.0
-"""After so long without a change a seat has told all that others had gathered when the tree changed."""
+"""After so long without a change a seat has told all that others had gathered when the tree changed, and what
+it said of closed events has come where it should."""
 
 EARLY_MAX = 10_000
-"""Messages that wait for their epoch to be ready here; beyond, they are lost until the next one."""
+"""Messages that wait for their epoch to be ready here, or for a set; beyond, they are lost and said again."""
 
 
 class Places(Protocol):
@@ -89,27 +91,69 @@ class Places(Protocol):
         """The latest versions told of open events here."""
 
 
-Branch = tuple[str, str]
-"""A place, and the root of a tree on which its events travel. Mostly a place has one; where topics of one
-declaration have different first levels they may be spread over all trees."""
+AnyMessage = Follow | Unfollow | Close | Ask | Snapshot
+
+Known = tuple[int, int]
+"""Of an event: the version that all have who follow it here, and the quality of service for them."""
 
 
 class Question:
     """An unanswered one: which open events of a place match a subscription?"""
 
-    __slots__ = ("asked_at", "branch", "named", "number", "subscription")
+    __slots__ = ("asked_at", "named", "number", "place", "subscription")
 
-    def __init__(self, number: int, named: Named | None, subscription: Subscription, branch: Branch) -> None:
+    def __init__(self, number: int, named: Named | None, subscription: Subscription, place: str) -> None:
         self.number = number
         self.named = named
         """The new subscription that begins with the answer; None if it is for all that match."""
         self.subscription = subscription
-        self.branch = branch
+        self.place = place
         self.asked_at = -ASK_AGAIN_S
 
 
-Way = tuple[Epoch, str, bool]
-"""To a seat: the epoch of the tree, the broker that has it, whether that is this one and has begun."""
+class Way:
+    """To a seat."""
+
+    __slots__ = ("boot", "epoch", "mine", "root", "said_at", "seat", "unanswered")
+
+    def __init__(self, grown: TreeEpoch, holder: Holder, *, mine: bool) -> None:
+        self.root = grown.root
+        self.epoch: Epoch = grown.epoch
+        self.seat = holder.seat
+        self.boot = holder.boot
+        self.mine = mine
+        """Whether this broker has it, and has begun."""
+        self.unanswered: dict[int, None] = {}
+        """Numbers of what was said to be followed here, until the seat has answered."""
+        self.said_at = 0.0
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        return self.root, self.epoch, self.seat, self.boot, self.mine
+
+    def goes_on(self, before: Way | None) -> bool:
+        """Whether the seat knows what is followed here: it is the same, and there was no epoch in between."""
+        return (
+            before is not None
+            and not before.unanswered
+            and (self.seat, self.boot, self.mine, self.root)
+            == (before.seat, before.boot, before.mine, before.root)
+            and self.epoch in (before.epoch, (before.epoch[0], before.epoch[1] + 1))
+        )
+
+
+class Over:
+    """An event that was closed here lately."""
+
+    __slots__ = ("at", "homes", "place", "version")
+
+    def __init__(self, place: str, version: int, at: float, homes: list[str]) -> None:
+        self.place = place
+        self.version = version
+        """The last."""
+        self.at = at
+        self.homes = homes
+        """Who had it."""
 
 
 class CatchUp:
@@ -121,8 +165,9 @@ class CatchUp:
         links: Links,
         trees: Trees,
         topics: Topics,
-        routing: Routing,
-        carrying: Carrying,
+        sessions: Sessions,
+        homes: Homes,
+        own_version: Callable[[], Version],
         session_versions: SessionVersions,
         seats: Places,
     ) -> None:
@@ -130,36 +175,42 @@ class CatchUp:
         self._links = links
         self._trees = trees
         self._topics = topics
-        self._routing = routing
-        self._carrying = carrying
+        self._sessions = sessions
+        self._homes = homes
+        self._own_version = own_version
         self._session_versions = session_versions
         self._seats = seats
+        self.receivers = Receivers(core)
         self._expected: dict[Named, None] = {}
         """Subscriptions that are to begin with the open events, once they are granted."""
         self._unasked: dict[tuple[Named | None, str, Subscription], None] = {}
         """What is to be asked, and the place, which waits for a tree."""
-        self._members: dict[str, Mapping[str, Life]] = {}
+        self._members: dict[str, Mapping[str, object]] = {}
         """By place: who was on its tree when its seat was last looked for, …"""
         self._strangers: dict[str, dict[str, None]] = {}
         """… and who has come to it lately: should one of them have the seat, nothing of it is known here."""
         self._changed_at: dict[str, float] = {}
         """By place: when the way to its seat last changed."""
-        self._closings: dict[str, dict[str, int]] = {}
-        """By place: events that have been closed here since the last tick, with their last versions."""
         self._questions: dict[int, Question] = {}
         self._asked = 0
-        self._ways: dict[Branch, Way] = {}
-        """The ways on which all that is followed has been said."""
-        self._said: dict[Branch, dict[str, Known]] = {}
-        """Events that were said on them to be followed, until an answer or a version comes by."""
+        self._ways: dict[str, Way] = {}
+        """By place."""
         self._told: dict[str, tuple[Publication, float]] = {}
         """What was told from here lately, by event: the latest version, and until when it is remembered."""
-        self._over: dict[str, tuple[int, float]] = {}
-        """Events that were closed here lately: the last version, and until when that is remembered."""
+        self._over: dict[str, Over] = {}
+        """Events that were closed here lately, the longest closed first."""
+        self._unsaid: dict[str, None] = {}
+        """Those of them that are to be said at the next tick."""
+        self._outdated: dict[str, dict[str, None]] = {}
+        """By place: events of which a version came that another broker told than the one with the seat."""
+        self._unwanted: dict[str, tuple[str, int]] = {}
+        """Events of which versions came here although nobody follows them: the place, and the latest."""
         self._doubts: dict[tuple[str, str], float] = {}
         """Events that are followed, and not known to the seat here; and when they are taken for closed."""
-        self._early: dict[str, list[tuple[Link, int, Follow | Close | Ask | Snapshot]]] = {}
+        self._early: dict[str, list[tuple[Link, int, AnyMessage]]] = {}
         """By root: what came before its epoch was ready here."""
+        self._waiting: dict[str, dict[int, tuple[Link, int, Ask]]] = {}
+        """By home: questions that came before its set."""
         self._cycles: dict[str, tuple[tuple[object, ...], int | None]] = {}
         self._moved: dict[str, None] = {}
         """Places whose seats are elsewhere than before."""
@@ -190,10 +241,10 @@ class CatchUp:
         """Ask what has not been asked, where there is a tree by now."""
         for key in list(self._unasked):
             named, place, subscription = key
-            for branch in self._branches_of(place):
-                self._unasked.pop(key, None)
+            if self._seats.grown(place) is not None:
+                del self._unasked[key]
                 self._asked += 1
-                question = self._questions[self._asked] = Question(self._asked, named, subscription, branch)
+                question = self._questions[self._asked] = Question(self._asked, named, subscription, place)
                 self._ask(question)
 
     def on_gone(self, session: str, gone: Sequence[str]) -> None:
@@ -225,23 +276,24 @@ class CatchUp:
         topic = self._topics.named(place.partition(PART)[0])
         if topic is None:
             return
-        asked = sorted(set(self._routing.local.meeting(topic.pattern.filter)))
+        asked = sorted(set(self._sessions.local.meeting(topic.pattern.filter)))
         if len(asked) > ASK_EACH_MAX:
             asked = [Subscription(topic.pattern.filter)]
         self._unasked |= {(None, place, subscription): None for subscription in asked}
 
     def _ask(self, question: Question) -> None:
         """Ask, if the seat is known; else it is asked when it is."""
-        place, root = question.branch
+        place = question.place
         question.asked_at = self._core.now
         if self._here(place):
             del self._questions[question.number]
-            self._begin_with(question, self._matching(question.branch, question.subscription), 0)
+            self._begin_with(question, self._matching(place, question.subscription), 0)
             return
-        grown = self._grown(root)
-        edge = self._toward_seat(grown, place) if grown is not None else None
-        if grown is not None and edge is not None:
-            ask = Ask(grown.root, grown.epoch, place, self._core.id, question.number, question.subscription)
+        way = self._toward_seat(place)
+        if way is not None:
+            grown, edge = way
+            home, version = self._core.id, self._own_version()
+            ask = Ask(grown.root, grown.epoch, place, home, question.number, version, question.subscription)
             self._links.send(edge.link, ask)
 
     def _begin_with(self, question: Question, publications: Iterable[Publication], hops: int) -> None:
@@ -254,26 +306,53 @@ class CatchUp:
             elif self._session_versions.deliver(publication, fields, None, hops, late=True):
                 self._core.ask_sync()
 
-    # Snapshots: on the way, and at the seat.
+    # Snapshots: at the seat, and on the way back.
 
     def on_ask(self, link: Link, message: Ask) -> None:
         grown = self._current(link, message)
-        if grown is None:
+        if grown is None or self._passes_on(grown, link, message):
             return
-        place = message.place
-        if self._here(place):
-            if (place, grown.root) in self._branches_of(place):  # else who asks has yet to hear of its tree
-                publications = self._matching((place, grown.root), message.subscription)
-                answer = (message.broker, message.number, message.subscription.qos)
-                self._pass_on(grown, link.peer, place, answer, publications, 1)
+        if not self._homes.has(message.home, message.version):
+            if len(self._waiting) < EARLY_MAX:
+                waiting = self._waiting.setdefault(message.home, {})
+                waiting[message.number] = (link, link.generation, message)
             return
-        edge = self._toward_seat(grown, place)
-        if edge is not None and edge.peer != link.peer:
-            self._links.send(edge.link, message)
+        found = self._matching(message.place, message.subscription)
+        for publication in found:
+            if publication.told is not None:
+                told, asked = publication.told, {message.home: message.subscription.qos}
+                self.receivers.remember(message.place, told.event, told.version, asked)
+        self._answer(grown, message.place, message.home, message.number, found)
 
-    def _matching(self, branch: Branch, subscription: Subscription) -> list[Publication]:
-        """The open events of a seat here that a subscription asks for, of those that travel one tree."""
-        place, root = branch
+    def on_set(self, home: str) -> None:
+        """A home's set has come here: what it has asked may be answered by now."""
+        for link, generation, message in self._waiting.pop(home, {}).values():
+            if link.generation == generation:
+                self.on_ask(link, message)
+
+    def _passes_on(self, grown: TreeEpoch, source: Link, message: Follow | Unfollow | Ask) -> bool:
+        """Send a message of a home on towards the seat, if that is not here."""
+        if self._here(message.place):
+            return False
+        way = self._toward_seat(message.place)
+        if way is not None and way[0] is grown and way[1].link is not source:
+            self._links.send(way[1].link, message)
+        return True
+
+    def _answer(
+        self, grown: TreeEpoch, place: str, home: str, number: int, publications: Sequence[Publication]
+    ) -> None:
+        """Send a home the answer to what it has asked, in parts, one at least."""
+        edge = self._seats.toward(grown, home)
+        if edge is None or not edge.alive:
+            return
+        parts = list(_parts(publications)) or [()]
+        for at, part in enumerate(parts, 1):
+            message = Snapshot(grown.root, grown.epoch, place, home, number, part, at < len(parts))
+            self._links.send_data(edge.link, message, message.size)
+
+    def _matching(self, place: str, subscription: Subscription) -> list[Publication]:
+        """The open events of a seat here that a subscription asks for."""
         try:
             read = subscription.filter
         except FilterError:
@@ -284,11 +363,7 @@ class CatchUp:
             shown = self._seats.shown(place, lambda _event: True)
         else:
             shown = self._seats.shown(place, lambda event: read.matches(event.fields, unknown))
-        found = [
-            it
-            for it in shown
-            if names.match(subscription.topic_filter, it.topic) and self._root_of(it.topic) == root
-        ]
+        found = [it for it in shown if names.match(subscription.topic_filter, it.topic)]
         if read is not None and about_itself:
             contents = [(it, self._topics.content(it)) for it in found]
             found = [it for it, fields in contents if fields is not None and read.matches(fields, unknown)]
@@ -298,217 +373,192 @@ class CatchUp:
         grown = self._current(link, message)
         if grown is None:
             return
-        if not message.broker:
-            self._catch_up(grown, link, message)
-        elif message.broker == self._core.id:
-            question = self._questions.get(message.number)
-            if question is not None:
-                if not message.more:
-                    del self._questions[message.number]
-                self._begin_with(question, message.publications, message.hops)
-        else:
-            edge = self._seats.toward(grown, message.broker)
-            if edge is not None and edge.peer != link.peer and edge.alive:
-                self._remember(grown, edge.peer, message.publications, message.qos)
-                passed = Snapshot(
+        if message.home != self._core.id:
+            edge = self._seats.toward(grown, message.home)
+            if edge is not None and edge.link is not link and edge.alive:
+                onward = Snapshot(
                     message.root,
                     message.epoch,
                     message.place,
-                    message.broker,
+                    message.home,
                     message.number,
                     message.publications,
                     message.more,
                     message.hops + 1,
-                    message.qos,
                 )
-                self._links.send_data(edge.link, passed, passed.size)
-
-    def _pass_on(
-        self,
-        grown: TreeEpoch,
-        peer: str,
-        place: str,
-        answer: tuple[str, int, int],
-        publications: Sequence[Publication],
-        hops: int,
-    ) -> None:
-        """Send publications over a link, in parts; an answer to a question has one at least.
-
-        `answer` is who asked, the number of the question and the quality of service asked for.
-        """
-        broker, number, qos = answer
-        edge = grown.edges.get(peer)
-        if edge is None or not edge.alive:
+                self._links.send_data(edge.link, onward, onward.size)
             return
-        self._remember(grown, peer, publications, qos)
-        parts = list(_parts(publications)) or ([()] if broker else [])
-        for at, part in enumerate(parts, 1):
-            more = at < len(parts)
-            message = Snapshot(grown.root, grown.epoch, place, broker, number, part, more, hops, qos)
-            self._links.send_data(edge.link, message, message.size)
+        question, way = self._questions.get(message.number), self._ways.get(message.place)
+        if question is not None:
+            if not message.more:
+                del self._questions[message.number]
+            self._begin_with(question, message.publications, message.hops)
+        elif way is not None and message.number in way.unanswered:
+            if not message.more:
+                del way.unanswered[message.number]
+            for publication in message.publications:
+                if publication.told is not None:
+                    self._retell_here(publication, link, message.hops)
 
-    def _remember(self, grown: TreeEpoch, peer: str, publications: Iterable[Publication], qos: int) -> None:
-        """A link carries these events from now on."""
-        for publication in publications:
-            if publication.told is not None:
-                self._carrying.forwarded(grown, publication.told, {peer: qos})
+    # What is followed: the side that follows.
 
-    # What is followed.
-
-    def refresh(self, places: Mapping[str, None] | None = None) -> None:
+    def refresh(self, places: Iterable[str] | None = None) -> None:
         """See whether seats of some places, or of all, are to be found in another way than before.
 
-        On a new way it is said what is followed, and asked what has not been answered.
+        On a new way it is said what is followed, unless the seat knows, and asked what has not been answered.
         """
         every = places is None
         if places is None:
-            places = dict.fromkeys(self._seats.places(EVERYTHING))
-        changed: dict[Branch, bool] = {}
-        ways: dict[Branch, Way] = {}
-        for branch in [branch for place in places for branch in self._branches_of(place)]:
-            place, root = branch
-            grown, holder = self._grown(root), self._seats.holder(place)
+            places = self._seats.places(EVERYTHING)
+        places = dict.fromkeys(places)
+        changed: dict[str, Way] = {}
+        follows: dict[str, None] = {}
+        for place in places:
+            grown, holder = self._seats.grown(place), self._seats.holder(place)
+            before = self._ways.get(place)
             if grown is None or holder is None:
+                self._ways.pop(place, None)
                 continue
-            mine = self._seats.mine(place) is not None
-            way = ways[branch] = (grown.epoch, holder.seat, mine)
-            before = self._ways.get(branch)
-            if before == way:
+            way = Way(grown, holder, mine=self._seats.mine(place) is not None)
+            if before is not None and before.key == way.key:
                 continue
-            changed[branch] = mine
+            self._ways[place] = changed[place] = way
             self._changed_at[place] = self._core.now
-            if self._meets_stranger(place, grown, holder.seat) and not mine:
+            if self._meets_stranger(place, grown, holder.seat) and not way.mine:
                 self._ask_for_all(place)
-            if before is not None and before[2] and not mine:
+            if before is not None and before.mine and not way.mine:
                 self._forget_told(place)
+                self.receivers.forget_place(place)
+            if not way.goes_on(before):
+                follows[place] = None
         if every:
             self._forget_places(places)
-        self._ways = {branch: way for branch, way in self._ways.items() if branch[0] not in places} | ways
-        if changed:
-            self._say_all(changed)
+        if follows:
+            own = self._followed(follows)
+            for place in follows:
+                self._follow(place, own.get(place, {}))
+        for question in [it for it in self._questions.values() if it.place in changed]:
+            self._ask(question)
         self._ask_new()
 
     def _forget_places(self, places: Mapping[str, None]) -> None:
         """There are no places but these."""
-        for memory in (self._members, self._strangers, self._changed_at, self._cycles):
+        for memory in (self._members, self._strangers, self._changed_at, self._cycles, self._ways):
             for place in [place for place in memory if place not in places]:
                 del memory[place]
-        for branches in (self._ways, self._said):
-            for branch in [branch for branch in branches if branch[0] not in places]:
-                del branches[branch]
 
-    def _say_all(self, changed: Mapping[Branch, bool]) -> None:
-        """Say and ask everything on ways that are new; whether the seat is here."""
-        own = self._followed({place: None for place, _ in changed})
-        behind = {
-            root: self._carrying.followed(grown)
-            for root in dict.fromkeys(root for _, root in changed)
-            if (grown := self._grown(root)) is not None
-        }
-        for branch, mine in changed.items():
-            place, root = branch
-            grown = self._grown(root)
-            if grown is not None:
-                self._said[branch] = {}
-                self._follow(grown, place, own.get(branch, {}), behind[root].get(place, {}), mine=mine)
-        for question in [it for it in self._questions.values() if it.branch in changed]:
-            self._ask(question)
-
-    def _followed(self, places: Mapping[str, None]) -> dict[Branch, dict[str, Known]]:
-        """What sessions here follow."""
-        found: dict[Branch, dict[str, Known]] = {}
-        for event, place, topic, version, qos in self._session_versions.followed(places):
-            found.setdefault((place, self._root_of(topic) or ""), {})[event] = (version, qos)
+    def _followed(
+        self, places: Container[str], events: Iterable[str] | None = None
+    ) -> dict[str, dict[str, Known]]:
+        """What sessions here follow, or which of some events, by place and event."""
+        found: dict[str, dict[str, Known]] = {}
+        for event, place, _, version, qos in self._session_versions.followed(places, events):
+            found.setdefault(place, {})[event] = (version, qos)
         return found
 
-    def _follow(
-        self,
-        grown: TreeEpoch,
-        place: str,
-        own: Mapping[str, Known],
-        behind: Mapping[str, Mapping[str, Known]],
-        *,
-        mine: bool,
-    ) -> None:
-        """Let the seat know all that is followed here and behind this broker."""
-        if mine:
-            newer, closed = self._judge(place, own)
+    def _follow(self, place: str, events: Mapping[str, Known]) -> None:
+        """Let the seat know all that is followed here."""
+        way = self._ways[place]
+        way.unanswered, way.said_at = {}, self._core.now
+        self._ask_what_was_missed(place, way, events)
+
+    def _ask_what_was_missed(self, place: str, way: Way, events: Mapping[str, Known]) -> None:
+        if way.mine:
+            newer, closed = self._judge(place, events)
             for publication in newer:
                 self._retell_here(publication, None, 0)
             for event, version in closed:
                 self._session_versions.close(event, version)
-            for peer in sorted(behind):
-                self._answer(grown, peer, place, behind[peer])
             return
-        edge = self._toward_seat(grown, place)
-        if edge is not None:
-            self._say(grown, edge, place, own)
-            for peer in sorted(behind):
-                if peer != edge.peer:
-                    self._say(grown, edge, place, behind[peer])
+        toward = self._toward_seat(place)
+        rows = [(event, version, qos) for event, (version, qos) in events.items()]
+        for first in range(0, len(rows), FOLLOW_PART):
+            self._asked += 1
+            way.unanswered[self._asked] = None
+            if toward is not None:
+                grown, edge = toward
+                part = tuple(rows[first : first + FOLLOW_PART])
+                follow = Follow(grown.root, grown.epoch, place, self._core.id, self._asked, part)
+                self._links.send(edge.link, follow)
 
-    def _say(self, grown: TreeEpoch, edge: Edge, place: str, events: Mapping[str, Known]) -> None:
-        """Say over the link towards a seat what is followed, unless it has been said and not answered yet."""
-        said = self._said.setdefault((place, grown.root), {})
-        fresh: list[tuple[str, int, int]] = []
-        for event, (version, qos) in events.items():
-            before = said.get(event)
-            if before is None or version < before[0] or qos > before[1]:
-                fresh.append((event, version, qos))
-                said[event] = (
-                    (version, qos) if before is None else (min(version, before[0]), max(qos, before[1]))
-                )
-        for first in range(0, len(fresh), FOLLOW_PART):
-            part = tuple(fresh[first : first + FOLLOW_PART])
-            self._links.send(edge.link, Follow(grown.root, grown.epoch, place, part))
+    def on_arrived(self, told: Told) -> None:
+        """A version has come here; the seat need not send others if nobody wants them.
 
-    def on_passing(self, publication: Publication) -> None:
-        """A version comes by: who says only now that it follows the event has missed it, and must ask."""
-        told = publication.told
-        assert told is not None, "only versions come by here"
-        branch = (told.place or told.topic, self._root_of(publication.topic) or "")
-        self._said.get(branch, {}).pop(told.event, None)
+        If another broker has the seat by now, that one does not know that it came, and may have told more.
+        """
+        place = told.place or told.topic
+        way = self._ways.get(place)
+        if is_last(told) or self._session_versions.is_followed(told.event):
+            self._unwanted.pop(told.event, None)
+            if way is not None and way.seat != told.seat:
+                self._outdated.setdefault(place, {})[told.event] = None
+        elif len(self._unwanted) < self._core.settings.following_max:
+            self._unwanted[told.event] = (place, told.version)
+
+    def _say_unwanted(self) -> None:
+        """Let seats know which events nobody here wants.
+
+        Not while something is asked there: the answer may be that somebody wants it after all.
+        """
+        asked = {question.place for question in self._questions.values()}
+        asked |= {place for _, place, _ in self._unasked}
+        by_place: dict[str, list[tuple[str, int]]] = {}
+        unwanted, self._unwanted = self._unwanted, {}
+        for event, (place, version) in unwanted.items():
+            if place not in asked and not self._session_versions.is_followed(event):
+                by_place.setdefault(place, []).append((event, version))
+        for place, events in by_place.items():
+            toward = self._toward_seat(place)
+            if toward is not None and not self._here(place):
+                grown, edge = toward
+                for first in range(0, len(events), FOLLOW_PART):
+                    part = tuple(events[first : first + FOLLOW_PART])
+                    unfollow = Unfollow(grown.root, grown.epoch, place, self._core.id, part)
+                    self._links.send(edge.link, unfollow)
+
+    # What is followed: at the seat.
 
     def on_follow(self, link: Link, message: Follow) -> None:
         grown = self._current(link, message)
-        if grown is None:
+        if grown is None or self._passes_on(grown, link, message):
             return
-        place = message.place
+        place, home = message.place, message.home
         events = {event: (version, qos) for event, version, qos in message.events}
         for event, (version, qos) in events.items():
-            self._carrying.remember(grown, place, event, link.peer, qos, version)
-        if self._seats.mine(place) is not None:
-            self._answer(grown, link.peer, place, events)
-            return
-        edge = self._toward_seat(grown, place)
-        if edge is not None and edge.peer != link.peer:
-            self._say(grown, edge, place, events)
-
-    def _answer(self, grown: TreeEpoch, peer: str, place: str, events: Mapping[str, Known]) -> None:
-        """Send over a link what those behind it have missed, at the seat."""
+            self.receivers.remember(place, event, version, {home: qos})
         newer, closed = self._judge(place, events)
-        self._pass_on(grown, peer, place, TO_FOLLOWERS, newer, 1)
-        self._send_close(grown, place, {peer: closed})
-        for event, version in closed:
-            self._carrying.close(grown, event, version, None)
+        for event, _ in closed:
+            self.receivers.close(event)
+        self._send_close(grown, place, closed, grown.bits.get(home, 0), None)
+        for publication in newer:
+            if publication.told is not None:
+                told = publication.told
+                self.receivers.remember(place, told.event, told.version, {home: events[told.event][1]})
+        self._answer(grown, place, home, message.number, newer)
+
+    def on_unfollow(self, link: Link, message: Unfollow) -> None:
+        grown = self._current(link, message)
+        if grown is not None and not self._passes_on(grown, link, message):
+            for event, version in message.events:
+                self.receivers.leave(message.home, event, version)
 
     def _judge(
         self, place: str, events: Mapping[str, Known]
     ) -> tuple[list[Publication], list[tuple[str, int]]]:
         """Of events with the version that somebody has: later versions, and those that are closed."""
         gatherer = self._seats.mine(place)
-        assert gatherer is not None, "only a seat can tell"
         known: dict[str, Publication] = {}
         closed: list[tuple[str, int]] = []
         sought: dict[str, None] = {}
         for event in events:
+            held = gatherer is not None and gatherer.holds(event)
             if event in self._told:
                 known[event] = self._told[event][0]
-            elif gatherer.holds(event):
+            elif held:
                 sought[event] = None
             if event in self._over:
-                closed.append((event, self._over[event][0]))
-            elif not gatherer.holds(event):
+                closed.append((event, self._over[event].version))
+            elif not held:
                 until = self._core.now + self._core.settings.absent_hold_s
                 self._doubts.setdefault((place, event), until)
         if sought:
@@ -519,20 +569,6 @@ class CatchUp:
             it for event, it in known.items() if it.told is not None and it.told.version > events[event][0]
         ]
         return newer, closed
-
-    def _catch_up(self, grown: TreeEpoch, link: Link, message: Snapshot) -> None:
-        """Versions for all who follow their events: some have missed them."""
-        onward: dict[str, list[Publication]] = {}
-        for publication in message.publications:
-            told = publication.told
-            if told is None:
-                continue
-            self.on_passing(publication)
-            for peer in self._carrying.peers(grown, told.event, link.peer):
-                onward.setdefault(peer, []).append(publication)
-            self._retell_here(publication, link, message.hops)
-        for peer, publications in onward.items():
-            self._pass_on(grown, peer, message.place, TO_FOLLOWERS, publications, message.hops + 1)
 
     def _retell_here(self, publication: Publication, link: Link | None, hops: int) -> None:
         if self._session_versions.deliver(publication, self._topics.fields(publication), link, hops):
@@ -549,15 +585,6 @@ class CatchUp:
             del self._told[next(iter(self._told))]
         self._told[told.event] = (publication, self._core.now + self._core.settings.absent_hold_s)
 
-    def on_resent(self, grown: TreeEpoch, publication: Publication, peers: Iterable[str]) -> None:
-        """A version goes out again, perhaps to brokers for which no later one was held: say the latest."""
-        told = publication.told
-        assert told is not None, "a seat tells versions"
-        latest, _ = self._told.get(told.event, (publication, 0.0))
-        if latest.told is not None and latest.told.version > told.version:
-            for peer in sorted(peers):
-                self._pass_on(grown, peer, told.place or told.topic, TO_FOLLOWERS, [latest], 1)
-
     def _forget_told(self, place: str) -> None:
         """Another broker has the seat by now, and what it tells counts."""
         for event, (publication, _) in list(self._told.items()):
@@ -569,64 +596,67 @@ class CatchUp:
         self._over.pop(event, None)
         if len(self._over) >= self._core.settings.following_max:
             del self._over[next(iter(self._over))]
-        self._over[event] = (version, self._core.now + self._core.settings.absent_hold_s)
+        homes = self.receivers.homes(event)
+        self._over[event] = Over(place, version, self._core.now, homes)
+        self.receivers.close(event)
         self._session_versions.close(event, version)
-        self._closings.setdefault(place, {})[event] = version
+        if homes:
+            self._unsaid[event] = None
 
     def _say_closings(self) -> None:
         """Let others know what has been closed since this was last done: nobody is in a hurry to forget."""
-        closings, self._closings = self._closings, {}
-        for place, events in closings.items():
-            for _, root in self._branches_of(place):
-                grown = self._grown(root)
-                if grown is not None:
-                    self._spread_close(grown, place, events.items(), None)
+        unsaid, self._unsaid = self._unsaid, {}
+        groups: dict[tuple[str, int], list[tuple[str, int]]] = {}
+        for event in unsaid:
+            over = self._over.get(event)
+            grown = self._seats.grown(over.place) if over is not None else None
+            if over is not None and grown is not None:
+                groups.setdefault((over.place, grown.mask_of(over.homes)), []).append((event, over.version))
+        for (place, to), events in groups.items():
+            grown = self._seats.grown(place)
+            if grown is not None:
+                self._send_close(grown, place, events, to, None)
 
     def on_close(self, link: Link, message: Close) -> None:
         grown = self._current(link, message)
-        if grown is not None:
-            said = self._said.get((message.place, message.root), {})
+        if grown is None:
+            return
+        to = unpacked(message.to)
+        if to & grown.bits[self._core.id]:
             for event, version in message.events:
-                said.pop(event, None)
                 self._session_versions.close(event, version)
-            self._spread_close(grown, message.place, message.events, link.peer)
-
-    def _spread_close(
-        self, grown: TreeEpoch, place: str, events: Iterable[tuple[str, int]], source: str | None
-    ) -> None:
-        """Tell those behind links that have carried events that they are closed."""
-        onward: dict[str, list[tuple[str, int]]] = {}
-        for event, version in events:
-            for peer in self._carrying.peers(grown, event, source):
-                onward.setdefault(peer, []).append((event, version))
-            self._carrying.close(grown, event, version, source)
-        self._send_close(grown, place, onward)
+        self._send_close(grown, message.place, message.events, to, link)
 
     def _send_close(
-        self, grown: TreeEpoch, place: str, onward: Mapping[str, Sequence[tuple[str, int]]]
+        self, grown: TreeEpoch, place: str, events: Sequence[tuple[str, int]], to: int, source: Link | None
     ) -> None:
-        for peer, events in onward.items():
-            edge = grown.edges.get(peer)
-            if edge is None or not edge.alive:
+        """Tell some members that events are closed."""
+        for edge in grown.ordered if events else ():
+            behind = to & edge.mask
+            if not behind or edge.link is source or not edge.alive:
                 continue
             for first in range(0, len(events), FOLLOW_PART):
                 part = tuple(events[first : first + FOLLOW_PART])
-                self._links.send(edge.link, Close(grown.root, grown.epoch, place, part))
+                self._links.send(edge.link, Close(grown.root, grown.epoch, packed(behind), place, part))
 
     def shortest_every(self, place: str) -> int | None:
-        """The shortest cycle that subscribers of a place ask for; None if one wants all, or nobody any."""
-        grown = self._seats.grown(place)
-        local = self._routing.local
-        state = (grown, grown.routes.version if grown is not None else 0, local.version, self._topics.version)
+        """The shortest cycle that subscribers of a place ask for; None if nobody asks for one of its own.
+
+        Who does not say how often is content with the declared one.
+        """
+        local, others = self._sessions.local, self._homes.table
+        state = (others.version, local.version, self._topics.version)
         known = self._cycles.get(place)
         if known is not None and known[0] == state:
             return known[1]
         topic = self._topics.named(place.partition(PART)[0])
         cycles: set[int] = set()
-        if topic is not None:
-            cycles |= {asked.every_us for asked in local.meeting(topic.pattern.filter)}
-            if grown is not None:
-                cycles |= {asked.every_us for asked in grown.routes.meeting(topic.pattern.filter)}
+        if topic is not None and topic.gathering is not None:
+            topics = topic.pattern.filter
+            cycles |= {asked.every_us for asked in local.meeting(topics)}
+            cycles |= {asked.every_us for asked in others.meeting(topics)}
+            if cycles - {0}:
+                cycles = {every_us or topic.gathering.merge_after_us for every_us in cycles}
         shortest = min(cycles, default=0) or None
         self._cycles[place] = (state, shortest)
         return shortest
@@ -634,19 +664,22 @@ class CatchUp:
     # Epochs and time.
 
     def on_ready(self, tree: Tree) -> None:
-        """A new epoch: links know nothing of what they carry before it has been said again."""
+        """A new epoch: what was said in the one before may not have come."""
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
-        self._carrying.on_ready(grown)
-        early = self._early.pop(tree.root, [])
-        for link, generation, message in early:
+        for link, generation, message in self._early.pop(tree.root, []):
             if link.generation == generation and message.epoch >= grown.epoch:
                 self._take(link, message)
+        for event, over in self._over.items():
+            if over.homes and self._core.now - over.at < CALM_S:
+                self._unsaid[event] = None
         self.refresh()
 
-    def _take(self, link: Link, message: Follow | Close | Ask | Snapshot) -> None:
+    def _take(self, link: Link, message: AnyMessage) -> None:
         if isinstance(message, Follow):
             self.on_follow(link, message)
+        elif isinstance(message, Unfollow):
+            self.on_unfollow(link, message)
         elif isinstance(message, Close):
             self.on_close(link, message)
         elif isinstance(message, Ask):
@@ -656,7 +689,6 @@ class CatchUp:
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
-        self._carrying.on_dropped(root)
         self._early.pop(root, None)
 
     def on_moved(self, place: str) -> None:
@@ -669,12 +701,10 @@ class CatchUp:
         It is asked at once, while nothing is open there. Were it asked only when the first event is told, all
         brokers would ask for the same open events together, and versions would wait behind the answers.
         """
-        holder = self._seats.holder(place)
-        for branch in self._branches_of(place):
-            grown, known = self._grown(branch[1]), self._ways.get(branch)
-            if holder is not None and grown is not None:
-                if known is None or known[:2] != (grown.epoch, holder.seat):
-                    self._moved[place] = None
+        holder, grown, known = self._seats.holder(place), self._seats.grown(place), self._ways.get(place)
+        if holder is not None and grown is not None:
+            if known is None or (known.epoch, known.seat) != (grown.epoch, holder.seat):
+                self._moved[place] = None
 
     def on_share(self) -> None:
         """Topics have moved to other trees."""
@@ -689,6 +719,10 @@ class CatchUp:
         elif self._moved:
             moved, self._moved = self._moved, {}
             self.refresh(moved)
+        for place, events in self._outdated.items():
+            if (way := self._ways.get(place)) is not None:
+                self._ask_what_was_missed(place, way, self._followed({place}, events).get(place, {}))
+        self._outdated.clear()
 
     def tick(self) -> None:
         """Ask again, look for seats now and then, forget what is old."""
@@ -699,43 +733,34 @@ class CatchUp:
         elif self._unasked:
             self._ask_new()
         for question in list(self._questions.values()):
-            if question.branch not in self._branches_of(question.branch[0]):
-                # Its events travel another tree by now, if there are any.
+            if self._topics.named(question.place.partition(PART)[0]) is None:
                 del self._questions[question.number]
-                place = question.branch[0]
-                if self._topics.named(place.partition(PART)[0]) is not None:
-                    self._unasked[question.named, place, question.subscription] = None
             elif now - question.asked_at >= ASK_AGAIN_S:
                 self._ask(question)
+        again = [p for p, way in self._ways.items() if way.unanswered and now - way.said_at >= ASK_AGAIN_S]
+        if again:
+            own = self._followed(dict.fromkeys(again))
+            for place in again:
+                self._follow(place, own.get(place, {}))
         for place in [place for place, at in self._changed_at.items() if now - at >= CALM_S]:
             del self._changed_at[place]
             self._strangers.pop(place, None)
-        _expire(self._told, now)
-        _expire(self._over, now)
+        self._expire()
         for place, event in [doubt for doubt, until in self._doubts.items() if until <= now]:
             del self._doubts[place, event]
             gatherer = self._seats.mine(place)
-            if gatherer is not None and not gatherer.holds(event):
+            if self._here(place) and (gatherer is None or not gatherer.holds(event)):
                 self.close(place, event, 0)
         self._say_closings()
+        self._say_unwanted()
 
-    def _branches_of(self, place: str) -> list[Branch]:
-        """A place with each of the trees that its events travel now."""
-        grown = self._seats.grown(place)
-        if grown is None:
-            return []
-        topic = self._topics.named(place.partition(PART)[0])
-        wild = place.startswith(("+", "#"))
-        if self._core.settings.trees == 1 or not wild or topic is None or topic.root == grown.root:
-            return [(place, grown.root)]
-        return [(place, root) for root in self._trees.share if self._grown(root) is not None]
-
-    def _grown(self, root: str) -> TreeEpoch | None:
-        tree = self._trees.serving(root)
-        return tree.current if tree is not None else None
-
-    def _root_of(self, topic: str) -> str | None:
-        return self._topics.root_of(topic, self._topics.stream_of(topic))
+    def _expire(self) -> None:
+        """Forget what need not be remembered any longer; the oldest is first."""
+        now, hold_s = self._core.now, self._core.settings.absent_hold_s
+        while self._told and next(iter(self._told.values()))[1] <= now:
+            del self._told[next(iter(self._told))]
+        while self._over and next(iter(self._over.values())).at + hold_s <= now:
+            del self._over[next(iter(self._over))]
 
     def _here(self, place: str) -> bool:
         """Whether this broker has a seat, or is to have it as soon as there is a report."""
@@ -743,12 +768,13 @@ class CatchUp:
         unused = holder is not None and holder.term == 0 and holder.seat == self._core.id
         return unused or self._seats.mine(place) is not None
 
-    def _toward_seat(self, grown: TreeEpoch, place: str) -> Edge | None:
-        holder = self._seats.holder(place)
-        edge = self._seats.toward(grown, holder.seat) if holder is not None else None
-        return edge if edge is not None and edge.alive else None
+    def _toward_seat(self, place: str) -> tuple[TreeEpoch, Edge] | None:
+        """The epoch that a place uses, and the link of it behind which its seat is."""
+        holder, grown = self._seats.holder(place), self._seats.grown(place)
+        edge = self._seats.toward(grown, holder.seat) if holder is not None and grown is not None else None
+        return (grown, edge) if grown is not None and edge is not None and edge.alive else None
 
-    def _current(self, link: Link, message: Follow | Close | Ask | Snapshot) -> TreeEpoch | None:
+    def _current(self, link: Link, message: AnyMessage) -> TreeEpoch | None:
         """The epoch of a message, if it is the current one; what is ahead is kept until it is."""
         tree = self._trees.trees.get(message.root)
         if tree is None:
@@ -775,12 +801,3 @@ def _parts(publications: Sequence[Publication]) -> Iterator[tuple[Publication, .
         size += publication.size
     if part:
         yield tuple(part)
-
-
-def _expire(memory: dict[str, tuple[Publication, float]] | dict[str, tuple[int, float]], now: float) -> None:
-    """Forget what need not be remembered any longer; the oldest is first."""
-    while memory:
-        event = next(iter(memory))
-        if memory[event][1] > now:
-            return
-        del memory[event]

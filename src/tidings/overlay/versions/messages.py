@@ -1,10 +1,15 @@
-"""What those who have been told a version of an event need."""
+"""What those who have been told a version of an event need.
+
+All of these travel the tree of a place in one epoch, from a home broker to the broker that has the seat or
+back. What is lost with the epoch is said again in the next.
+"""
 
 from __future__ import annotations
 
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Data, Message
 from tidings.overlay.publication import OVERHEAD_BYTES, Publication
+from tidings.overlay.publishing.messages import Places
 from tidings.overlay.trees.messages import Epoch
 
 
@@ -13,6 +18,10 @@ class Close(Message, frozen=True, tag=58):
 
     root: str
     epoch: Epoch
+
+    to: Places
+    """The homes that have had them, of those behind this link."""
+
     place: str
 
     events: tuple[tuple[str, int], ...]
@@ -20,15 +29,32 @@ class Close(Message, frozen=True, tag=58):
 
 
 class Follow(Message, frozen=True, tag=59):
-    """Events of which somebody behind the sender has had a version: later ones must go there too."""
+    """Events of which somebody at a home has had a version: later ones must go there too."""
 
     root: str
     epoch: Epoch
     place: str
+    home: str
+
+    number: int
+    """Of the question what has been missed; the answer is a `Snapshot`."""
 
     events: tuple[tuple[str, int, int], ...]
-    """With the version that everyone there has, and the highest quality of service that somebody asked for. A
-    later version has been missed and is sent again."""
+    """With the version that everyone there has, and the highest QoS that somebody asked for."""
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.events) // 8
+
+
+class Unfollow(Message, frozen=True, tag=62):
+    """Nobody at a home wants these events, of which it has these versions."""
+
+    root: str
+    epoch: Epoch
+    place: str
+    home: str
+    events: tuple[tuple[str, int], ...]
 
 
 class Ask(Message, frozen=True, tag=60):
@@ -37,9 +63,12 @@ class Ask(Message, frozen=True, tag=60):
     root: str
     epoch: Epoch
     place: str
-    broker: str
-    """Who asks, and where the answer goes."""
+    home: str
     number: int
+
+    version: tuple[int, int]
+    """Of the home's set. The seat answers when it has that, so what it tells later goes there by itself."""
+
     subscription: Subscription
 
 
@@ -49,13 +78,8 @@ class Snapshot(Data, frozen=True, tag=61):
     root: str
     epoch: Epoch
     place: str
-
-    broker: str
-    """Who asked; empty for all who follow the events."""
-
+    home: str
     number: int
-    """Of the question."""
-
     publications: tuple[Publication, ...]
 
     more: bool = False
@@ -63,9 +87,6 @@ class Snapshot(Data, frozen=True, tag=61):
 
     hops: int = 1
     """Links travelled, this one included."""
-
-    qos: int = 0
-    """The highest that is asked for where the answer goes."""
 
     @property
     def size(self) -> int:

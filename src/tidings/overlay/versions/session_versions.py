@@ -20,10 +20,10 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.links.links import Link
-from tidings.overlay.publication import Publication, Told
-from tidings.overlay.publishing.carrying import is_last
+from tidings.overlay.publication import Publication, Told, is_last
 from tidings.overlay.publishing.outbox import encode, quoted
-from tidings.overlay.routing.subscriptions import Named, Routing
+from tidings.overlay.routing.grants import Named
+from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.timers import Timer
 from tidings.records.record import Kind
@@ -153,10 +153,10 @@ class Followed:
 class SessionVersions:
     """What all sessions of this broker have had."""
 
-    def __init__(self, core: Core, topics: Topics, routing: Routing) -> None:
+    def __init__(self, core: Core, topics: Topics, sessions: Sessions) -> None:
         self._core = core
         self._topics = topics
-        self._routing = routing
+        self._sessions = sessions
         self.counts = Counts()
         self._events: dict[str, Followed] = {}
         """Events that are open, the longest unchanged first."""
@@ -181,7 +181,7 @@ class SessionVersions:
             if not key.startswith(PREFIX):
                 continue
             row = msgspec.msgpack.decode(saved[key], type=Row)
-            if row.session not in self._routing.sessions:
+            if row.session not in self._sessions.sessions:
                 self._core.out.append(Erase(key))
                 continue
             followed = self._events.setdefault(row.event, Followed(row.place, row.topic))
@@ -209,7 +209,7 @@ class SessionVersions:
         """
         told = _told(publication)
         followed = self._events.get(told.event)
-        found = self._routing.local.match(publication.topic, fields)
+        found = self._sessions.local.match(publication.topic, fields)
         closed = self._closed.get(told.event)
         if closed is not None and closed.is_outlived(told):
             self._revive(closed, publication)
@@ -219,7 +219,7 @@ class SessionVersions:
                 last = ALL if told.state == "merged-into" else told.version
                 self._remember_closed(told.event, last, last, {}, durable=False)
             return False
-        if self._routing.shares.groups:
+        if self._sessions.shares.groups:
             found = self._shared(found, followed)
         if late:
             found = {named: qos for named, qos in found.items() if self._begins(named, followed)}
@@ -242,7 +242,7 @@ class SessionVersions:
         told = _told(publication)
         followed = Followed(told.place or told.topic, publication.topic)
         for session, had in closed.had.items():
-            known = self._routing.sessions.get(session)
+            known = self._sessions.sessions.get(session)
             names = tuple(name for name in had.names if known is not None and name in known.subscriptions)
             if names:
                 had.names = names
@@ -325,7 +325,7 @@ class SessionVersions:
         told = _told(publication)
         session, name = named
         closed = self._closed.get(told.event)
-        found = self._routing.local.match(publication.topic, fields)
+        found = self._sessions.local.match(publication.topic, fields)
         if named not in found or (closed is not None and told.version <= closed.final):
             return
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
@@ -348,30 +348,30 @@ class SessionVersions:
 
     def _shared(self, found: dict[Named, int], followed: Followed | None) -> dict[Named, int]:
         """What was found, with one member left of each share group: the one that follows, if it is there."""
-        routing = self._routing
-        groups = routing.shares.groups
+        here = self._sessions
+        groups = here.shares.groups
         if followed is not None:
             session_versions: dict[str, Named] = {}
             for named in found:
                 had = followed.sessions.get(named[0])
                 if named in groups and had is not None and named[1] in had.names:
-                    if routing.sessions[named[0]].open:
+                    if here.sessions[named[0]].open:
                         session_versions.setdefault(groups[named], named)
             found = {
                 named: qos
                 for named, qos in found.items()
                 if named not in groups or session_versions.get(groups[named], named) == named
             }
-        return routing.shares.choose(found, lambda session: routing.sessions[session].open)
+        return here.shares.choose(found, lambda session: here.sessions[session].open)
 
     def _begins(self, named: Named, followed: Followed | None) -> bool:
         """Whether a subscription gets what was told before it could hear of it."""
         if followed is not None and named[0] in followed.sessions:
             return True
-        return named not in self._routing.shares.groups and named not in self.live_only
+        return named not in self._sessions.shares.groups and named not in self.live_only
 
     def _every_us(self, session: str, names: Names) -> int:
-        subscriptions = self._routing.sessions[session].subscriptions
+        subscriptions = self._sessions.sessions[session].subscriptions
         return min(subscriptions[name].every_us for name in names)
 
     def _note(self, followed: Followed, session: str, told: Told, names: Names) -> None:
@@ -483,7 +483,7 @@ class SessionVersions:
         if waiting is None:
             return
         self._core.timers.cancel(Timer.EVERY, (session, event))
-        if self._routing.sessions[session].durable:
+        if self._sessions.sessions[session].durable:
             self._core.ask_sync()
         publication, hops = waiting.publication, waiting.hops
         names = self._names(session, publication)
@@ -497,7 +497,7 @@ class SessionVersions:
 
     def _names(self, session: str, publication: Publication) -> Names:
         """The subscriptions of a session that a version matches now."""
-        found = self._routing.local.match(publication.topic, self._topics.fields(publication))
+        found = self._sessions.local.match(publication.topic, self._topics.fields(publication))
         return tuple(sorted(name for who, name in found if who == session))
 
     # Forgetting.
@@ -517,7 +517,7 @@ class SessionVersions:
         if followed is None:
             return
         had = dict(followed.sessions)
-        durable = any(self._routing.sessions[session].durable for session in had)
+        durable = any(self._sessions.sessions[session].durable for session in had)
         self._forget(event)
         self._remember_closed(event, followed.version, final, had, durable=durable)
 
@@ -551,7 +551,7 @@ class SessionVersions:
         del events[event]
         if not events:
             del self._by_session[session]
-        known = self._routing.sessions.get(session)
+        known = self._sessions.sessions.get(session)
         if known is not None and known.durable:
             self._core.out.append(Erase(_key(session, event)))
 
@@ -559,13 +559,13 @@ class SessionVersions:
         """A client has subscribed; whether it wants to begin with the open events."""
         if not snapshot and named not in self.live_only:
             self.live_only[named] = None
-            if self._routing.sessions[named[0]].durable:
+            if self._sessions.sessions[named[0]].durable:
                 self._core.out.append(Write(_live_key(named), encode(named)))
         elif snapshot:
             self._forget_live(named)
 
     def _forget_live(self, named: Named) -> None:
-        if self.live_only.pop(named, "") is None and self._routing.sessions[named[0]].durable:
+        if self.live_only.pop(named, "") is None and self._sessions.sessions[named[0]].durable:
             self._core.out.append(Erase(_live_key(named)))
 
     def on_gone(self, session: str, names: Iterable[str]) -> None:
@@ -616,10 +616,21 @@ class SessionVersions:
 
     # For those who see to it that nothing is missed.
 
-    def followed(self, places: Container[str]) -> list[tuple[str, str, str, int, int]]:
-        """Events of some places that are followed here: event, place, topic, the version that all have, and
-        the quality of service for them.
+    def is_followed(self, event: str) -> bool:
+        """Whether some session here is to hear what becomes of an event."""
+        followed = self._events.get(event)
+        return followed is not None and any(
+            not had.withdrawn or had.waiting is not None for had in followed.sessions.values()
+        )
+
+    def followed(
+        self, places: Container[str], events: Iterable[str] | None = None
+    ) -> list[tuple[str, str, str, int, int]]:
+        """Events of some places that are followed here, or those of `events`.
+
+        Each with its place, topic, the version that all have, and the quality of service for them.
         """
+        known = self._events
         return [
             (
                 event,
@@ -628,12 +639,12 @@ class SessionVersions:
                 min(had.version for had in it.sessions.values()),
                 max(self._qos(session, had) for session, had in it.sessions.items()),
             )
-            for event, it in self._events.items()
-            if it.place in places
+            for event in (known if events is None else events)
+            if (it := known.get(event)) is not None and it.place in places
         ]
 
     def _qos(self, session: str, had: Had) -> int:
-        asked = self._routing.sessions[session].subscriptions
+        asked = self._sessions.sessions[session].subscriptions
         return max((asked[name].qos for name in had.names if name in asked), default=0)
 
     # On disk.
@@ -646,7 +657,7 @@ class SessionVersions:
         return durable
 
     def _save(self, event: str, followed: Followed, session: str) -> bool:
-        if not self._routing.sessions[session].durable:
+        if not self._sessions.sessions[session].durable:
             return False
         row = Row(session, event, followed.place, followed.topic, followed.sessions[session])
         self._core.out.append(Write(_key(session, event), encode(row)))

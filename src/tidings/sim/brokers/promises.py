@@ -17,7 +17,7 @@ from zlib import crc32
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.status import Status, TreeStatus
+from tidings.overlay.status import Status
 from tidings.planning.topologies import Topology
 from tidings.records.record import Kind, Record
 from tidings.sim.brokers.trace import Delivery, Offer, Trace, Wish
@@ -397,82 +397,64 @@ def distances(joined: Mapping[str, Sequence[str]], root: str) -> dict[str, int]:
     return found
 
 
-def check_tables(
+def check_sets(
     statuses: Mapping[str, Status],
     ledger: Trace,
     samples: Sequence[tuple[str, bytes]],
-    declared: Sequence[str] = (),
+    wanted_by: Callable[[str, str, bytes], Mapping[str, int]],
 ) -> list[Breach]:
-    """Once all is quiet and whole: what a broker believes to be asked for behind a link is what is.
+    """Once all is quiet and whole: what a broker believes other brokers to ask for is what they ask for.
 
-    Both ends of a link agree on the table; and for each sample, a topic and a payload, a tree tells right for
-    every link whether somebody behind it wants that, and with which quality of service. Tables that say more
-    would cost false positives, tables that say less would lose publications.
+    All have the same version of each set, with the same filters in it, and have confirmed it. And for each
+    sample, a topic and a payload, each broker tells right (`wanted_by`) which others want it and with which
+    quality of service. Sets that say more would cost false positives, sets that say less would lose
+    publications.
     """
     found = []
-    standing: dict[str, list[Subscription]] = defaultdict(list)
-    for wish in ledger.current.values():
-        if wish.granted is not None or wish.settling is not None:
-            standing[wish.host].append(wish.subscription)
-    trees: dict[str, dict[str, TreeStatus]] = defaultdict(dict)
+    own = {name: status.sets[0] for name, status in statuses.items()}
     for name, status in statuses.items():
-        for tree in status.trees:
-            if tree.root in status.share or tree.root in declared:
-                trees[tree.root][name] = tree
-    for root, seen in sorted(trees.items()):
-        for name, tree in seen.items():
-            for peer, told in tree.told.items():
-                there = seen[peer].behind.get(name) if peer in seen else None
-                if told != there:
-                    found.append(
-                        Breach(
-                            "tables",
-                            f"in the tree of {root} {name} told {peer} {told}, and {peer} knows {there}",
-                        )
-                    )
+        known = {one.home: one for one in status.sets[1:]}
+        for home, right in own.items():
+            if home == name:
+                continue
+            there = known.get(home)
+            if there is None or (there.boot, there.number, there.asks) != (
+                right.boot,
+                right.number,
+                right.asks,
+            ):
+                found.append(Breach("sets", f"{name} knows {there} of what {home} asks for, {right}"))
+        if own[name].confirmed != own[name].number:
+            found.append(Breach("sets", f"not all have confirmed what {name} asks for: {own[name]}"))
     if found:
         return found[:BREACHES_MAX]
+    standing: dict[str, list[Subscription]] = defaultdict(list)
+    pending: dict[str, list[Subscription]] = defaultdict(list)
+    for wish in ledger.current.values():
+        answered = wish.granted is not None or wish.settling is not None
+        (standing if answered else pending)[wish.host].append(wish.subscription)
     for topic, payload in samples:
         fields = fields_of(payload)
-        wrong = {root: _misled(seen, standing, topic, fields) for root, seen in sorted(trees.items())}
-        # Which tree a topic travels is not known here: one of them must be right.
-        if wrong and all(wrong.values()):
-            root = min(wrong, key=lambda one: len(wrong[one]))
+        least = {name: _asked_for(asked, topic, fields) for name, asked in standing.items()}
+        most = {name: _asked_for(asked, topic, fields) for name, asked in pending.items()}
+        for name in statuses:
+            believed = wanted_by(name, topic, payload)
             found += [
-                Breach("tables", f"in the tree of {root} {text}, for {topic} {payload!r:.60}")
-                for text in wrong[root]
+                Breach(
+                    "sets",
+                    f"{name} believes that {home} wants {topic} {payload!r:.60} with QoS "
+                    f"{believed.get(home, -1)}, not {least.get(home, -1)}",
+                )
+                for home in statuses
+                if home != name
+                # What was asked for and never answered may be in force or not.
+                and not least.get(home, -1)
+                <= believed.get(home, -1)
+                <= max(least.get(home, -1), most.get(home, -1))
             ]
     return found[:BREACHES_MAX]
 
 
-def _misled(
-    seen: Mapping[str, TreeStatus],
-    standing: Mapping[str, Sequence[Subscription]],
-    topic: str,
-    fields: Mapping[str, object] | None,
-) -> list[str]:
-    """Links of one tree of which a broker believes something wrong about one publication."""
-    own = {
-        name: max((one.qos for one in standing.get(name, ()) if wants(one, topic, fields)), default=-1)
-        for name in seen
-    }
-    found = []
-    for name, tree in seen.items():
-        for peer, behind in tree.behind.items():
-            believed = max((one.qos for one in behind if wants(one, topic, fields)), default=-1)
-            true = max(own[other] for other in _side(seen, peer, name))
-            if believed != true:
-                found.append(f"{name} believes QoS {believed} to be wanted behind {peer}, and it is {true}")
-    return found
-
-
-def _side(seen: Mapping[str, TreeStatus], start: str, without: str) -> list[str]:
-    """Those on one side of a link of a tree: all that are reached from one end without the other."""
-    reached = {start: None}
-    waiting = [start]
-    for name in waiting:
-        for other in seen[name].behind:
-            if other not in reached and not (name == start and other == without):
-                reached[other] = None
-                waiting.append(other)
-    return list(reached)
+def _asked_for(asked: Sequence[Subscription], topic: str, fields: Mapping[str, object] | None) -> int:
+    """The highest quality of service with which some subscriptions ask for a publication; -1 for none."""
+    return max((one.qos for one in asked if wants(one, topic, fields)), default=-1)

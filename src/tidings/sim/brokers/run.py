@@ -14,7 +14,9 @@ from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.mqtt.settings import DEFAULT as DOORS
 from tidings.mqtt.settings import Settings as MqttSettings
+from tidings.overlay.broker import Broker
 from tidings.overlay.events import Effect
+from tidings.overlay.publication import Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.planning import topologies
@@ -389,7 +391,7 @@ class Run:
         if not found and len(plan.topology.ids) <= LOOKED_INTO_MAX:
             statuses = world.statuses()
             found += promises.check_trees(statuses, plan.topology, plan.settings.trees, plan.roots)
-            found += self._judge_tables(statuses)
+            found += self._judge_sets(statuses)
         found += [
             Breach("keeps running", f"{host.address} stopped itself: {reason}")
             for host in world.hosts.values()
@@ -402,10 +404,16 @@ class Run:
         deliveries = promises.Deliveries(self.world.ledger, self._settled, neighbours_keep=keep)
         return deliveries.check(lambda offer: offer.number % every == 0)
 
-    def _judge_tables(self, statuses: Mapping[str, Status]) -> list[Breach]:
+    def _judge_sets(self, statuses: Mapping[str, Status]) -> list[Breach]:
         ledger = self.world.ledger
         samples = [(offer.topic, offer.payload) for offer in ledger.offers[-SAMPLES:]]
-        return promises.check_tables(statuses, ledger, samples, self.plan.roots)
+        return promises.check_sets(statuses, ledger, samples, self._wanted_by)
+
+    def _wanted_by(self, address: str, topic: str, payload: bytes) -> Mapping[str, int]:
+        """Which other brokers want a publication, as far as one of them knows."""
+        broker = self.world.hosts[address].broker
+        assert isinstance(broker, Broker), "only a broker is asked what others want"
+        return broker.wanted_by(Publication("", 0, "", 0, topic, payload))
 
     def _record(self, record: Record) -> None:
         self._counts(record)

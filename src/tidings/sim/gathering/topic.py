@@ -68,6 +68,9 @@ class Outcome:
     messages: Counter[str]
     """Sent over links since the beginning, by kind."""
 
+    carried: Counter[str]
+    """What they carried, by the names of `sim.carried`."""
+
     seats: tuple[GatheredStatus, ...]
     """Each seat of the topic, as the broker that has it sees it; none on a plain topic."""
 
@@ -91,7 +94,7 @@ def run(
     _rest(world, settings.heartbeat_s / 2 + 3 * max((link.delay_s for link in topology.links), default=1.0))
     begin_s = ceil(world.now) + 1
     publishers = {address: world.client(address, f"p/{address}") for address in topology.ids}
-    before = _sent(world)
+    messages, carried = _sent(world), _carried(world)
     last_us = 0
     for one in said:
         last_us = max(last_us, one.at_us)
@@ -99,7 +102,8 @@ def run(
     world.run(begin_s - world.now + last_us / 1e6 + after_s)
     return Outcome(
         [Got(round((one.at - begin_s) * 1e6), one.host, one.publication) for one in world.ledger.deliveries],
-        _sent(world) - before,
+        _sent(world) - messages,
+        _carried(world) - carried,
         _seats(world, topic),
     )
 
@@ -126,6 +130,13 @@ def _sent(world: World) -> Counter[str]:
     for wire in world.wires.values():
         for kind, count in wire.counts.items():
             found[kind.__name__] += count
+    return found
+
+
+def _carried(world: World) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for wire in world.wires.values():
+        found.update(wire.carried)
     return found
 
 

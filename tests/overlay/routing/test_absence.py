@@ -361,3 +361,23 @@ def test_what_is_held_for_one_is_not_sent_to_those_who_never_left() -> None:
     bench.settle()
     assert [bench.got(id_, f"s{id_}") for id_ in "bcd"] == [payloads(0, 1)] * 3
     assert len([1 for _, target, _ in bench.said(Publish) if target == "c"]) == 1
+
+
+def test_a_broker_that_joins_by_one_that_has_restarted_learns_who_is_absent_too() -> None:
+    # What the absent one asks for nobody knows any more, only that it was there.
+    bench = Bench("abc", path("a", "b"))
+    bench.settle()
+    bench.subscribe("b", "s", "t/#", durable=True, qos=1)
+    bench.settle()
+    bench.kill("b")
+    bench.settle()
+    bench.kill("a")
+    bench.start("a")
+    bench.settle()
+    bench.join("c", "a")
+    bench.settle()
+    assert bench.status("c").absent == ("b",)
+    publish(bench, 2, id_="c")
+    bench.start("b")
+    bench.settle()
+    assert bench.got("b", "s") == payloads(0, 2)

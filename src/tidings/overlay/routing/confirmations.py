@@ -1,0 +1,199 @@
+"""Confirmations: which changes of a home's set all members know.
+
+Changes go round on all links, confirmations travel one tree, the first that undeclared topics share. Towards
+each home a broker says the lowest version of its set that it and all behind it have (`Confirm`); so the home
+hears what all have, in as many messages as the tree has links. In a new epoch all of it is said again, with
+its members.
+
+A broker confirms a version only when it is on its disk that it knows the home: after a restart it must know
+for whom to hold what is published at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings.overlay.core import Core
+from tidings.overlay.links.links import Link, Links
+from tidings.overlay.routing.homes import HOMES_MAX, NONE, Homes, Version
+from tidings.overlay.routing.messages import Confirm
+from tidings.overlay.timers import Timer
+from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
+
+NAMED_MAX = 16
+"""Brokers that are named as late; more are counted."""
+
+LATE_SHARE = 2
+"""What takes longer than the time to settle divided by this is named."""
+
+
+class Confirmations:
+    """What is confirmed by whom, on the tree that confirmations travel."""
+
+    def __init__(
+        self,
+        core: Core,
+        links: Links,
+        trees: Trees,
+        homes: Homes,
+        own_number: Callable[[], int],
+        is_met: Callable[[str], bool],
+        on_confirmed: Callable[[], None],
+    ) -> None:
+        """`own_number`: of the latest change of this broker's set. `is_met`: whether a home is known on disk.
+        `on_confirmed`: others may know more of this broker's set by now.
+        """
+        self._core = core
+        self._links = links
+        self._trees = trees
+        self._homes = homes
+        self._own_number = own_number
+        self._is_met = is_met
+        self._on_confirmed = on_confirmed
+        self._changed: dict[str, None] = {}
+        """Homes of which more may be confirmed by now."""
+        self._awaited = False
+        """Whether it is looked after how long others take."""
+
+    @property
+    def grown(self) -> TreeEpoch | None:
+        """The epoch that confirmations travel; None while no tree can be relied on, since one is changing."""
+        trees, share = self._trees, self._trees.share
+        tree = trees.serving(share[0]) if share else None
+        if tree is None or any(it.growing is not None for it in trees.trees.values()):
+            return None
+        return tree.current
+
+    def confirmed(self) -> int:
+        """The latest change of this broker's set that all members of all trees have; -1 if none is sure."""
+        grown, core = self.grown, self._core
+        if grown is None:
+            return -1
+        for tree in self._trees.trees.values():
+            if tree.current is not None and not tree.current.members.keys() <= grown.members.keys():
+                return -1
+        least = (core.boot, self._own_number())
+        for edge in grown.edges.values():
+            least = min(least, edge.confirmed.get(core.id, NONE)) if edge.alive else NONE
+        return least[1] if least[0] == core.boot else -1
+
+    def said(self, home: str) -> int:
+        """The number of a home's set that this broker has confirmed with all behind it; -1 for none."""
+        grown = self.grown
+        bit = grown.bits.get(home, 0) if grown is not None else 0
+        boot, number = next(
+            (edge.said.get(home, NONE) for edge in (grown.ordered if grown else ()) if edge.mask & bit), NONE
+        )
+        return number if boot else -1
+
+    def late(self, number: int) -> list[str]:
+        """Who has not confirmed a change of this broker's set, as far as is known."""
+        tree = self._trees.trees.get(self._trees.share[0]) if self._trees.share else None
+        grown = tree.current if tree is not None else None
+        found: dict[str, None] = {}
+        for other in self._trees.trees.values():
+            if other.growing is not None:
+                # Nothing is sure before the new epoch is ready.
+                found |= dict.fromkeys(other.growing.awaited)
+                found |= {edge.peer: None for edge in other.growing.edges.values() if edge.members is None}
+        for edge in grown.edges.values() if grown is not None else ():
+            boot, known = edge.confirmed.get(self._core.id, NONE)
+            if boot != self._core.boot or known < number:
+                found |= dict.fromkeys(edge.late or (edge.peer,))
+        return sorted(found)
+
+    # What others have.
+
+    def on_confirm(self, link: Link, message: Confirm) -> None:
+        tree = self._trees.trees.get(message.root)
+        for grown in (tree.current, tree.growing) if tree is not None else ():
+            if grown is None or grown.epoch != message.epoch:
+                continue
+            edge = grown.edges.get(link.peer)
+            if edge is None or not edge.alive:
+                return
+            edge.late = message.late[:NAMED_MAX]
+            for home, boot, number in message.homes:
+                if home not in edge.confirmed and len(edge.confirmed) >= HOMES_MAX:
+                    continue  # no network has so many brokers
+                if (boot, number) > edge.confirmed.get(home, NONE):
+                    edge.confirmed[home] = (boot, number)
+                    self._changed[home] = None
+
+    def on_set(self, home: str) -> None:
+        """A home's set here is another, or it is on disk that it is known."""
+        self._changed[home] = None
+
+    def on_ready(self, tree: Tree) -> None:
+        """A new epoch of a tree."""
+        if self._trees.share and tree.root == self._trees.share[0] and tree.current is not None:
+            self._changed |= dict.fromkeys(tree.current.members)
+        else:
+            self._changed[self._core.id] = None
+
+    def on_share(self) -> None:
+        """Confirmations may travel another tree."""
+        tree = self._trees.serving(self._trees.share[0]) if self._trees.share else None
+        if tree is not None:
+            self.on_ready(tree)
+
+    def flush(self) -> None:
+        """Say towards each home what all on this side have of its set by now."""
+        if not self._changed:
+            return
+        changed, self._changed = self._changed, {}
+        tree = self._trees.serving(self._trees.share[0]) if self._trees.share else None
+        grown = tree.current if tree is not None else None
+        if grown is not None:
+            said: dict[str, list[tuple[str, int, int]]] = {}
+            for home in changed:
+                self._say(grown, home, said)
+            for peer, homes in said.items():
+                self._links.send(grown.edges[peer].link, Confirm(grown.root, grown.epoch, tuple(homes)))
+            self._look_after(grown)
+        if self._core.id in changed:
+            self._on_confirmed()
+
+    def _say(self, grown: TreeEpoch, home: str, said: dict[str, list[tuple[str, int, int]]]) -> None:
+        bit = grown.bits.get(home, 0)
+        toward = next((edge for edge in grown.edges.values() if edge.mask & bit), None)
+        if toward is None or not toward.alive:
+            return
+        known = self._known(grown, home, toward)
+        if known > toward.said.get(home, NONE):
+            toward.said[home] = known
+            said.setdefault(toward.peer, []).append((home, *known))
+
+    def _known(self, grown: TreeEpoch, home: str, toward: Edge) -> Version:
+        """The version of a home's set that this broker and all behind it have."""
+        known = self._homes.version(home) if self._is_met(home) else NONE
+        for edge in grown.edges.values():
+            if edge is not toward:
+                known = min(known, edge.confirmed.get(home, NONE))
+        return known
+
+    # Who takes long.
+
+    def _look_after(self, grown: TreeEpoch) -> None:
+        """See later who still has not what is here."""
+        if not self._awaited and len(grown.edges) > 1:
+            core = self._core
+            self._awaited = True
+            core.timers.set(Timer.CONFIRM, None, core.now + core.settings.settle_s / LATE_SHARE)
+
+    def on_late(self, _about: object) -> None:
+        """Name those behind this broker that others wait for."""
+        self._awaited = False
+        grown = self.grown
+        if grown is None:
+            return
+        for toward in grown.edges.values():
+            late: dict[str, None] = {}
+            for home, bit in grown.bits.items():
+                if toward.mask & bit and self._homes.version(home) > toward.said.get(home, NONE):
+                    for edge in grown.edges.values():
+                        if edge is not toward and edge.confirmed.get(home, NONE) < self._homes.version(home):
+                            late |= dict.fromkeys(edge.late or (edge.peer,))
+            if late and toward.alive:
+                names = tuple(sorted(late)[:NAMED_MAX])
+                self._links.send(toward.link, Confirm(grown.root, grown.epoch, (), names))

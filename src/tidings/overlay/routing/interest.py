@@ -1,0 +1,105 @@
+"""Interests: subscriptions as their home broker says them to others.
+
+An interest has the topic filter, the content filter in its normal form, the quality of service and how often
+versions are wanted. It is known by its bytes: they are all that is kept of it, and two are equal if their
+bytes are.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidings.errors import FilterError, SubscriptionError
+from tidings.language import durations, names, normal_form
+from tidings.language.normal_form import NormalForm, Written
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import EVERYTHING, QOS_MAX, Subscription
+
+TOPIC_CHARACTERS_MAX = 65_535
+"""Of a topic filter: what one MQTT string holds."""
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    topic_filter: str
+    qos: int
+    every_us: int
+    boxes: Written | None = None
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(_Said)
+
+
+class Interest:
+    """One subscription of another broker's set."""
+
+    __slots__ = ("every_us", "qos", "topic_filter", "value")
+
+    unknown = Unknown.WAIT
+    """What a missing field counts for is in the normal form."""
+
+    def __init__(self, value: bytes) -> None:
+        """Raises FilterError or SubscriptionError."""
+        try:
+            said = _DECODER.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise SubscriptionError(f"a subscription of another broker cannot be read: {error}") from None
+        fault = names.filter_fault(said.topic_filter) if said.topic_filter != EVERYTHING else None
+        if fault or len(said.topic_filter) > TOPIC_CHARACTERS_MAX:
+            raise SubscriptionError(fault or "the topic filter is too long")
+        if not 0 <= said.qos <= QOS_MAX or said.every_us < 0:
+            raise SubscriptionError(f"quality of service {said.qos}, every {said.every_us} us")
+        if said.boxes is not None:
+            normal_form.read(said.boxes)
+        self.topic_filter = said.topic_filter
+        self.qos = said.qos
+        self.every_us = said.every_us
+        self.value = value
+
+    @property
+    def filter(self) -> NormalForm | None:
+        """The content filter, read anew; None for all."""
+        boxes = _DECODER.decode(self.value).boxes
+        return None if boxes is None else normal_form.read(boxes)
+
+    @property
+    def text(self) -> str:
+        """The subscription for people to read."""
+        read = self.filter
+        parts = [
+            self.topic_filter or "everything",
+            f'"{normal_form.text(read)}"' if read is not None else "",
+            f"qos={self.qos}",
+            f"every={durations.text(self.every_us)}" if self.every_us else "",
+        ]
+        return " ".join(part for part in parts if part)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Interest) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"Interest({self.topic_filter!r}, qos={self.qos})"
+
+
+def written(subscription: Subscription) -> tuple[bytes, bool]:
+    """A subscription as others are told of it, and whether it is told wider than it is.
+
+    A content filter whose normal form is too large to be told is left out.
+    """
+    boxes, wider = None, False
+    try:
+        read = subscription.filter
+    except FilterError:
+        read, wider = None, True
+    if read is not None:
+        boxes = normal_form.written(read, subscription.unknown)
+        wider = boxes is None
+    said = _Said(subscription.topic_filter, subscription.qos, subscription.every_us, boxes)
+    return _ENCODER.encode(said), wider
+
+
+EVERYTHING_AT_ALL = Interest(_ENCODER.encode(_Said(EVERYTHING, QOS_MAX, 0)))
+"""What a home is taken to ask for where it cannot be understood."""

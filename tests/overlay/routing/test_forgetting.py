@@ -1,0 +1,350 @@
+"""Brokers that are gone for good: one broker is told, and nothing is held for them anywhere."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from tests.overlay.bench import Bench, Mailbox, path, ring
+from tidings.overlay.events import ForgetAsked, Log, StopAsked, TimerFired
+from tidings.overlay.routing import absence
+from tidings.overlay.routing.messages import Sets
+from tidings.overlay.settings import DEFAULT
+
+GONE = "a broker is gone for good; nothing is held for it"
+TOLD = (
+    "the network was told that this broker is gone for good, and has held nothing for it since; it joins as "
+    "a new one"
+)
+
+
+def network(ids: str = "abc", links: Iterable[tuple[str, str]] = (), trees: int = 1) -> Bench:
+    """a-b-c, or other links, with a durable session at the last one that wants something."""
+    bench = Bench(ids, list(links) or path(*ids), replace(DEFAULT, trees=trees))
+    bench.settle()
+    bench.subscribe(ids[-1], "s", "t", durable=True, qos=1)
+    bench.settle()
+    assert bench.granted() == [("s", "")]
+    return bench
+
+
+def publish(bench: Bench, id_: str, number: int) -> None:
+    bench.publish(id_, "t", b"%d" % number, 1, number)
+    bench.settle()
+
+
+def forget(bench: Bench, name: str, at: str) -> None:
+    bench.tell(at, ForgetAsked(name))
+    bench.settle()
+
+
+def held(bench: Bench, ids: str) -> list[tuple[tuple[str, ...], int, int]]:
+    """What is held by some brokers: for whom, publications, bytes."""
+    statuses = [bench.status(id_) for id_ in ids]
+    return [(status.absent, status.held, status.absent_bytes) for status in statuses]
+
+
+def said(bench: Bench, id_: str, text: str, since: tuple[int, int] = (0, 0)) -> int:
+    """How often a broker has logged a line."""
+    return [log.text for log in bench.of(Log, id_, since)].count(text)
+
+
+NOTHING = ((), 0, 0)
+
+
+def test_what_is_held_is_released_at_every_broker_whichever_is_told() -> None:
+    for at in "abc":
+        bench = network("abcd")
+        bench.kill("d")
+        bench.settle()
+        for number, id_ in enumerate("abc"):
+            publish(bench, id_, number)
+        assert [count for _, count, _ in held(bench, "abc")] == [1, 1, 1]
+        forget(bench, "d", at)
+        assert held(bench, "abc") == [NOTHING] * 3
+        assert [bench.keys(id_, "held/") for id_ in "abc"] == [[]] * 3
+        assert [said(bench, id_, GONE) for id_ in "abc"] == [1, 1, 1]
+        publish(bench, at, 3)
+        assert held(bench, "abc") == [NOTHING] * 3
+        assert sorted(bench.accepted()) == [0, 1, 2, 3]
+
+
+def test_grants_name_it_no_more() -> None:
+    bench = network()
+    bench.kill("c")
+    bench.settle()
+    since = bench.mark()
+    bench.subscribe("a", "before", "t")
+    bench.settle()
+    forget(bench, "c", "b")
+    bench.subscribe("a", "after", "t")
+    bench.settle()
+    assert bench.granted(since) == [("before", "absent: c"), ("after", "")]
+
+
+def test_word_of_it_goes_round_once_in_a_network_with_cycles() -> None:
+    bench = network("abcd", [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")])
+    bench.kill("d")
+    bench.settle()
+    since = bench.mark()
+    forget(bench, "d", "a")
+    told = [message.forgotten for _, _, message in bench.said(Sets, since) if message.forgotten]
+    assert told == [(("d", 1),)] * 6  # over every link, from either end
+
+
+def test_a_broker_that_is_in_reach_or_not_known_is_not_forgotten() -> None:
+    bench = network()
+    publish(bench, "a", 0)
+    since = bench.mark()
+    for name in ("b", "c", "a", "nobody"):
+        forget(bench, name, "a")
+    publish(bench, "a", 1)
+    assert bench.got("c", "s") == [b"0", b"1"]
+    assert [said(bench, id_, GONE, since) for id_ in "abc"] == [0, 0, 0]
+    assert bench.keys("a", absence.FORGOTTEN) == []
+
+
+def test_a_broker_that_was_away_hears_of_it_when_it_is_back() -> None:
+    bench = network("abcd", [("a", "b"), ("b", "c"), ("b", "d")])
+    bench.kill("d")
+    bench.settle()
+    publish(bench, "c", 0)
+    bench.kill("c")
+    bench.settle()
+    forget(bench, "d", "a")
+    bench.start("c")
+    bench.settle()
+    assert held(bench, "abc") == [NOTHING] * 3
+
+
+def test_a_broker_that_was_cut_off_hears_of_it_and_its_side_with_it() -> None:
+    bench = network("abcde", [*path("a", "b", "c", "d"), ("b", "e")])
+    bench.kill("e")
+    bench.settle()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, "d", 0)
+    forget(bench, "e", "a")
+    assert bench.status("d").absent == ("a", "b", "e")
+    bench.heal("b", "c")
+    bench.settle()
+    assert held(bench, "abcd") == [NOTHING] * 4
+
+
+def test_it_is_remembered_over_a_restart_of_those_who_were_told() -> None:
+    bench = network("abcd", [("a", "b"), ("b", "c"), ("b", "d")])
+    bench.kill("d")
+    bench.settle()
+    publish(bench, "c", 0)
+    bench.kill("c")
+    bench.settle()
+    forget(bench, "d", "a")
+    for id_ in "ab":
+        bench.kill(id_)
+    for id_ in "abc":
+        bench.start(id_)
+    bench.settle()
+    assert held(bench, "abc") == [NOTHING] * 3
+
+
+def test_a_broker_that_joins_later_holds_nothing_for_it() -> None:
+    bench = Bench("abcd", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", durable=True, qos=1)
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    forget(bench, "c", "a")
+    bench.join("d", "b")
+    bench.settle()
+    publish(bench, "d", 0)
+    assert held(bench, "abd") == [NOTHING] * 3
+    assert said(bench, "d", GONE) == 0  # which it never knew
+
+
+def test_it_comes_back_as_a_new_one_and_says_so_once() -> None:
+    bench = network()
+    bench.kill("c")
+    bench.settle()
+    publish(bench, "a", 0)
+    forget(bench, "c", "b")
+    publish(bench, "a", 1)
+    bench.start("c")
+    bench.settle()
+    publish(bench, "a", 2)
+    # What its sessions ask for holds, what was published meanwhile was not held for it.
+    assert bench.got("c", "s") == [b"2"]
+    assert said(bench, "c", TOLD) == 1
+    assert held(bench, "abc") == [NOTHING] * 3
+    bench.kill("c")
+    bench.settle()
+    publish(bench, "a", 3)
+    bench.start("c")
+    bench.settle()
+    # From then on it is a broker like the others.
+    assert bench.got("c", "s") == [b"2", b"3"]
+    assert said(bench, "c", TOLD) == 1
+
+
+def test_it_may_be_forgotten_again() -> None:
+    bench = network()
+    for number in range(2):
+        bench.kill("c")
+        bench.settle()
+        publish(bench, "a", number)
+        assert bench.status("a").absent == ("c",)
+        forget(bench, "c", "a")
+        assert held(bench, "ab") == [NOTHING] * 2
+        bench.start("c")
+        bench.settle()
+        assert said(bench, "c", TOLD) == number + 1
+    assert bench.got("c", "s") == []
+
+
+def test_who_restarted_since_knows_what_to_forget() -> None:
+    # Its boot is on disk beside its name: a broker that has restarted has no set of it.
+    bench = network()
+    bench.kill("c")
+    bench.settle()
+    publish(bench, "b", 0)
+    bench.cut("a", "b")
+    bench.kill("a")
+    bench.start("a")
+    bench.settle()
+    assert bench.status("a").absent == ("b", "c")
+    forget(bench, "c", "a")
+    bench.heal("a", "b")
+    bench.settle()
+    assert held(bench, "ab") == [NOTHING] * 2
+
+
+def test_who_was_away_does_not_have_a_broker_forgotten_that_has_come_back_since() -> None:
+    bench = network("abdc", [("a", "b"), ("b", "c"), ("a", "d"), ("d", "c")])
+    bench.kill("c")
+    bench.settle()
+    forget(bench, "c", "a")
+    assert bench.keys("d", absence.FORGOTTEN) == ["forgotten/c"]
+    bench.kill("d")
+    bench.settle()
+    bench.start("c")
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    publish(bench, "a", 0)
+    bench.start("d")  # which remembers that c is forgotten
+    bench.settle()
+    assert bench.status("a").absent == ("c",)
+    assert bench.status("d").absent == ("c",)
+    publish(bench, "d", 1)
+    bench.start("c")
+    bench.settle()
+    assert sorted(bench.got("c", "s")) == [b"0", b"1"]
+    assert said(bench, "c", TOLD) == 1
+
+
+def test_one_that_was_only_cut_off_is_found_again_with_what_it_asks_for() -> None:
+    bench = network()
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, "a", 0)
+    forget(bench, "c", "a")
+    bench.heal("b", "c")
+    bench.settle()
+    publish(bench, "a", 1)
+    assert bench.got("c", "s") == [b"1"]
+    assert said(bench, "c", TOLD) == 1
+    # Its set is here, so nothing is sent to it that it does not want.
+    assert [(one.home, one.filters) for one in bench.status("a").sets] == [("a", 0), ("b", 0), ("c", 1)]
+    since = bench.mark()
+    bench.subscribe("c", "later", "u", qos=1)
+    bench.settle()
+    assert bench.granted(since) == [("later", "")]
+    bench.cut("b", "c")
+    bench.settle()
+    publish(bench, "a", 2)
+    bench.kill("b")
+    bench.settle()
+    bench.start("b")  # which says whom it remembers to be forgotten
+    bench.settle()
+    assert bench.status("a").absent == ("c",)
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.got("c", "s") == [b"1", b"2"]
+
+
+def test_one_that_was_only_cut_off_may_be_forgotten_again() -> None:
+    bench = network()
+    for number in range(2):
+        bench.cut("b", "c")
+        bench.settle()
+        publish(bench, "a", number)
+        assert bench.status("a").held == 1
+        forget(bench, "c", "a")
+        assert held(bench, "ab") == [NOTHING] * 2
+        bench.heal("b", "c")
+        bench.settle()
+    assert bench.got("c", "s") == []
+
+
+def in_any_order(bench: Bench, chance: random.Random, until: Callable[[], bool]) -> None:
+    """Let one thing after the other arrive, some connections being much faster than others, or time pass."""
+    speeds: dict[Mailbox, float] = {}
+    while not until():
+        boxes = bench.waiting()
+        if boxes and chance.random() < 0.98:
+            bench.step(max(boxes, key=lambda box: speeds.setdefault(box, chance.random())))
+        else:
+            due, id_ = min((bench[id_].next_deadline() or inf, id_) for id_ in bench.running())
+            bench.now = max(bench.now, due)
+            bench.tell(id_, TimerFired())
+
+
+# In the first two a broker hears of it by a link that is not of the tree whose next epoch it still waits for.
+SEEDS = [(2, 1), (3, 29), *(pytest.param(2 + seed % 2, seed, marks=pytest.mark.slow) for seed in range(100))]
+
+
+@pytest.mark.parametrize(("trees", "seed"), SEEDS)
+def test_whoever_still_has_it_in_an_epoch_forgets_it_with_the_next(trees: int, seed: int) -> None:
+    links = [*ring("a", "b", "c", "d"), ("a", "c"), ("b", "d"), *((id_, "e") for id_ in "abcd")]
+    bench = network("abcde", links, trees)
+    bench.kill("e")
+
+    def somebody_knows() -> bool:
+        return any(bench.status(id_).absent == ("e",) for id_ in "abcd")
+
+    in_any_order(bench, random.Random(seed), somebody_knows)
+    assert any("e" in tree.members for id_ in "abcd" for tree in bench.status(id_).trees)
+    bench.tell(next(id_ for id_ in "abcd" if bench.status(id_).absent), ForgetAsked("e"))
+    in_any_order(bench, random.Random(seed + 1), lambda: not bench.waiting())
+    bench.settle()
+    publish(bench, "c", 0)
+    assert held(bench, "abcd") == [NOTHING] * 4
+
+
+@pytest.mark.parametrize("trees", [1, 3])
+def test_one_that_leaves_for_good_is_forgotten_when_it_is_in_no_tree(trees: int) -> None:
+    bench = Bench("abc", path("a", "b", "c"), replace(DEFAULT, trees=trees))
+    bench.settle()
+    bench.subscribe("c", "s", "t", durable=True, qos=1)
+    bench.settle()
+    bench.tell("c", StopAsked(for_good=True))
+    bench.settle()
+    assert held(bench, "ab") == [NOTHING] * 2
+    assert bench.keys("a", absence.FORGOTTEN) == ["forgotten/c"]
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(absence, "FORGOTTEN_MAX", 2)
+    bench = Bench("abcde", [("a", id_) for id_ in "bcde"])
+    bench.settle()
+    for id_ in "bcde":
+        bench.kill(id_)
+    bench.settle()
+    for id_ in "bcde":
+        forget(bench, id_, "a")
+    assert bench.keys("a", absence.FORGOTTEN) == ["forgotten/d", "forgotten/e"]
+    assert held(bench, "a") == [NOTHING]

@@ -1,0 +1,693 @@
+"""Homes: how what one broker asks for becomes known to all others, and stays so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.examples import examples
+from tests.overlay.bench import BEGIN, Bench, Middle, item, path, publication, ring
+from tests.overlay.routing.asking import WIDE, ask, known, middle
+from tests.overlay.routing.test_own_set import EVENTS, FILTERS, TOPICS, WHERES
+from tidings.language import names, payloads
+from tidings.language.regions import Unknown
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import (
+    Effect,
+    HangUp,
+    Log,
+    SessionClosed,
+    SessionOpened,
+    SubscriptionAsked,
+    TimerFired,
+)
+from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.homes import CHANGES_ITEMS, CHANGES_KEPT, PART_ITEMS
+from tidings.overlay.routing.messages import FILTER, Change, Fetch, Has, Item, Sets
+from tidings.overlay.settings import DEFAULT
+
+ONE, TWO, THREE = (Subscription(topic, qos=1) for topic in ("one", "two", "three"))
+
+SESSION_OVER_S = DEFAULT.resume_within_s + 0.5
+
+
+def change(
+    number: int, *items: Item, home: str = "h", boot: int = 1, removed: tuple[int, ...] = ()
+) -> Change:
+    return Change(home, boot, number, items, removed)
+
+
+def whole(number: int, *items: Item, home: str = "h", boot: int = 1, more: bool = False) -> Change:
+    return Change(home, boot, number, items, whole=True, more=more)
+
+
+def has(number: int, home: str = "h", boot: int = 1) -> Sets:
+    return Sets((Has(home, boot, number),))
+
+
+def announced(it: Middle, effects: Iterable[Effect]) -> list[tuple[str, str, int, int]]:
+    """Which neighbours are told that there is another version: (neighbour, home, boot, number)."""
+    return [
+        (peer, one.home, one.boot, one.number)
+        for peer, message in it.heard(effects, Sets)
+        for one in message.homes
+    ]
+
+
+def wanted(it: Middle, topic: str, payload: bytes = b"{}") -> dict[str, int]:
+    """The homes that a broker believes to want a publication, with their quality of service."""
+    return dict(it.broker.wanted_by(publication(1, payload, topic)))
+
+
+def asks(it: Middle, home: str = "h") -> tuple[int, int, list[str]] | None:
+    """The version of a home's set that a broker has, and what is in it."""
+    found = known(it, home)
+    return None if found is None else (found.boot, found.number, list(found.asks))
+
+
+# Changes go round.
+
+
+def test_a_change_goes_over_every_link() -> None:
+    it = middle(("x", "y"))
+    effects = ask(it, "s", WIDE)
+    expected = Change("m", 1, 1, (item(1, WIDE),))
+    assert it.heard(effects, Change) == [("a", expected), ("x", expected), ("y", expected)]
+
+
+def test_a_change_from_a_link_goes_over_the_others_and_not_back() -> None:
+    it = middle(("x", "y"))
+    heard = change(1, item(7, WIDE))
+    assert it.heard(it["x"].say(heard), Change) == [("a", heard), ("y", heard)]
+    assert asks(it) == (1, 1, ['roads/# "severity > 3" qos=1'])
+    # Another neighbour says the same: nothing is new.
+    assert it.heard(it["y"].say(heard), Change) == []
+
+
+def test_a_change_goes_to_every_broker() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    mark = bench.mark()
+    bench.subscribe("c", "s", "t")
+    bench.run()
+    assert [(source, target) for source, target, _ in bench.said(Change, mark)] == [("c", "b"), ("b", "a")]
+
+
+def test_what_has_gone_round_is_not_taken() -> None:
+    it = middle()
+    ask(it, "s", ONE)
+    for back in (Change("m", 1, 1, (item(1, ONE),)), Change("m", 2, 9, (item(1, TWO),)), has(9, "m", 2)):
+        effects = it["x"].say(back)
+        assert it.heard(effects, Change) == it.heard(effects, Fetch) == []
+    assert wanted(it, "two") == {}
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> list[tuple[str, str]]:
+    """Links of a connected network with cycles."""
+    ids = "abcdef"[: draw(st.integers(3, 6))]
+    tree = [(ids[at], ids[draw(st.integers(0, at - 1))]) for at in range(1, len(ids))]
+    pairs = [(one, other) for one in ids for other in ids if one < other]
+    more = draw(st.lists(st.sampled_from(pairs), min_size=1, max_size=4))
+    joined = {frozenset(pair): pair for pair in (*more, *tree)}
+    return list(joined.values())
+
+
+@given(links=networks(), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=examples(60))
+def test_each_change_goes_once_over_a_link_in_each_direction_and_everywhere(
+    links: list[tuple[str, str]], seed: int
+) -> None:
+    rng = random.Random(seed)
+    ids = sorted({id_ for pair in links for id_ in pair})
+    bench = Bench(ids, links)
+    bench.settle()
+    mark = bench.mark()
+    homes = rng.sample(ids, 2)
+    for home in homes:
+        bench.tell(home, SessionOpened("s"))
+    for number in range(4):
+        for home in homes:
+            bench.tell(home, SubscriptionAsked("s", f"{number}", Subscription(f"{home}/{number}")))
+        for _ in range(rng.randint(0, 20)):
+            if boxes := bench.waiting():
+                bench.step(rng.choice(boxes))
+    bench.run()
+    went = [(source, target, it.home, it.number) for source, target, it in bench.said(Change, mark)]
+    assert len(went) == len(set(went)) <= 2 * len(links) * 8
+    for home in homes:
+        reached = {target for _, target, about, number in went if about == home and number == 4}
+        assert reached >= set(ids) - {home}
+    assert_same_sets(bench)
+
+
+def assert_same_sets(bench: Bench) -> None:
+    """All brokers know the same of each home, and that is what the home tells."""
+    statuses = {id_: bench.status(id_) for id_ in bench.running()}
+    own = {id_: status.sets[0] for id_, status in statuses.items()}
+    for id_, status in statuses.items():
+        others = {one.home: one for one in status.sets[1:]}
+        for home, right in own.items():
+            if home != id_:
+                there = others[home]
+                assert (there.boot, there.number, there.asks) == (right.boot, right.number, right.asks)
+
+
+# In order, and what is missed is fetched.
+
+
+def test_a_change_is_taken_only_behind_the_one_before_it() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE)))
+    third = change(3, item(3, THREE), removed=(1,))
+    effects = it["x"].say(third)
+    assert it.heard(effects, Change) == []
+    assert it.heard(effects, Fetch) == [("x", Fetch("h", 1, 1))]
+    assert (wanted(it, "one"), wanted(it, "three")) == ({"h": 1}, {})
+    second = change(2, item(2, TWO))
+    assert it.heard(it["x"].say(second), Change) == [("a", second), ("y", second)]
+    assert it.heard(it["x"].say(third), Change) == [("a", third), ("y", third)]
+    assert asks(it) == (1, 3, ["three qos=1", "two qos=1"])
+
+
+def test_one_neighbour_at_a_time_is_asked_for_what_was_missed() -> None:
+    it = middle(("x", "y"))
+    effects = [*it["x"].say(change(2, item(2, TWO))), *it["y"].say(change(2, item(2, TWO)))]
+    assert it.heard(effects, Fetch) == [("x", Fetch("h", 0, 0))]
+    effects = [*it["x"].lose(), *it.tell(TimerFired(), BEGIN + SESSION_OVER_S)]
+    assert it.heard(effects, Fetch) == [("y", Fetch("h", 0, 0))], "the other is asked when that one is gone"
+
+
+def test_what_a_neighbour_has_beyond_what_is_here_is_fetched() -> None:
+    it = middle(("x", "y"))
+    assert it.heard(it["x"].say(has(5)), Fetch) == [("x", Fetch("h", 0, 0))]
+    assert it.heard(it["y"].say(has(6)), Fetch) == []
+    effects = it["x"].say(whole(5, item(1, ONE)))
+    assert it.heard(effects, Fetch) == [("y", Fetch("h", 1, 5))], "the other has more"
+    assert it.heard(it["y"].say(has(5)), Fetch) == [], "or has it no more"
+    assert it.heard(it["y"].say(has(5)), Fetch) == []
+
+
+def test_few_changes_that_were_missed_come_as_they_were_and_more_as_a_whole_set() -> None:
+    it = middle()
+    for number in range(CHANGES_KEPT):
+        ask(it, f"s{number}", Subscription(f"t/{number}"))
+    few = it.heard(it["x"].say(Fetch("m", 1, 0)), Change)
+    assert few == [
+        ("x", Change("m", 1, number + 1, (item(number + 1, Subscription(f"t/{number}")),)))
+        for number in range(CHANGES_KEPT)
+    ]
+    assert it.heard(it["x"].say(Fetch("m", 1, CHANGES_KEPT - 1)), Change) == few[-1:]
+    ask(it, "more", Subscription("u"))
+    ((_, all_of_it),) = it.heard(it["x"].say(Fetch("m", 1, 0)), Change)
+    assert (all_of_it.whole, all_of_it.number, len(all_of_it.added)) == (
+        True,
+        CHANGES_KEPT + 1,
+        CHANGES_KEPT + 1,
+    )
+    assert len(it.heard(it["x"].say(Fetch("m", 1, 1)), Change)) == CHANGES_KEPT
+    assert it.heard(it["x"].say(Fetch("m", 0, 70)), Change) == [("x", all_of_it)], "of another boot"
+
+
+def test_what_was_missed_of_another_home_comes_in_the_same_way() -> None:
+    it = middle(("x", "y"))
+    count = CHANGES_KEPT + 1
+    changes = [change(at, item(at, Subscription(f"t/{at}"))) for at in range(1, count + 1)]
+    for one in changes:
+        it["x"].say(one)
+    assert it.heard(it["y"].say(Fetch("h", 1, 1)), Change) == [("y", one) for one in changes[1:]]
+    ((_, all_of_it),) = it.heard(it["y"].say(Fetch("h", 1, 0)), Change)
+    assert all_of_it == whole(count, *(one.added[0] for one in changes))
+
+
+def test_the_changes_that_are_kept_have_so_many_items() -> None:
+    it = middle(("x", "y"))
+    half = [item(key, Subscription(f"t/{key}")) for key in range(CHANGES_ITEMS // 2)]
+    rest = [item(key, Subscription(f"t/{key}")) for key in range(CHANGES_ITEMS // 2, CHANGES_ITEMS)]
+    for number, items in enumerate((half, rest), 1):
+        it["x"].say(change(number, *items))
+    assert len(it.heard(it["y"].say(Fetch("h", 1, 0)), Change)) == 2
+    it["x"].say(change(3, item(CHANGES_ITEMS, ONE)))
+    ((_, all_of_it),) = [one for one in it.heard(it["y"].say(Fetch("h", 1, 0)), Change) if not one[1].more]
+    assert all_of_it.whole
+    assert len(it.heard(it["y"].say(Fetch("h", 1, 1)), Change)) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        (Fetch("m", 1, 1), Sets((Has("m", 1, 1),))),
+        (Fetch("m", 7, 9), Sets((Has("m", 1, 1),))),
+        (Fetch("nobody", 0, 0), Sets((Has("nobody", 0, 0),))),
+    ],
+)
+def test_who_asks_for_what_is_not_there_hears_what_is(asked: Fetch, answer: Sets) -> None:
+    it = middle()
+    ask(it, "s", ONE)
+    assert it["x"].heard(it["x"].say(asked)) == [answer]
+
+
+def test_versions_that_go_back_are_ignored() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE), boot=2), change(2, item(2, TWO), boot=2))
+    before = asks(it)
+    for late in (
+        change(1, item(1, THREE), boot=2),
+        change(2, item(9, THREE), boot=2),
+        change(9, item(9, THREE), boot=1),
+        whole(2, item(9, THREE), boot=2),
+        whole(9, item(9, THREE), boot=1),
+        has(1, boot=2),
+        has(0, boot=1),
+    ):
+        effects = it["y"].say(late)
+        assert [it.heard(effects, kind) for kind in (Change, Sets, Fetch)] == [[], [], []]
+        assert asks(it) == before == (2, 2, ["one qos=1", "two qos=1"])
+
+
+@pytest.mark.parametrize(("boot", "number"), [(-1, 1), (2**53, 1), (1, -1), (1, 2**53), (2**64 - 1, 1)])
+def test_what_no_version_can_be_costs_a_neighbour_its_session_and_harms_no_other(
+    boot: int, number: int
+) -> None:
+    it = middle(("x", "y"))
+    effects = it["x"].say(change(number, item(1, ONE), boot=boot))
+    assert [type(effect) for effect in effects if isinstance(effect, HangUp)] == [HangUp]
+    assert it.heard(effects, Change) == []
+    assert asks(it) is None
+    assert it.heard(it["y"].say(change(1, item(1, ONE))), Change) == [("a", change(1, item(1, ONE)))]
+    it["y"].say(has(number, boot=boot))
+    assert asks(it) == (1, 1, ["one qos=1"])
+
+
+# Whole sets.
+
+
+def test_a_set_of_a_later_boot_takes_the_place_of_the_one_before_when_it_has_come_as_a_whole() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE), item(2, TWO)))
+    assert it.heard(it["x"].say(has(5, boot=2)), Fetch) == [("x", Fetch("h", 1, 1))]
+    it["x"].say(whole(5, item(1, TWO), boot=2, more=True))
+    assert asks(it) == (1, 1, ["one qos=1", "two qos=1"])
+    assert (wanted(it, "one"), wanted(it, "three")) == ({"h": 1}, {})
+    effects = it["x"].say(whole(5, item(2, THREE), boot=2))
+    assert asks(it) == (2, 5, ["three qos=1", "two qos=1"])
+    assert (wanted(it, "one"), wanted(it, "three")) == ({}, {"h": 1})
+    # The other neighbours hear of it, and fetch it.
+    assert announced(it, effects) == [("a", "h", 2, 5), ("y", "h", 2, 5)]
+    fetched = it.heard(it["y"].say(Fetch("h", 1, 1)), Change)
+    assert fetched == [("y", whole(5, item(1, TWO), item(2, THREE), boot=2))]
+
+
+def test_a_set_whose_link_is_lost_in_the_middle_leaves_the_old_one() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE)))
+    it["x"].say(has(5, boot=2))
+    it["x"].say(whole(5, item(1, TWO), boot=2, more=True))
+    it["x"].lose()
+    it.tell(TimerFired(), BEGIN + SESSION_OVER_S)
+    assert asks(it) == (1, 1, ["one qos=1"])
+    later = BEGIN + SESSION_OVER_S
+    # Its second part alone is not the set, over whichever link it comes.
+    assert it.heard(it["y"].say(has(5, boot=2), now=later), Fetch) == [("y", Fetch("h", 1, 1))]
+    it["y"].say(whole(5, item(1, TWO), boot=2, more=True), now=later)
+    it["y"].say(whole(5, item(2, THREE), boot=2), now=later)
+    assert asks(it) == (2, 5, ["three qos=1", "two qos=1"])
+
+
+def test_parts_of_two_versions_are_not_taken_for_one() -> None:
+    it = middle()
+    it["x"].say(has(5))
+    it["x"].say(whole(5, item(1, ONE), more=True))
+    it["x"].say(whole(6, item(2, TWO), more=True))
+    it["x"].say(whole(6, item(3, THREE)))
+    assert asks(it) == (1, 6, ["three qos=1", "two qos=1"])
+
+
+def test_the_first_change_of_a_later_boot_needs_none_before_it() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE)), change(2, item(2, TWO)))
+    first = change(1, item(1, THREE), boot=2)
+    effects = it["x"].say(first)
+    assert it.heard(effects, Change) == [("a", first), ("y", first)]
+    assert asks(it) == (2, 1, ["three qos=1"])
+    assert it.heard(it["y"].say(Fetch("h", 2, 0)), Change) == [("y", first)], "the old ones are gone"
+
+
+def test_a_home_that_has_asked_for_nothing_since_it_started_asks_for_nothing() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(change(1, item(1, ONE)))
+    effects = it["x"].say(has(0, boot=2))
+    assert it.heard(effects, Fetch) == []
+    assert announced(it, effects) == [("a", "h", 2, 0), ("y", "h", 2, 0)]
+    assert (asks(it), wanted(it, "one")) == ((2, 0, []), {})
+
+
+def test_long_changes_and_sets_come_in_parts() -> None:
+    bench = Bench("ab")
+    bench.tell("b", SessionOpened("client"))
+    count = 2 * PART_ITEMS + 10
+    for number in range(count):
+        bench.tell("b", SubscriptionAsked("client", f"s{number}", Subscription(f"t/{number}")))
+    bench.join("a", "b")
+    bench.settle()
+    parts = [message for source, _, message in bench.said(Change) if source == "b"]
+    assert [(len(part.added), part.whole, part.more) for part in parts] == [
+        (PART_ITEMS, True, True),
+        (PART_ITEMS, True, True),
+        (10, True, False),
+    ]
+    mark = bench.mark()
+    bench.tell("b", SessionClosed("client"))
+    bench.settle()
+    parts = [message for source, _, message in bench.said(Change, mark) if source == "b"]
+    assert [(len(part.removed), part.whole, part.more) for part in parts] == [
+        (PART_ITEMS, False, True),
+        (PART_ITEMS, False, True),
+        (10, False, False),
+    ]
+    assert_same_sets(bench)
+    assert [one.filters for one in bench.status("a").sets] == [0, 0]
+
+
+def test_a_set_that_does_not_end_costs_a_neighbour_its_session() -> None:
+    it = middle(("x", "y"), replace(DEFAULT, homes_filters_max=100))
+    it["x"].say(has(5))
+    items = [item(key, Subscription(f"t/{key}")) for key in range(100)]
+    effects: list[Effect] = []
+    for _ in range(3):
+        effects += it["x"].say(whole(5, *items, more=True))
+    assert len([effect for effect in effects if isinstance(effect, HangUp)]) == 1
+    assert it.heard(it["y"].say(change(1, item(1, ONE))), Change) == [("a", change(1, item(1, ONE)))]
+
+
+# What is not understood.
+
+ODD = Item(9, 3, b"\x93from a later release")
+
+
+def test_items_of_an_unknown_kind_are_kept_and_passed_on() -> None:
+    it = middle(("x", "y"))
+    first = change(1, item(1, ONE), ODD)
+    assert it.heard(it["x"].say(first), Change) == [("a", first), ("y", first)]
+    assert asks(it) == (1, 1, ["one qos=1"])
+    found = known(it, "h")
+    assert found is not None
+    assert found.widened == 0, "it asks for nothing"
+    assert it.heard(it["y"].say(Fetch("h", 0, 0)), Change) == [("y", whole(1, item(1, ONE), ODD))]
+    it["x"].say(change(2, removed=(3,)))
+    assert it.heard(it["y"].say(Fetch("h", 0, 0)), Change) == [("y", whole(2, item(1, ONE)))]
+
+
+def test_items_of_an_unknown_kind_come_with_a_whole_set_too() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(has(5))
+    it["x"].say(whole(5, ODD, item(1, ONE)))
+    assert it.heard(it["y"].say(Fetch("h", 0, 0)), Change) == [("y", whole(5, item(1, ONE), ODD))]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\xc1",
+        item(1, Subscription("t", qos=1)).value[:-1],
+        item(1, Subscription("t", qos=7)).value,
+        item(1, Subscription("t/#/u")).value,
+    ],
+)
+def test_a_subscription_that_is_not_understood_is_taken_for_everything_and_passed_on_as_it_is(
+    value: bytes,
+) -> None:
+    it = middle(("x", "y"))
+    strange = change(1, Item(FILTER, 1, value), Item(FILTER, 2, value), item(3, ONE))
+    effects = it["x"].say(strange)
+    assert [log.text for log in effects if isinstance(log, Log)] == [
+        "a subscription of a broker is not understood"
+    ]
+    assert it.heard(effects, Change) == [("a", strange), ("y", strange)]
+    assert wanted(it, "elsewhere") == {"h": 2}
+    found = known(it, "h")
+    assert found is not None
+    assert found.widened == 2
+    ((_, passed),) = it.heard(it["y"].say(Fetch("h", 0, 0)), Change)
+    assert sorted(passed.added, key=lambda one: one.key) == list(strange.added)
+    it["x"].say(change(2, removed=(1,)))
+    assert wanted(it, "elsewhere") == {"h": 2}
+    it["x"].say(change(3, removed=(2,)))
+    assert (wanted(it, "elsewhere"), wanted(it, "one")) == ({}, {"h": 1})
+
+
+def test_what_a_home_has_under_two_keys_is_wanted_until_both_are_gone() -> None:
+    it = middle()
+    it["x"].say(change(1, item(1, ONE), item(2, ONE), item(3, ONE)))
+    for number, key in enumerate((2, 1), 2):
+        it["x"].say(change(number, removed=(key,)))
+        assert wanted(it, "one") == {"h": 1}
+    it["x"].say(change(4, removed=(3, 77)))
+    assert (wanted(it, "one"), asks(it)) == ({}, (1, 4, []))
+
+
+def test_a_key_that_is_given_again_says_what_it_said_last() -> None:
+    it = middle()
+    it["x"].say(change(1, item(1, ONE)), change(2, item(1, TWO)))
+    assert (wanted(it, "one"), wanted(it, "two")) == ({}, {"h": 1})
+
+
+# What a home may ask for.
+
+
+def test_a_home_that_asks_for_more_than_its_share_gets_everything() -> None:
+    """With "a", "x" and "h", each of four brokers may have two."""
+    it = middle(("x", "y"), replace(DEFAULT, homes_filters_max=10))
+    effects: list[Effect] = []
+    for number in range(1, 13):
+        effects += it["x"].say(change(number, item(number, Subscription(f"t/{number}", qos=1))))
+        if number == 10:
+            assert wanted(it, "elsewhere") == {}
+    assert [log.text for log in effects if isinstance(log, Log)] == [
+        "a broker asks for more than is kept of it; it is sent everything"
+    ]
+    assert len(it.heard(effects, Change)) == 24, "others may have room for it"
+    assert wanted(it, "elsewhere") == {"h": 2}
+    assert asks(it) == (1, 12, [])
+    assert it.heard(it["y"].say(change(1, item(1, ONE), home="y")), Change)
+    assert wanted(it, "one") == {"h": 2, "y": 1}, "others are kept as they are"
+    # What is not here cannot be passed on.
+    assert it["y"].heard(it["y"].say(Fetch("h", 1, 2))) == [Sets((Has("h", 0, 0),))]
+    it["x"].say(change(13, removed=(1,)))
+    assert wanted(it, "elsewhere") == {"h": 2}
+    it["x"].say(whole(14, item(1, ONE)))
+    assert asks(it) == (1, 14, ["one qos=1"])
+    assert (wanted(it, "elsewhere"), wanted(it, "one")) == ({}, {"h": 1, "y": 1})
+
+
+def test_the_number_of_homes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidings.overlay.routing.homes.HOMES_MAX", 4)
+    it = middle()  # "a" and "x" are two
+    for home in ("h", "i", "j", "k"):
+        it["x"].say(change(1, item(1, ONE), home=home), Sets((Has(f"{home}2", 1, 1),)))
+    assert [one.home for one in it.broker.status(BEGIN).sets] == ["m", "a", "h", "h2", "x"]
+    assert wanted(it, "one") == {"h": 1}
+
+
+# Links and epochs.
+
+
+def counted(bench: Bench, since: tuple[int, int]) -> int:
+    return len(bench.said(Change, since)) + len(bench.said(Fetch, since))
+
+
+def test_a_new_link_begins_with_what_both_sides_have() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("a", "s", "t")
+    bench.settle()
+    mark = bench.mark()
+    bench.cut("b", "c")
+    bench.advance(3.0)
+    bench.heal("b", "c")
+    bench.settle()
+    sets = [(source, target, message) for source, target, message in bench.said(Sets, mark)]
+    assert [(source, target) for source, target, _ in sets] == [("b", "c"), ("c", "b")]
+    versions = {("a", 1, 1), ("b", 1, 0), ("c", 1, 0)}
+    for source, _, message in sets:
+        assert {(it.home, it.boot, it.number) for it in message.homes} == versions
+        assert message.homes[0].home == source
+
+
+def test_nothing_is_sent_again_when_a_link_was_lost_or_in_a_new_epoch() -> None:
+    bench = Bench("abcd", ring("a", "b", "c", "d"))
+    bench.settle()
+    for id_ in "abcd":
+        bench.subscribe(id_, f"s{id_}", f"t/{id_}", "x > 3", qos=1)
+    bench.settle()
+    mark = bench.mark()
+    epoch = bench.tree("a", "a").epoch
+    bench.cut("a", "d")
+    bench.settle()
+    bench.heal("a", "d")
+    bench.settle()
+    assert bench.tree("a", "a").epoch > epoch
+    assert counted(bench, mark) == 0
+    assert_same_sets(bench)
+
+
+def test_what_was_missed_on_both_sides_of_a_lost_link_is_fetched_and_nothing_else() -> None:
+    bench = Bench("abcd", path("a", "b", "c", "d"))
+    bench.settle()
+    for id_ in "ad":
+        bench.subscribe(id_, "before", f"before/{id_}")
+    bench.settle()
+    bench.cut("b", "c")
+    bench.advance(3.0)
+    for id_ in "ad":
+        bench.subscribe(id_, "meanwhile", f"meanwhile/{id_}")
+    bench.settle()
+    mark = bench.mark()
+    bench.heal("b", "c")
+    bench.settle()
+    went = sorted(
+        (source, target, it.home, it.number, it.whole) for source, target, it in bench.said(Change, mark)
+    )
+    assert went == [
+        ("b", "a", "d", 2, False),
+        ("b", "c", "a", 2, False),
+        ("c", "b", "d", 2, False),
+        ("c", "d", "a", 2, False),
+    ]
+    assert_same_sets(bench)
+
+
+def test_a_broker_that_joins_is_told_all_and_tells_all() -> None:
+    bench = Bench("abc", path("a", "b"))
+    bench.settle()
+    bench.subscribe("a", "s", "t/a")
+    bench.subscribe("c", "s", "t/c")
+    bench.settle()
+    bench.join("c", "b")
+    bench.settle()
+    assert_same_sets(bench)
+    assert {it.home for it in bench.status("a").sets} == {"a", "b", "c"}
+
+
+def test_topic_filters_and_content_filters_work_together_across_hops() -> None:
+    bench = Bench("abcd", path("a", "b", "c", "d"))
+    bench.settle()
+    bench.subscribe("d", "s", "roads/+/north", "severity >= 3 AND road IN ('A1', 'A2')")
+    bench.settle()
+    for topic, payload in [
+        ("roads/7/north", b'{"severity": 3, "road": "A1"}'),
+        ("roads/7/south", b'{"severity": 3, "road": "A1"}'),
+        ("roads/7/north", b'{"severity": 2, "road": "A1"}'),
+        ("roads/7/north", b'{"severity": 9, "road": "A3"}'),
+        ("roads/7/north", b'{"severity": 9}'),
+        ("roads/8/north", b'{"severity": 9, "road": "A2"}'),
+    ]:
+        bench.publish("a", topic, payload, 0)
+    bench.run()
+    assert bench.got("d", "s") == [b'{"severity": 3, "road": "A1"}', b'{"severity": 9, "road": "A2"}']
+    carried = [number for _, _, it in bench.said(Publish) for number in it.numbers]
+    assert len(carried) == 6  # two publications, three links
+
+
+def test_publications_flow_by_the_old_epoch_until_the_new_one_is_ready() -> None:
+    bench = Bench("abc", path("a", "b", "c"))
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1)
+    bench.settle()
+    before = bench.tree("b", "a").epoch
+    bench.hosts["d"] = type(bench.hosts["a"])("d", DEFAULT)
+    bench.neighbours["d"] = ["a"]
+    bench.start("d")  # it joins, and a new epoch begins
+    number = 0
+    while bench.waiting() or bench.tree("b", "a").epoch == before:
+        if not bench.waiting():
+            bench.advance(0.005)
+            continue
+        bench.step(bench.waiting()[0])
+        number += 1
+        bench.publish("a", "t", b"%d" % number, token=number)
+        if number > 30:
+            bench.run()
+    bench.settle()
+    assert bench.tree("b", "a").epoch > before
+    assert bench.got("c", "s") == [b"%d" % n for n in range(1, number + 1)]
+
+
+# Whatever happens.
+
+
+@given(links=networks(), seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=examples(40), deadline=None)
+def test_all_brokers_come_to_know_what_is_asked_for_whatever_comes_goes_and_breaks(
+    links: list[tuple[str, str]], seed: int
+) -> None:
+    rng = random.Random(seed)
+    ids = sorted({id_ for pair in links for id_ in pair})
+    bench = Bench(ids, links, seed=seed)
+    homes = ids[:3]
+    bench.settle()
+    asked: dict[tuple[str, str], Subscription] = {}
+    for number in range(30):
+        roll = rng.random()
+        if asked and roll < 0.25:
+            who = rng.choice(sorted(asked))
+            del asked[who]
+            bench.tell(who[0], SessionClosed(who[1]))
+        elif roll < 0.65:
+            who = (rng.choice(homes), f"s{number}")
+            asked[who] = Subscription(
+                rng.choice(FILTERS), rng.choice(WHERES), rng.choice(list(Unknown)), rng.choice([0, 1, 2])
+            )
+            bench.tell(who[0], SessionOpened(who[1]))
+            bench.tell(who[0], SubscriptionAsked(who[1], "s", asked[who]))
+        elif roll < 0.75:
+            bench.cut(*rng.choice(links))
+        elif roll < 0.85:
+            bench.heal(*rng.choice(links))
+        elif roll < 0.9:
+            bench.advance(rng.choice([0.05, 1.5, 3.0]))
+        elif roll < 0.95:
+            id_ = rng.choice(ids)
+            bench.kill(id_)
+            bench.start(id_)
+            asked = {who: it for who, it in asked.items() if who[0] != id_}
+        for _ in range(rng.randint(0, 10)):
+            if boxes := bench.waiting():
+                bench.step(rng.choice(boxes))
+    for pair in links:
+        bench.heal(*pair)
+    bench.advance(20.0)
+    assert_same_sets(bench)
+    for id_ in ids:
+        mine = bench.status(id_).sets[0]
+        assert mine.confirmed == mine.number
+        for topic in TOPICS:
+            for event in EVENTS:
+                assert believed(bench, id_, topic, event) == naive(asked, id_, topic, event)
+
+
+def believed(bench: Bench, id_: str, topic: str, event: Mapping[str, int]) -> dict[str, int]:
+    payload = repr(dict(event)).replace("'", '"').encode()
+    assert payloads.decode(payload) == event
+    return dict(bench[id_].wanted_by(publication(1, payload, topic)))
+
+
+def naive(
+    asked: Mapping[tuple[str, str], Subscription], but: str, topic: str, event: Mapping[str, int]
+) -> dict[str, int]:
+    """Which other brokers have sessions that want a publication, and with which quality of service."""
+    found: dict[str, int] = {}
+    for (home, _), it in asked.items():
+        if (
+            home != but
+            and names.match(it.topic_filter, topic)
+            and (it.filter is None or it.filter.matches(event, it.unknown))
+        ):
+            found[home] = max(it.qos, found.get(home, -1))
+    return found
