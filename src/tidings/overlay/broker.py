@@ -56,7 +56,7 @@ from tidings.overlay.gather.messages import (
 from tidings.overlay.gather.seat_directory import EventClosed, SeatFound, SeatMoved, Seats
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.links.messages import PROTOCOL_VERSION
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter, Numbers
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
 from tidings.overlay.publishing.outbox import PublicationReleased
@@ -199,14 +199,14 @@ class Broker:
             SessionGone: lambda n: versions.on_ended(n.session),
             PublicationReleased: lambda n: publications.on_released(n.publication),
             VersionTold: lambda n: catch_up.on_told(n.publication),
-            VersionAddressed: lambda n: catch_up.receivers.sent(n.told, n.homes),
+            VersionAddressed: lambda n: catch_up.on_addressed(n.told, n.homes),
             VersionPassed: lambda n: seats.edge_filter.on_told(n.publication),
             VersionArrived: lambda n: catch_up.on_arrived(n.told),
             SetChanged: lambda n: self._on_set(n.home),
             HomeLearned: lambda n: absences.learn(n.home, n.boot, n.absent_s),
             HomeSaved: lambda n: confirmations.on_set(n.name),
             BrokerForgotten: lambda n: self._on_forgotten(n.name),
-            VersionConfirmed: lambda n: seats.on_confirmed(n.told),
+            VersionConfirmed: lambda n: self._on_version_confirmed(n.told),
             EventClosed: lambda n: catch_up.close(n.place, n.event, n.version),
             SeatMoved: lambda n: catch_up.on_moved(n.place),
             SeatFound: lambda n: catch_up.on_found(n.place),
@@ -448,6 +448,10 @@ class Broker:
             self._grants.go_on()
         else:
             self._catch_up.expect_no_more(named)
+
+    def _on_version_confirmed(self, told: Told) -> None:
+        self._seats.on_confirmed(told)
+        self._catch_up.on_confirmed(told)
 
     def _on_subscriptions_gone(self, session: str, names: list[str]) -> None:
         self._versions.on_gone(session, names)

@@ -91,6 +91,7 @@ class Node:
         "settings",
         "slow_s",
         "stopping",
+        "sync_s",
         "synced_at",
         "synchronised",
         "waiting",
@@ -118,6 +119,8 @@ class Node:
         self.disk = Disk(self.holder)
         self.lost_disks: list[Disk] = []
         """As they were when they were lost: for those who judge what others have copied from them."""
+        self.sync_s = 0.0
+        """How long a sync takes."""
         self.synced_at = 0.0
         """When the last sync that was asked for is done."""
         self.clock: Skew = TRUE_CLOCK

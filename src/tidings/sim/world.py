@@ -135,12 +135,12 @@ class World:
         self._machine = machine
         self._door = door
         self._topics = tuple(topics)
-        self._sync_s = sync_s
         self._record: Callable[[Record], object] = record or (lambda _: None)
         self.hosts: dict[str, Node] = {}
         for address in topology.ids:
             own = settings[address] if isinstance(settings, Mapping) else settings
-            self.hosts[address] = Node(address, (ids or {}).get(address, address), own)
+            host = self.hosts[address] = Node(address, (ids or {}).get(address, address), own)
+            host.sync_s = sync_s
         self.wires: dict[tuple[str, str], Wire] = {}
         for link in topology.links:
             for one, other in ((link.one, link.other), (link.other, link.one)):
@@ -588,7 +588,7 @@ class World:
 
     def _sync(self, host: Node, effect: Sync) -> None:
         host.disk.sync(effect.token)
-        host.synced_at = max(host.synced_at, self.agenda.now + self._sync_s)
+        host.synced_at = max(host.synced_at, self.agenda.now + host.sync_s)
         self.agenda.add(host.synced_at, self._synced, host, host.boot)
 
     def _synced(self, host: Node, boot: int) -> None:

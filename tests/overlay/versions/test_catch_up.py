@@ -1,6 +1,6 @@
-"""Those who come later, and those who have missed something: snapshots, links that carry, closings.
+"""Those who come later, and those who have missed something: snapshots, homes that follow, closings.
 
-Seats are played here: `Seat` says who has it and which events are open there. The rest are whole brokers.
+Seats are played here: `Seats` says who has it and which events are open there. The rest are whole brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hypothesis import given as examples
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, path, ring
+from tests.overlay.bench import BEGIN, EPOCH, Bench, Middle, carried, path, ring
 from tests.overlay.versions.test_session_versions import Seen, seen
 from tidings.language.declarations import parse_topic
 from tidings.language.reports import Event
@@ -34,10 +34,12 @@ from tidings.overlay.events import (
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Holder
 from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publishing.batches import message_of, unpacked
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees.trees import Edge, TreeEpoch
-from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot
+from tidings.overlay.versions import catch_up
+from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
 
 TOPIC = parse_topic("""
 name = "t"
@@ -77,7 +79,7 @@ class Seats:
 
     def holder(self, _place: str) -> Holder | None:
         seat = self._network.known.get(self._id, self._network.seat)
-        return Holder(1, seat, 1, "") if seat else None
+        return Holder(1, seat, self._network.hosts[seat].boot, "") if seat else None
 
     def mine(self, _place: str) -> Any:
         return Seat(self._network.open) if self._network.seat == self._id else None
@@ -145,13 +147,14 @@ class Network(Bench):
         if run:
             self.run()
 
-    def move(self, seat: str) -> None:
+    def move(self, seat: str, *, run: bool = True) -> None:
         """Another broker has the seat."""
         self.seat = seat
         for id_ in self.running():
             self[id_]._catch_up.on_moved("t")
             self._carry_out(id_, self[id_].collect())
-        self.run()
+        if run:
+            self.run()
 
     def client(self, id_: str, name: str, where: str = "", **more: Any) -> None:
         self.subscribe(id_, name, "t", where, qos=more.pop("qos", 1), **more)
@@ -163,44 +166,49 @@ class Network(Bench):
     def states(self, id_: str, session: str, since: tuple[int, int] = (0, 0)) -> list[tuple[int, str]]:
         return [(version, state) for version, state, _ in self.given(id_, session, since)]
 
-    def carried(self) -> int:
-        return sum(len(self[id_]._publications.carrying) for id_ in self.running())
+    def awaited(self, since: tuple[int, int] = (0, 0)) -> list[tuple[str, ...]]:
+        """For each copy of a version: who must have it before it is acknowledged."""
+        return [
+            self[source].named(it.root, it.epoch, unpacked((it.must or it.to)[0]))
+            for source, _, it in self.said(Publish, since)
+        ]
+
+    def remembered(self) -> int:
+        """Open events of which some broker knows who has had them."""
+        return sum(len(self[id_]._catch_up.receivers) for id_ in self.running())
 
     def followed(self) -> int:
         return sum(len(self[id_]._versions) for id_ in self.running())
 
 
-# Links that carry.
+# Homes that have had a version.
 
 
-def test_a_link_that_carried_a_version_carries_later_ones_until_the_event_is_closed() -> None:
+def test_a_home_that_has_had_a_version_gets_later_ones_until_the_event_is_closed() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
     net.told(1, 2)
     assert net.said(Publish) == []
-    for version, x in ((2, 1), (3, 2), (4, 3), (5, 4)):
+    for version, x in ((2, 1), (3, 2), (4, 3)):
         net.told(version, x)
-    hops = [(source, target, it.publication.number) for source, target, it in net.said(Publish)]
-    assert hops == [(*link, number) for number in (2, 3, 4, 5) for link in (("a", "b"), ("b", "c"))]
+    hops = [(source, target, carried(it).number) for source, target, it in net.said(Publish)]
+    assert hops == [(*link, number) for number in (2, 3, 4) for link in (("a", "b"), ("b", "c"))]
     assert net.states("c", "s") == [(2, "told"), (3, "withdrawn")]
-    net.told(6, 5, last=True)
-    assert net.carried() == net.followed() == 0
+    net.told(5, 4, last=True)
+    assert net.remembered() == net.followed() == 0
     mark = net.mark()
     net.told(1, 2, event="f")
     assert net.said(Publish, mark) == []
 
 
 def test_a_version_goes_on_with_the_quality_that_earlier_ones_had() -> None:
-    net = Network("abc", path("a", "b", "c"), "a")
-    net.client("c", "s", "x = 1", qos=1)
-    net.told(1, 1)
-    net.told(2, 2)
-    assert [it.qos for _, _, it in net.said(Publish)] == [1, 1, 1, 1]
-    net = Network("ab", path("a", "b"), "a")
-    net.client("b", "s", "x = 1", qos=0)
-    net.told(1, 1)
-    net.told(2, 2)
-    assert [it.qos for _, _, it in net.said(Publish)] == [0, 0]
+    for qos in (1, 0):
+        net = Network("abc", path("a", "b", "c"), "a")
+        net.client("c", "s", "x = 1", qos=qos)
+        net.told(1, 1)
+        net.told(2, 2)
+        assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+        assert net.awaited() == [("c",) * qos] * 4
 
 
 def test_who_asked_for_quality_0_gets_no_more_in_a_new_epoch_and_after_a_snapshot() -> None:
@@ -215,7 +223,7 @@ def test_who_asked_for_quality_0_gets_no_more_in_a_new_epoch_and_after_a_snapsho
     mark = net.mark()
     net.told(2, 2, event="f")
     assert net.states("c", "s")[:2] == [(1, "told"), (2, "withdrawn")]
-    assert {it.qos for _, _, it in net.said(Publish)} == {0}
+    assert set(net.awaited()) == {()}
     assert net.said(Publish, mark)
 
 
@@ -226,17 +234,17 @@ def test_publications_of_plain_topics_leave_no_trace() -> None:
     net.publish("a", "plain", b"{}")
     net.run()
     assert net.got("b", "s") == [b"{}"]
-    assert net.carried() == net.followed() == 0
+    assert net.remembered() == net.followed() == 0
 
 
-def test_a_closing_goes_along_the_links_that_carried_the_event_and_no_others() -> None:
+def test_a_closing_goes_to_the_homes_that_had_the_event_and_to_no_others() -> None:
     net = Network("abcd", [("a", "b"), ("b", "c"), ("a", "d")], "a")
     net.client("c", "s", "x = 1")
     net.told(1, 1)
     net.close()
     closings = [(source, target, it.events) for source, target, it in net.said(Close)]
     assert closings == [("a", "b", (("e", 1),)), ("b", "c", (("e", 1),))]
-    assert net.carried() == net.followed() == 0
+    assert net.remembered() == net.followed() == 0
     assert net.states("c", "s") == [(1, "told")]
 
 
@@ -245,24 +253,45 @@ def test_an_event_that_goes_on_after_it_was_closed_goes_where_it_went() -> None:
     net.client("c", "s", "x = 1")
     net.told(1, 1)
     net.close()
-    assert net.carried() == 0
+    assert net.remembered() == 0
     net.told(2, 2)  # another side of a partition knew more
     net.told(1, 1, event="f", last=True)
     net.told(2, 2, event="f")
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn"), (1, "told"), (2, "withdrawn")]
 
 
-def test_closings_go_together_within_a_tick() -> None:
-    net = Network("ab", path("a", "b"), "a")
+def test_an_event_that_goes_on_is_not_closed_again_by_a_home_that_says_only_now_that_it_follows() -> None:
+    net = Network("abcd", [("a", "b"), ("b", "c"), ("b", "d")], "a")
+    for id_ in "cd":
+        net.client(id_, "s", "x < 3")
+    net.told(1, 1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.close()
+    net.told(2, 2, qos=0)  # another side of a partition knew more
+    mark = net.mark()
+    net.heal("b", "c")
+    net.settle()
+    assert [it.home for _, target, it in net.said(Follow, mark) if target == "a"] == ["c"]
+    assert net.said(Close, mark) == []
+    net.told(3, 3)
+    for id_ in "cd":
+        assert net.states(id_, "s") == [(1, "told"), (2, "told"), (3, "withdrawn")]
+
+
+def test_closings_go_together_within_a_tick_each_to_those_who_had_the_event() -> None:
+    net = Network("abc", [("a", "b"), ("a", "c")], "a")
     net.client("b", "s")
+    net.client("c", "s", "x = 1")
+    for event, x in (("e", 1), ("f", 2), ("g", 1), ("h", 2)):
+        net.told(1, x, event=event)
     for event in ("e", "f", "g"):
-        net.told(1, event=event)
-    for event in ("e", "g"):
         net.close(event, say=False)
     assert net.said(Close) == []
     net.advance(DEFAULT.heartbeat_s / 2)
-    assert [it.events for _, _, it in net.said(Close)] == [(("e", 1), ("g", 1))]
-    assert (net.followed(), net.carried()) == (1, 1)
+    closings = {id_: [it.events for _, target, it in net.said(Close) if target == id_] for id_ in "bc"}
+    assert closings == {"b": [(("e", 1), ("g", 1)), (("f", 1),)], "c": [(("e", 1), ("g", 1))]}
+    assert (net.followed(), net.remembered()) == (1, 1)
 
 
 def test_a_closing_that_overtakes_a_version_loses_nothing() -> None:
@@ -273,115 +302,235 @@ def test_a_closing_that_overtakes_a_version_loses_nothing() -> None:
     net.close(run=False)
     net.run()
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
-    assert net.carried() == net.followed() == 0
+    assert net.remembered() == net.followed() == 0
 
 
-def test_what_links_remember_is_bounded() -> None:
+def test_a_closing_that_is_lost_on_the_way_is_said_again_in_the_next_epoch_but_not_for_ever() -> None:
+    net = Network("abc", ring("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.close(run=False)
+    net.cut("a", "c")
+    net.settle()
+    assert net.followed() == 0
+    assert net.said(Follow) == []
+    net.advance(60.0)
+    mark = net.mark()
+    net.heal("a", "c")
+    net.settle()
+    assert net.said(Close, mark) == []
+
+
+def test_what_was_held_for_a_home_of_an_event_that_is_closed_by_now_is_not_followed_for_ever() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(1, 1)
+    net.close()
+    net.advance(120.0)
+    net.heal("b", "c")
+    net.settle()
+    assert net.states("c", "s") == [(1, "told")]
+    assert net.followed() == net.remembered() == 0
+
+
+def test_what_a_seat_remembers_of_homes_is_bounded() -> None:
     net = Network("ab", path("a", "b"), "a", replace(DEFAULT, following_max=3))
     net.client("b", "s")
     for number in range(9):
         net.told(1, event=f"e{number}")
-    assert len(net["a"]._publications.carrying) == len(net["b"]._versions) == 3
-    assert net["a"]._publications.carrying.forgotten == 6
+    receivers = net["a"]._catch_up.receivers
+    assert len(receivers) == len(net["b"]._versions) == 3
+    assert receivers.forgotten == 6
 
 
-# Epochs.
+def test_what_a_home_had_of_an_event_that_nobody_there_wants_is_forgotten_after_a_while() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s", "x = 1")
+    net.client("b", "both", "")
+    for event in ("e", "f"):
+        net.told(1, 1, event=event)
+    net.tell("b", SubscriptionDropped("both", "s"))
+    net.told(2, 2, event="e")  # withdrawn, and nobody is to hear more of it
+    net.advance(3.0)
+    assert [it.events for _, _, it in net.said(Unfollow)] == [(("e", 2),)]
+    assert net.followed() == 2
+    net.advance(DEFAULT.absent_hold_s)
+    assert net.followed() == 1
+    net.told(2, 2, event="f")
+    assert [state for _, state in net.states("b", "s")] == ["told", "told", "withdrawn", "withdrawn"]
 
 
-def test_in_a_new_epoch_each_broker_says_what_is_followed_and_links_carry_it_again() -> None:
+def test_a_home_at_which_nobody_wants_an_event_any_more_says_so_once() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s")
+    net.told(1)
+    net.tell("c", SubscriptionDropped("s", "s"))
+    net.settle()
+    assert net.said(Unfollow) == []
+    mark = net.mark()
+    net.told(2)
+    assert [target for _, target, _ in net.said(Publish, mark)] == ["b", "c"]
+    net.settle()
+    said = [(source, target, it.home, it.events) for source, target, it in net.said(Unfollow)]
+    assert said == [("c", "b", "c", (("e", 2),)), ("b", "a", "c", (("e", 2),))]
+    mark = net.mark()
+    net.told(3)
+    net.settle()
+    assert not net.said(Publish, mark)
+    assert not net.said(Unfollow, mark)
+    assert net.remembered() == 0
+
+
+def test_nothing_is_said_not_to_be_wanted_while_the_answer_may_be_that_it_is() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "before", "x = 1")
+    net.told(1, 1)
+    net.tell("b", SubscriptionDropped("before", "s"))
+    net.settle()
+    net.told(2, 1)
+    net.tell("b", SessionOpened("s"))
+    net.tell("b", SubscriptionAsked("s", "s", Subscription("t", "x = 1", qos=1)))
+    mark = net.mark()
+    while not net.said(Ask, mark):
+        net.step(net.waiting()[0])
+    net.now += 1.0
+    net.tell("b", TimerFired())
+    net.run()
+    net.told(3, 2)
+    assert net.states("b", "s") == [(2, "snapshot"), (3, "withdrawn")]
+    assert net.said(Unfollow) == []
+
+
+# Homes that were away, and new seats.
+
+
+def test_from_one_epoch_to_the_next_nothing_is_said_again_and_no_withdrawal_is_lost() -> None:
     net = Network("abc", ring("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
     net.told(1, 1)
     mark = net.mark()
     net.cut("a", "c")
     net.settle()
-    follows = [(source, target, it.events) for source, target, it in net.said(Follow, mark)]
-    assert follows == [("c", "b", (("e", 1, 1),)), ("b", "a", (("e", 1, 1),))]
+    assert net.said(Follow, mark) == []
     net.told(2, 2)
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
 
 
+def test_a_home_that_was_away_says_what_it_follows_and_gets_what_it_has_missed() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.client("b", "s", "x = 1")
+    net.told(1, 1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(2, 2, qos=0)  # nothing of that is held
+    mark = net.mark()
+    net.heal("b", "c")
+    net.settle()
+    follows = [(source, target, it.home, it.events) for source, target, it in net.said(Follow, mark)]
+    assert follows == [("c", "b", "c", (("e", 1, 1),)), ("b", "a", "c", (("e", 1, 1),))]
+    (number,) = {it.number for _, _, it in net.said(Follow, mark)}
+    answers = [(*hop, it.home) for *hop, it in net.said(Snapshot, mark) if it.number == number]
+    assert answers == [("a", "b", "c"), ("b", "c", "c")]
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    assert net.states("b", "s") == [(1, "told"), (2, "withdrawn")]
+
+
+def test_a_seat_that_was_started_anew_hears_of_all_who_follow() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.client("b", "s", "x = 1", qos=0)
+    net.told(1, 1)
+    net.publish("a", "u")  # now the disk knows that everyone has the version
+    net.kill("a")
+    net.settle()
+    mark = net.mark()
+    net.start("a")
+    net.settle()
+    assert {carried(it).topic for _, _, it in net.said(Publish, mark)} <= {"u"}
+    follows = [(it.home, it.events) for _, target, it in net.said(Follow, mark) if target == "a"]
+    assert sorted(follows) == [("b", (("e", 1, 0),)), ("c", (("e", 1, 1),))]
+    mark = net.mark()
+    net.told(2, 2)
+    assert net.states("b", "s") == net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    assert net.awaited(mark) == [("c",), ("c",)]
+
+
+def test_a_home_that_was_started_anew_says_what_its_durable_sessions_follow() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.subscribe("b", "s", "t", "x = 1", durable=True, qos=1)
+    net.settle()
+    net.told(1, 1)
+    net.kill("b")
+    net.settle()
+    net.told(2, 2, qos=0)
+    mark = net.mark()
+    net.start("b")
+    net.settle()
+    assert [it.events for _, _, it in net.said(Follow, mark)] == [(("e", 1, 1),)]
+    assert net.states("b", "s") == [(1, "told"), (2, "withdrawn")]
+
+
 def test_what_is_not_followed_is_not_spoken_of() -> None:
-    net = Network("abc", ring("a", "b", "c"), "a")
+    net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
     net.told(1, 2)
-    net.cut("a", "c")
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.heal("b", "c")
     net.settle()
     assert net.said(Follow) == []
 
 
-def test_lists_of_followed_events_are_merged_on_the_way() -> None:
-    net = Network("abcd", [("a", "b"), ("b", "c"), ("b", "d"), ("a", "d")], "a")
-    for id_ in "bcd":
-        net.client(id_, f"s{id_}", "x = 1")
+def test_when_the_seat_moves_its_new_broker_hears_of_all_who_follow() -> None:
+    net = Network("abcd", path("a", "b", "c", "d"), "a")
+    net.client("a", "s", "x = 1")
+    net.client("c", "s", "x = 1")
     net.told(1, 1)
-    mark = net.mark()
-    net.cut("a", "d")
-    net.settle()
-    to_seat = [it.events for source, target, it in net.said(Follow, mark) if target == "a"]
-    assert to_seat == [(("e", 1, 1),)]
+    net.move("d")
+    assert len(net["a"]._catch_up.receivers) == 0
+    net.told(2, 2)
+    assert net.states("a", "s") == net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
 
 
-class Afar(Seats):
-    """The seat is at the neighbour "a" of a broker in the middle."""
-
-    def __init__(self, it: Middle) -> None:
-        self._it = it
-
-    def grown(self, _place: str) -> TreeEpoch:
-        grown = self._it.broker._trees.trees["a"].current
-        assert grown is not None
-        return grown
-
-    def holder(self, _place: str) -> Holder | None:
-        return Holder(1, "a", 1, "")
-
-    def mine(self, _place: str) -> Any:
-        return None
-
-
-@pytest.mark.parametrize("passing", ["nothing", "an answer", "a version", "a closing"])
-def test_a_follow_is_held_back_only_while_what_was_said_before_has_no_answer(passing: str) -> None:
-    it = Middle(("x", "y"), topics=[TOPIC])
-    it.broker._catch_up._seats = Afar(it)
-    late = Follow("a", EPOCH, "t", (("e", 1, 1),))
-    assert it.heard(it["x"].say(late), Follow) == [("a", late)]
-    newer = Publication("a", 1, "", 1, "t", b"{}", 1, told=Told("t", "e", 2, 2, False, "a"))
-    if passing == "an answer":
-        effects = it["a"].say(Snapshot("a", EPOCH, "t", "", 0, (newer,)))
-        assert [peer for peer, _ in it.heard(effects, Snapshot)] == ["x"]
-    elif passing == "a version":
-        effects = it["a"].say(Publish("a", EPOCH, 1, 0, 1, 1, newer))
-        assert [peer for peer, _ in it.heard(effects, Publish)] == ["x"]
-    elif passing == "a closing":
-        effects = it["a"].say(Close("a", EPOCH, "t", (("e", 1),)))
-        assert [peer for peer, _ in it.heard(effects, Close)] == ["x"]
-    # "y" was not known to follow when that passed, so only the seat can tell it.
-    assert it.heard(it["y"].say(late), Follow) == ([("a", late)] if passing != "nothing" else [])
-
-
-def test_a_version_told_before_it_is_known_who_follows_is_sent_again_to_those_who_missed_it() -> None:
+def test_a_version_told_before_it_is_known_who_follows_is_sent_to_those_who_missed_it() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
     net.told(1, 1)
-    net.cut("b", "c")
-    net.advance(3.0)
+    net.seat = "b"
+    net["b"]._catch_up.on_moved("t")
     net.told(2, 2)  # matches nobody, and nobody is known to follow
     assert net.states("c", "s") == [(1, "told")]
-    net.heal("b", "c")
-    net.settle()
+    net.move("b")
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
-    again = [(source, target, it) for source, target, it in net.said(Snapshot) if not it.broker]
-    assert [(source, target) for source, target, _ in again] == [("a", "b"), ("b", "c")]
+    net.told(3, 1)
+    net.told(4, 2)
+    assert net.states("c", "s")[2:] == [(3, "told"), (4, "withdrawn")]
 
 
-def test_who_gets_a_version_that_was_held_for_it_hears_of_later_ones_that_were_not() -> None:
+def test_who_gets_a_version_of_one_that_has_the_seat_no_more_tells_the_one_that_has_it() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1, run=False)
+    net.move("b", run=False)
+    net.run()
+    assert net.states("c", "s") == [(1, "told")]
+    assert [(source, target, it.events) for source, target, it in net.said(Follow)] == [
+        ("c", "b", (("e", 1, 1),))
+    ]
+    net.told(2, 2)
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+
+
+def test_who_gets_a_version_that_was_held_for_it_gets_later_ones_too() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
     net.cut("b", "c")
     net.advance(3.0)
     net.told(1, 1)  # held for "c", which wanted such things when it was last seen
-    net.told(2, 2)  # not held
+    net.told(2, 2)  # and this, since it is to have the one before
     net.heal("b", "c")
     net.settle()
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
@@ -401,7 +550,7 @@ def test_an_event_that_was_closed_meanwhile_is_forgotten_with_its_last_version_t
     net.heal("b", "c")
     net.settle()
     assert net.states("c", "s") == [(1, "told")] * 3 + [(2, "withdrawn")] * 2
-    assert net.carried() == net.followed() == 0
+    assert net.remembered() == net.followed() == 0
 
 
 def test_an_event_that_a_seat_does_not_know_is_not_taken_for_closed_at_once() -> None:
@@ -424,17 +573,7 @@ def test_an_event_that_a_seat_does_not_know_is_not_taken_for_closed_at_once() ->
     net.settle()
     assert net.followed() == 1
     net.advance(DEFAULT.absent_hold_s + 2)
-    assert net.followed() == net.carried() == 0
-
-
-def test_when_the_seat_moves_its_new_broker_hears_of_all_who_follow() -> None:
-    net = Network("abcd", path("a", "b", "c", "d"), "a")
-    net.client("a", "s", "x = 1")
-    net.client("c", "s", "x = 1")
-    net.told(1, 1)
-    net.move("d")
-    net.told(2, 2)
-    assert net.states("a", "s") == net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    assert net.followed() == net.remembered() == 0
 
 
 def test_a_new_seat_sends_its_own_sessions_what_they_have_missed() -> None:
@@ -450,17 +589,60 @@ def test_a_new_seat_sends_its_own_sessions_what_they_have_missed() -> None:
     assert net.states("b", "s") == [(1, "told"), (2, "withdrawn")]
 
 
+def test_what_a_seat_told_counts_no_more_when_another_has_had_it_since() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.known = dict.fromkeys("ab", "")
+    net.move("a")  # nobody knows who has it
+    net.known = {}
+    net.move("b")
+    net.told(2, 2, qos=0)
+    net.move("a")
+    net.heal("b", "c")
+    net.settle()
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+
+
+def test_what_is_said_to_be_followed_and_not_answered_is_said_again() -> None:
+    net = Network("abc", path("a", "b", "c"), "b")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.known["b"] = ""  # it passes nothing on
+    net.move("a")
+    net.told(2, 2)
+    net.advance(4.5)
+    assert [target for _, target, _ in net.said(Follow)] == ["b"] * 3
+    assert net.states("c", "s") == [(1, "told")]
+    del net.known["b"]
+    net.advance(3.0)
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    mark = net.mark()
+    net.advance(20.0)
+    assert net.said(Follow, mark) == []
+
+
 def test_long_lists_of_followed_events_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.overlay.versions.catch_up.FOLLOW_PART", 2)
-    net = Network("abc", ring("a", "b", "c"), "a")
-    net.client("c", "s")
+    monkeypatch.setattr(catch_up, "FOLLOW_PART", 2)
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s")
     for number in range(5):
         net.told(1, event=f"e{number}")
-    mark = net.mark()
-    net.cut("a", "c")
+    net.kill("a")
     net.settle()
-    parts = [len(it.events) for source, _, it in net.said(Follow, mark) if source == "c"]
-    assert parts == [2, 2, 1]
+    mark = net.mark()
+    net.start("a")
+    net.settle()
+    parts = [(it.number, len(it.events)) for source, _, it in net.said(Follow, mark)]
+    first = parts[0][0]
+    assert parts == [(first, 2), (first + 1, 2), (first + 2, 1)]
+    answers = [it.number for _, _, it in net.said(Snapshot, mark)]
+    assert set(answers) >= {first, first + 1, first + 2}
+    mark = net.mark()
+    net.advance(10.0)
+    assert net.said(Follow, mark) == []  # all of it is answered
 
 
 # Snapshots.
@@ -489,7 +671,7 @@ def test_a_snapshot_comes_after_the_grant() -> None:
         assert [type(it) for it in effects] == [Grant, Deliver]
 
 
-def test_links_on_the_way_of_a_snapshot_carry_what_follows() -> None:
+def test_a_home_that_was_sent_a_snapshot_gets_what_follows() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.told(1, 1)
     net.client("c", "s", "x = 1")
@@ -750,9 +932,14 @@ def test_the_cycle_of_a_seat_is_the_shortest_asked_for() -> None:
     assert catch_up.shortest_every("t") == 9_000_000
     net.subscribe("a", "two", "#", every_us=5_000_000)
     assert catch_up.shortest_every("t") == 5_000_000
-    net.subscribe("b", "three", "+")
+    net.subscribe("b", "three", "+")  # content with the declared one, which is shorter
     net.settle()
-    assert catch_up.shortest_every("t") is None
+    declared = TOPIC.gathering.merge_after_us if TOPIC.gathering is not None else 0
+    assert catch_up.shortest_every("t") == declared < 5_000_000
+    net.subscribe("b", "four", "t", every_us=declared // 2)
+    net.settle()
+    assert catch_up.shortest_every("t") == declared // 2
+    net.tell("b", SubscriptionDropped("four", "s"))
     net.tell("b", SubscriptionDropped("three", "s"))
     net.settle()
     assert catch_up.shortest_every("t") == 5_000_000
@@ -812,16 +999,17 @@ def test_versions_rise_and_the_last_arrives_whatever_breaks(seed: int) -> None:
                 assert states[-1][0] == version
     net.close()
     net.advance(20.0)
+    assert net.remembered() == 0
+    assert not any(net[id_]._versions.is_followed("e") for id_ in "abcd")
+    net.advance(DEFAULT.absent_hold_s + 2)
     assert net.followed() == 0
-    # A link towards a seat that has moved may be remembered until the tree changes, and no longer.
-    net.cut("a", "b")
-    net.advance(20.0)
-    assert net.carried() == 0
 
 
 def matches(id_: str, x: int) -> bool:
     return {"a": x >= 2, "b": x == 1, "c": True, "d": x < 4}[id_]
 
+
+PLACES: list[bytes | tuple[int, ...]] = [b"", b"\x07", b"\xff" * 9, (), (0, 1), (2**40, -1)]
 
 NUMBERS = [0, 1, 2, 5, -1, 2**40, 2**64 - 1]
 
@@ -834,6 +1022,7 @@ def anything(rng: random.Random) -> Message:
         pick([(1, 1), (1, 2), (0, 0)]),
         pick(["t", "u", "t\t1", ""]),
     )
+    home = pick(["m", "x", "a", ""])
     events = tuple((pick(["e", "f", ""]), pick(NUMBERS)) for _ in range(rng.randint(0, 3)))
     told = Told(
         "t",
@@ -853,18 +1042,20 @@ def anything(rng: random.Random) -> Message:
     where = pick(["", "x = 1", "x ="])
     said: Message = pick(
         [
-            Follow(root, epoch, place, tuple((*one, pick(NUMBERS)) for one in events)),
-            Close(root, epoch, place, events),
+            Follow(root, epoch, place, home, pick(NUMBERS), tuple((*one, pick(NUMBERS)) for one in events)),
+            Unfollow(root, epoch, place, home, events),
+            Close(root, epoch, pick(PLACES), place, events),
             Ask(
                 root,
                 epoch,
                 place,
-                pick(["m", "x", ""]),
+                home,
                 pick(NUMBERS),
+                (pick(NUMBERS), pick(NUMBERS)),
                 Subscription(pick(["t", "#", "a/#/b"]), where),
             ),
-            Snapshot(root, epoch, place, pick(["m", "x", ""]), pick(NUMBERS), (it, it)[: rng.randint(0, 2)]),
-            Publish(root, epoch, pick(NUMBERS), 0, 1, 1, it),
+            Snapshot(root, epoch, place, home, pick(NUMBERS), (it, it)[: rng.randint(0, 2)]),
+            message_of(root, epoch, pick(NUMBERS), 1, (it,), (0,), (pick([0, 1, 2, 7]),), (pick([0, 1, 2]),)),
         ]
     )
     return said

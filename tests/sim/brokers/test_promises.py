@@ -376,7 +376,7 @@ def test_a_broker_that_believes_less_or_more_to_be_wanted_than_is_is_reported(
         said = right(name, topic, payload)
         if (name, payload) != ("b", b'{"value": 25}'):
             return said
-        return {home: qos for home, qos in said.items() if home not in "cd"} | wrong
+        return {home: qos for home, qos in said.items() if home not in "cd"} | dict(wrong)
 
     (broken,) = checkers.check_sets(world.statuses(), world.ledger, SAMPLES, believed)
     assert broken.text.startswith("b believes that ")

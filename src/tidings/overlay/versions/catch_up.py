@@ -209,8 +209,8 @@ class CatchUp:
         """Events that are followed, and not known to the seat here; and when they are taken for closed."""
         self._early: dict[str, list[tuple[Link, int, AnyMessage]]] = {}
         """By root: what came before its epoch was ready here."""
-        self._waiting: dict[str, dict[int, tuple[Link, int, Ask]]] = {}
-        """By home: questions that came before its set."""
+        self._waiting: dict[tuple[str, int], tuple[Link, int, Ask]] = {}
+        """By home and number: questions that came before the set of the home."""
         self._cycles: dict[str, tuple[tuple[object, ...], int | None]] = {}
         self._moved: dict[str, None] = {}
         """Places whose seats are elsewhere than before."""
@@ -310,12 +310,11 @@ class CatchUp:
 
     def on_ask(self, link: Link, message: Ask) -> None:
         grown = self._current(link, message)
-        if grown is None or self._passes_on(grown, link, message):
+        if grown is None or self._passes_on(grown, link, message) or message.home not in grown.bits:
             return
         if not self._homes.has(message.home, message.version):
             if len(self._waiting) < EARLY_MAX:
-                waiting = self._waiting.setdefault(message.home, {})
-                waiting[message.number] = (link, link.generation, message)
+                self._waiting[message.home, message.number] = (link, link.generation, message)
             return
         found = self._matching(message.place, message.subscription)
         for publication in found:
@@ -326,7 +325,8 @@ class CatchUp:
 
     def on_set(self, home: str) -> None:
         """A home's set has come here: what it has asked may be answered by now."""
-        for link, generation, message in self._waiting.pop(home, {}).values():
+        for key in [key for key in self._waiting if key[0] == home]:
+            link, generation, message = self._waiting.pop(key)
             if link.generation == generation:
                 self.on_ask(link, message)
 
@@ -426,7 +426,7 @@ class CatchUp:
             self._changed_at[place] = self._core.now
             if self._meets_stranger(place, grown, holder.seat) and not way.mine:
                 self._ask_for_all(place)
-            if before is not None and before.mine and not way.mine:
+            if not way.mine and (before is None or before.mine):
                 self._forget_told(place)
                 self.receivers.forget_place(place)
             if not way.goes_on(before):
@@ -459,7 +459,7 @@ class CatchUp:
     def _follow(self, place: str, events: Mapping[str, Known]) -> None:
         """Let the seat know all that is followed here."""
         way = self._ways[place]
-        way.unanswered, way.said_at = {}, self._core.now
+        way.unanswered = {}
         self._ask_what_was_missed(place, way, events)
 
     def _ask_what_was_missed(self, place: str, way: Way, events: Mapping[str, Known]) -> None:
@@ -470,6 +470,8 @@ class CatchUp:
             for event, version in closed:
                 self._session_versions.close(event, version)
             return
+        if not way.unanswered:
+            way.said_at = self._core.now
         toward = self._toward_seat(place)
         rows = [(event, version, qos) for event, (version, qos) in events.items()]
         for first in range(0, len(rows), FOLLOW_PART):
@@ -515,21 +517,23 @@ class CatchUp:
                     part = tuple(events[first : first + FOLLOW_PART])
                     unfollow = Unfollow(grown.root, grown.epoch, place, self._core.id, part)
                     self._links.send(edge.link, unfollow)
+                for event, _ in events:
+                    self._session_versions.let_go(event)
 
     # What is followed: at the seat.
 
     def on_follow(self, link: Link, message: Follow) -> None:
         grown = self._current(link, message)
-        if grown is None or self._passes_on(grown, link, message):
+        if grown is None or self._passes_on(grown, link, message) or message.home not in grown.bits:
             return
         place, home = message.place, message.home
         events = {event: (version, qos) for event, version, qos in message.events}
         for event, (version, qos) in events.items():
             self.receivers.remember(place, event, version, {home: qos})
         newer, closed = self._judge(place, events)
-        for event, _ in closed:
-            self.receivers.close(event)
-        self._send_close(grown, place, closed, grown.bits.get(home, 0), None)
+        for event, version in closed:
+            self.receivers.close(event, version)
+        self._send_close(grown, place, closed, grown.bits[home], None)
         for publication in newer:
             if publication.told is not None:
                 told = publication.told
@@ -558,7 +562,7 @@ class CatchUp:
                 sought[event] = None
             if event in self._over:
                 closed.append((event, self._over[event].version))
-            elif not held:
+            elif not held and len(self._doubts) < self._core.settings.following_max:
                 until = self._core.now + self._core.settings.absent_hold_s
                 self._doubts.setdefault((place, event), until)
         if sought:
@@ -584,6 +588,25 @@ class CatchUp:
         if len(self._told) >= self._core.settings.following_max:
             del self._told[next(iter(self._told))]
         self._told[told.event] = (publication, self._core.now + self._core.settings.absent_hold_s)
+        over = self._over.get(told.event)
+        if over is not None and told.version > over.version:
+            del self._over[told.event]  # another side of a partition has gone on with it
+
+    def on_addressed(self, told: Told, homes: Mapping[str, int]) -> None:
+        """A version that was told here goes to some homes.
+
+        If another broker has the seat by now, they say to that one that they follow the event.
+        """
+        way = self._ways.get(told.place or told.topic)
+        if way is None or way.seat == self._core.id:
+            self.receivers.sent(told, homes)
+
+    def on_confirmed(self, told: Told) -> None:
+        """Everyone has a version. Those for whom it was held may not know that its event is closed by now."""
+        over = self._over.get(told.event)
+        if over is not None and not is_last(told):
+            over.homes = self.receivers.homes(told.event) or over.homes
+            self._unsaid[told.event] = None
 
     def _forget_told(self, place: str) -> None:
         """Another broker has the seat by now, and what it tells counts."""
@@ -598,7 +621,7 @@ class CatchUp:
             del self._over[next(iter(self._over))]
         homes = self.receivers.homes(event)
         self._over[event] = Over(place, version, self._core.now, homes)
-        self.receivers.close(event)
+        self.receivers.close(event, version)
         self._session_versions.close(event, version)
         if homes:
             self._unsaid[event] = None
@@ -667,6 +690,7 @@ class CatchUp:
         """A new epoch: what was said in the one before may not have come."""
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
+        self._forget_waiting(tree.root)
         for link, generation, message in self._early.pop(tree.root, []):
             if link.generation == generation and message.epoch >= grown.epoch:
                 self._take(link, message)
@@ -690,6 +714,11 @@ class CatchUp:
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
         self._early.pop(root, None)
+        self._forget_waiting(root)
+
+    def _forget_waiting(self, root: str) -> None:
+        """Questions of an epoch that has passed are asked again."""
+        self._waiting = {key: it for key, it in self._waiting.items() if it[2].root != root}
 
     def on_moved(self, place: str) -> None:
         """A seat is elsewhere than before."""

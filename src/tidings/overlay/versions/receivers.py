@@ -21,13 +21,20 @@ Had = tuple[int, int]
 
 
 class Event:
-    """An open event: who was sent it."""
+    """An event: who was sent it."""
 
-    __slots__ = ("homes", "place")
+    __slots__ = ("final", "homes", "place")
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.homes: dict[str, Had] = {}
+        self.final = 0
+        """The last version, once it is closed."""
+
+    @property
+    def version(self) -> int:
+        """The latest that somebody was sent."""
+        return max((version for _, version in self.homes.values()), default=0)
 
 
 class Receivers:
@@ -38,7 +45,8 @@ class Receivers:
         self._events: dict[str, Event] = {}
         """The longest unchanged first."""
         self._past: dict[str, Event] = {}
-        """The same of closed ones: another side of a partition may have gone on with them."""
+        """The same of closed ones, since another side of a partition may have gone on with them. No event is
+        both."""
         self.forgotten = 0
         """Events that were forgotten because there were too many."""
 
@@ -47,7 +55,10 @@ class Receivers:
 
     def of(self, told: Told) -> Mapping[str, int]:
         """The homes that have had an earlier version, and the quality of service there."""
-        event = self._events.get(told.event) or self._revived(told)
+        event, past = self._events.get(told.event), self._past.get(told.event)
+        if past is not None and told.version > past.version:
+            # What has waited for room until the event was closed goes there too.
+            event = self._opened(past.place, told.event) if told.version > past.final else past
         return {home: qos for home, (qos, _) in event.homes.items()} if event is not None else {}
 
     def homes(self, name: str) -> list[str]:
@@ -60,23 +71,30 @@ class Receivers:
         if homes:
             self.remember(told.place or told.topic, told.event, told.version, homes)
         if is_last(told):
-            self.close(told.event)
+            self.close(told.event, told.version)
 
     def remember(self, place: str, name: str, version: int, homes: Mapping[str, int]) -> None:
         """Some homes have a version of an event."""
+        event = self._past.get(name)
+        if event is None or version > event.final:
+            event = self._opened(place, name)
+        event.place = place
+        for home, qos in homes.items():
+            before = event.homes.get(home, (0, 0))
+            event.homes[home] = (max(qos, before[0]), max(version, before[1]))
+
+    def _opened(self, place: str, name: str) -> Event:
+        """An event that is open, or is again; it is the one changed last."""
         event = self._events.pop(name, None)
         if event is None:
-            event = Event(place)
+            event = self._past.pop(name, None) or Event(place)
             if len(self._events) >= self._core.settings.following_max:
                 del self._events[next(iter(self._events))]
                 self.forgotten += 1
                 if self.forgotten & (self.forgotten - 1) == 0:  # the 1st, 2nd, 4th, …: a log must not flood
                     self._core.log("warning", "events are carried no further", forgotten=self.forgotten)
         self._events[name] = event
-        event.place = place
-        for home, qos in homes.items():
-            before = event.homes.get(home, (0, 0))
-            event.homes[home] = (max(qos, before[0]), max(version, before[1]))
+        return event
 
     def leave(self, home: str, name: str, version: int) -> None:
         """Nobody at a home wants an event of which it has this version."""
@@ -88,11 +106,11 @@ class Receivers:
         if not event.homes:
             del self._events[name]
 
-    def close(self, name: str) -> None:
-        """An event is closed; but another side of a partition may have gone on with it."""
+    def close(self, name: str, version: int) -> None:
+        """An event is closed after this version; another side of a partition may have gone on with it."""
         event = self._events.pop(name, None)
         if event is not None:
-            self._past.pop(name, None)
+            event.final = max(version, event.version)
             self._past[name] = event
             if len(self._past) > PAST_MAX:
                 del self._past[next(iter(self._past))]
@@ -110,12 +128,3 @@ class Receivers:
                 del memory[name].homes[home]
                 if not memory[name].homes:
                     del memory[name]
-
-    def _revived(self, told: Told) -> Event | None:
-        """An event that was closed and goes on."""
-        event = self._past.get(told.event)
-        if event is None or max(version for _, version in event.homes.values()) >= told.version:
-            return None
-        del self._past[told.event]
-        self._events[told.event] = event
-        return event

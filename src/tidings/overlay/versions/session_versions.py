@@ -166,6 +166,9 @@ class SessionVersions:
         """Subscriptions that do not want to begin with the open events."""
         self._closed: dict[str, Closed] = {}
         """Events that were followed and are closed, for a while."""
+        self._let_go: dict[str, float] = {}
+        """Events that nobody here wants any more, of which seats have been told so; and when they may be
+        forgotten, the soonest first."""
 
     def __len__(self) -> int:
         return len(self._events)
@@ -555,6 +558,23 @@ class SessionVersions:
         if known is not None and known.durable:
             self._core.out.append(Erase(_key(session, event)))
 
+    def let_go(self, event: str) -> None:
+        """The seat has been told that nobody here wants an event: it will not say that it is closed.
+
+        What is on its way may still come, so what was had is remembered for a while.
+        """
+        if event in self._events:
+            self._let_go.pop(event, None)
+            self._let_go[event] = self._core.now + self._core.settings.absent_hold_s
+            if len(self._let_go) > self._core.settings.following_max:
+                self._forget_let_go()
+
+    def _forget_let_go(self) -> None:
+        event = next(iter(self._let_go))
+        del self._let_go[event]
+        if event in self._events and not self.is_followed(event):
+            self._forget(event)
+
     def on_asked(self, named: Named, *, snapshot: bool) -> None:
         """A client has subscribed; whether it wants to begin with the open events."""
         if not snapshot and named not in self.live_only:
@@ -603,7 +623,9 @@ class SessionVersions:
             self._save(event, self._events[event], session)
 
     def tick(self) -> None:
-        """Closed events need not be remembered for ever."""
+        """Events that are closed, or that nobody wants, need not be remembered for ever."""
+        while self._let_go and next(iter(self._let_go.values())) <= self._core.now:
+            self._forget_let_go()
         while self._closed:
             event = next(iter(self._closed))
             if self._closed[event].until > self._core.now:
