@@ -124,7 +124,7 @@ def liking() -> Iterator[Row]:
 def topics() -> Iterator[Row]:
     rng = random.Random(1)
     for count, levels in ((1_000, 190), (10_000, 190), (10_000, 10)):
-        table: Table[int] = Table(16)
+        table: Table[Subscription, int] = Table(16)
         for at in range(count):
             name = "/".join(rng.choice("a+") for _ in range(levels - 1))
             table.add(Subscription(f"{name}/x{at}"), at)

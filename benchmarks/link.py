@@ -47,6 +47,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.timers import Timer
 from tidings.wire.framing import LENGTH_BYTES, Decoder, Encoder
@@ -76,7 +77,8 @@ def publication(n: int) -> Publication:
 
 
 POOL: list[Message] = [
-    Publish("a", (1_700_000_000_000, 3), n, n - 1, 1, 0, publication(n)) for n in range(1, 16 * BATCH + 1)
+    message_of("a", (1_700_000_000_000, 3), n, 1, (publication(n),), (n - 1,), (0b10,), (0,))
+    for n in range(1, 16 * BATCH + 1)
 ]
 
 
@@ -231,7 +233,7 @@ class LinkOnly:
         self.core.timers.set(Timer.TICK, None, now + 1)
         return [e.SetTimer(now + 1)]
 
-    def status(self, now: float, *, tables: bool = False) -> None: ...
+    def status(self, now: float, *, filters: bool = False) -> None: ...
 
     def kept(self) -> dict[tuple[str, str], float]:
         return {}
@@ -378,8 +380,7 @@ async def path(
 
 def behind(node: Node) -> bool:
     """Whether the other broker's subscription is known here."""
-    status = node.broker.status(node.now(), tables=True)
-    return any(asked for tree in status.trees for asked in tree.behind.values())
+    return any(home.filters for home in node.broker.status(node.now()).sets[1:])
 
 
 # Running them.

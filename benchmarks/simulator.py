@@ -41,6 +41,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
@@ -165,27 +166,26 @@ class Bare:
     def start(self, now: float) -> list[Effect]:  # noqa: ARG002
         return []
 
-    def status(self, now: float, *, tables: bool = False) -> Status:
+    def status(self, now: float, *, filters: bool = False) -> Status:
         raise NotImplementedError
 
     def handle(self, event: Event, now: float) -> list[Effect]:  # noqa: ARG002
         if isinstance(event, FrameReceived):
             message = event.frame.messages[0]
             assert isinstance(message, Publish)
-            return self._pass_on(message.publication)
+            return self._pass_on(message)
         if isinstance(event, PublicationOffered):
-            return self._pass_on(Publication(self.id, 1, "", event.token, event.topic, event.payload))
+            publication = Publication(self.id, 1, "", event.token, event.topic, event.payload)
+            return self._pass_on(message_of("", (1, 1), 1, 1, (publication,), (0,), (1,), (0,)))
         if isinstance(event, NeighbourAdded):
             return [Dial(event.address)]
         if isinstance(event, ConnectionMade) and event.address is not None:
             self.links[event.address] = event.connection
         return []
 
-    def _pass_on(self, publication: Publication) -> list[Effect]:
-        return [
-            Send(self.links[other], Frame(1, 0, (Publish("", (1, 1), 1, 0, 1, 0, publication),)))
-            for other in self.ways[publication.number].get(self.id, ())
-        ]
+    def _pass_on(self, message: Publish) -> list[Effect]:
+        frame = Frame(1, 0, (message,))
+        return [Send(self.links[other], frame) for other in self.ways[message.numbers[0]].get(self.id, ())]
 
 
 def bare(topology: Topology, planned: list[tuple[str, Ways]]) -> Row:
