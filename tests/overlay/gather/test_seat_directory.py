@@ -452,6 +452,32 @@ def test_two_sides_that_gathered_apart_become_one_event_with_all_that_both_knew(
     assert len({seat(bench, broker).seat for broker in "abcd"}) == 1
 
 
+def test_what_a_broker_told_alone_is_told_to_those_it_meets_whoever_has_the_seat_by_then() -> None:
+    """The one that has the seat by then succeeds somebody else, and not the broker that was alone."""
+    bench = network("abcdefg")
+    for broker in "efg":
+        bench.subscribe(broker, f"s{broker}", "roads", qos=1)
+    bench.settle()
+    report(bench, "a", token=1, seen="ann")
+    bench.advance(2)
+    assert seat(bench, "g").seat == "d"
+    bench.blocked.add(frozenset("fg"))
+    bench.kill("g")
+    bench.settle()
+    bench.start("g", disk=False)
+    bench.settle()
+    bench.publish("g", "roads", b'{"place": "tunnel"}', 1, 2)
+    bench.advance(2)
+    assert seat(bench, "g").seat == "g"
+    bench.cut("d", "e")
+    bench.heal("f", "g")
+    bench.settle()
+    bench.advance(5)
+    for broker in "ef":
+        tunnels = [had for had in seen_by(bench, broker, f"s{broker}") if had[3] == {"place": "tunnel"}]
+        assert [version for _, version, _, _ in tunnels] == [1]
+
+
 def test_both_sides_go_on_with_one_event_that_was_open_when_they_were_parted() -> None:
     bench = network("abcd", links=path(*"abcd"))
     for broker in "abcd":

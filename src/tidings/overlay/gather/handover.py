@@ -72,6 +72,10 @@ class Handover:
         """What there is of a place; it is not kept here."""
         return self._leftovers.pop(place, [])
 
+    def take_first(self, place: str) -> Copies | None:
+        """What was here first of a place: what this broker had when it had the seat, before a restart."""
+        return leftovers.pop(0) if (leftovers := self._leftovers.get(place)) else None
+
     def forget(self, place: str) -> None:
         """Stop handing over a seat: the tree has changed."""
         self._gifts.pop(place, None)

@@ -289,25 +289,32 @@ class Seat:
         self._office.touched(self)
         self._hear_of_closed(copies)
         copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
+        self._count_up(copies)
+        self._handed.append((sender, number))
+
+    def begin(self, inherited: Copies | None, others: Iterable[Copies]) -> None:
+        """Start with what the broker had that this one succeeds; tell again what may not have been told.
+
+        Others may have gathered there too, in a part of the network of their own: of what they told it is
+        not known who has it.
+        """
+        self._office.touched(self)
+        if inherited is not None:
+            inherited.into(self.gatherer, self._core.at_us, self.recent, heal=False)
+            self.recent |= inherited.closed
+            self._count_up(inherited)
+        self.gatherer.retell()
+        for copies in others:
+            self._hear_of_closed(copies)
+            copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
+            self._count_up(copies)
+
+    def _count_up(self, copies: Copies) -> None:
+        """Reports that are in copies must not be taken again."""
         for origin, mark in copies.marks.items():
             if mark > self.marks.get(origin, 0):
                 self.marks[origin] = mark
                 self._marked[origin] = None
-        self._handed.append((sender, number))
-
-    def begin(self, known: list[Copies]) -> None:
-        """Start with what is known of the seat, the surest first; tell again what may not have been told."""
-        self._office.touched(self)
-        for at, copies in enumerate(known):
-            if at > 0:
-                self._hear_of_closed(copies)
-            copies.into(self.gatherer, self._core.at_us, self.recent, heal=at > 0)
-            for origin, number in copies.marks.items():
-                self.marks[origin] = max(number, self.marks.get(origin, 0))
-                self._marked[origin] = None
-            if at == 0:
-                self.recent |= copies.closed
-        self.gatherer.retell()
 
     def _hear_of_closed(self, copies: Copies) -> None:
         """Another side has closed events: no number of theirs is given to something else."""

@@ -279,16 +279,15 @@ class Seats(Partitions):
         topic: Topic,
         holder: Holder,
         reason: str,
-        copies: Copies | None = None,
+        inherited: Copies | None = None,
     ) -> None:
-        """Have a seat from now on, with what is known of it."""
+        """Have a seat from now on, with what the broker has left that had it, and what others have."""
         core = self._core
         seat = Seat(core, self._links, self._topics, self, place, topic, holder)
         self._seats[place] = seat
         self._know(place, holder)
         self.handover.forget(place)
-        known = [*self.replicas.take(place), *self.handover.take(place)]
-        seat.begin([copies, *known] if copies is not None else known)
+        seat.begin(inherited, [*self.replicas.take(place), *self.handover.take(place)])
         seat.write_all()
         if reason == "taken over":
             self.counts.taken_over += 1
@@ -433,7 +432,10 @@ class Seats(Partitions):
         else:
             chosen = self.election.best(place, grown)
         if chosen == core.id and not self._too_early(grown):
-            self._begin(place, topic, Holder(holder.term + 1, core.id, core.boot, ""), "taken over")
+            before = self.replicas.take_of(place, holder)
+            if before is None and holder.seat == core.id:
+                before = self.handover.take_first(place)
+            self._begin(place, topic, Holder(holder.term + 1, core.id, core.boot, ""), "taken over", before)
 
     def _weigh(self, topic: Topic, grown: TreeEpoch) -> tuple[int, bool]:
         """What a topic weighs here since it was last asked, and whether anybody here uses it."""
