@@ -187,7 +187,7 @@ def some_message(rng: random.Random) -> Message:
             Done(root, slots, ()),
             Done("a", (1, number), tuple((slot, pick([b"\xff", (), (0, 2), (-1, 10**9)])) for slot in slots)),
             Keep(it),
-            Kept(it.stream, it.number, it.incarnation),
+            Kept(it.stream, it.incarnation, slots),
             Forget(it.stream, it.incarnation, slots),
         ]
     )

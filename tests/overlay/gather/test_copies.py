@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path, publication
+from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, publication
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     Accept,
@@ -39,7 +39,7 @@ def test_the_client_is_told_when_a_second_broker_has_a_copy_too() -> None:
     ((keeper, keep),) = it.heard(effects, Keep)
     assert keeper == "a"
     assert kinds(synced(it, effects), Accept) == []
-    kept = Kept(keep.publication.stream, keep.publication.number, keep.publication.incarnation)
+    kept = Kept(keep.publication.stream, keep.publication.incarnation, (keep.publication.number,))
     assert kinds(it["a"].say(kept), Accept) == [Accept("publisher", 1)]
 
 
@@ -47,7 +47,7 @@ def test_a_copy_without_a_disk_here_is_not_enough() -> None:
     it = Middle(settings=TWO)
     effects = offer(it)
     ((_, keep),) = it.heard(effects, Keep)
-    kept = Kept(keep.publication.stream, keep.publication.number, keep.publication.incarnation)
+    kept = Kept(keep.publication.stream, keep.publication.incarnation, (keep.publication.number,))
     assert kinds(it["a"].say(kept), Accept) == []
     assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
 
@@ -99,7 +99,7 @@ def test_a_neighbour_says_that_it_keeps_a_copy_when_it_is_on_its_disk() -> None:
     assert isinstance(write, Write)
     assert write.key.startswith("kept/x/1/")
     assert it.heard(effects, Kept) == []
-    assert it.heard(synced(it, effects), Kept) == [("x", Kept("a", 5, 1))]
+    assert it.heard(synced(it, effects), Kept) == [("x", Kept("a", 1, (5,)))]
 
 
 def test_a_copy_is_forgotten_when_everyone_has_the_publication() -> None:
@@ -108,7 +108,7 @@ def test_a_copy_is_forgotten_when_everyone_has_the_publication() -> None:
     ((_, keep),) = it.heard(effects, Keep)
     synced(it, effects)
     stream, number = keep.publication.stream, keep.publication.number
-    it["a"].say(Kept(stream, number, 1))
+    it["a"].say(Kept(stream, 1, (number,)))
     assert it.heard(it["x"].say(Done("a", (1, 1), ())), Forget) == [("a", Forget(stream, 1, (number,)))]
 
 
@@ -117,12 +117,35 @@ def test_a_copy_that_comes_too_late_is_forgotten_at_once() -> None:
     effects = offer(it)
     ((_, keep),) = it.heard(effects, Keep)
     synced(it, effects)
-    kept = Kept(keep.publication.stream, keep.publication.number, 1)
+    kept = Kept(keep.publication.stream, 1, (keep.publication.number,))
     it["a"].say(kept)  # accepted, and everyone has it: nothing is held any more
     assert it.broker.status(BEGIN).held == 0
-    assert it.heard(it["x"].say(kept), Forget) == [
-        ("x", Forget(keep.publication.stream, 1, (keep.publication.number,)))
+    assert it.heard(it["a"].say(kept), Forget) == [
+        ("a", Forget(keep.publication.stream, 1, (keep.publication.number,)))
     ]
+
+
+def test_copies_of_an_earlier_life_are_not_forgotten() -> None:
+    it = Middle(settings=TWO)
+    incarnation = it.broker.core.incarnation
+    assert it.heard(it["a"].say(Kept("a", incarnation + 1, (1, 2))), Forget) == []
+    assert it.heard(it["a"].say(Kept("a", incarnation, (1, 2))), Forget) == [
+        ("a", Forget("a", incarnation, (1, 2)))
+    ]
+
+
+def test_a_neighbour_that_is_back_says_what_it_keeps() -> None:
+    it = Middle(settings=TWO)
+    synced(it, offer(it))
+    for number in (5, 6):
+        synced(it, it["x"].say(Keep(publication(number, origin="x"))))
+    it["x"].lose()
+    later = BEGIN + TWO.resume_within_s
+    it.tell(TimerFired(), later)
+    back = Peer(it.broker, "x", 99, boot=2)
+    effects = back.link(later)
+    assert back.heard(effects, Kept) == [Kept("a", 1, (5, 6))]
+    assert back.heard(effects, Forget) == []
 
 
 def test_a_neighbour_that_is_told_to_forget_erases_its_copy() -> None:
@@ -168,6 +191,66 @@ def test_a_publication_outlives_the_disk_of_its_origin() -> None:
     bench.settle()
     assert bench.got("c", "s") == [b"0", b"1", b"2", b"3"]
     assert [bench.keys(id_, "held/") + bench.keys(id_, "kept/") for id_ in "abc"] == [[], [], []]
+
+
+def test_copies_stay_where_they_are_while_their_origin_comes_back() -> None:
+    """It may lose its disk before it has asked anybody to keep copies again."""
+    bench = Bench("abc", [("a", "b"), ("a", "c")], TWO)
+    bench.settle()
+    bench.subscribe("c", "s", "t", qos=1, durable=True)
+    bench.settle()
+    bench.cut("a", "c")
+    bench.settle()
+    for number in range(3):
+        bench.publish("b", "t", b"%d" % number, token=number)
+        bench.run()
+    assert bench.accepted("b") == [0, 1, 2]
+    bench.kill("b")
+    bench.settle()
+    mark = bench.mark()
+    bench.start("b")
+    while bench.waiting():
+        bench.step(bench.waiting()[0])
+        assert len(bench.keys("a", "kept/")) == 3
+    bench.settle()
+    assert [it.numbers for source, _, it in bench.said(Kept, mark) if source == "a"] == [(1, 2, 3)]
+    assert bench.said(Keep, mark) == []  # it knows that they are there
+    bench.kill("b")
+    bench.settle()
+    bench.start("b", disk=False)
+    bench.settle()
+    bench.heal("a", "c")
+    bench.settle()
+    assert bench.got("c", "s") == [b"0", b"1", b"2"]
+    assert [bench.keys(id_, "held/") + bench.keys(id_, "kept/") for id_ in "abc"] == [[], [], []]
+
+
+def test_who_kept_copies_forgets_them_when_the_next_one_has_all() -> None:
+    bench = Bench("abcd", [("b", "d"), ("b", "c"), ("c", "d"), ("c", "a")], TWO)
+    bench.settle()
+    bench.subscribe("a", "s", "t", qos=1, durable=True)
+    bench.settle()
+    bench.kill("a")  # what is published is held for it
+    bench.settle()
+    for number in range(3):
+        bench.publish("d", "t", b"%d" % number, token=number)
+        bench.run()
+    bench.settle()
+    keeper = next(id_ for id_ in "bc" if bench.keys(id_, "kept/"))
+    (other,) = set("bc") - {keeper}
+    bench.slow_disks.add(other)
+    bench.cut("d", keeper)
+    bench.settle()
+    bench.heal("d", keeper)
+    bench.settle()
+    assert len(bench.keys(keeper, "kept/")) == 3
+    bench.slow_disks.clear()
+    bench.sync(other)
+    bench.settle()
+    assert sorted(len(bench.keys(id_, "kept/")) for id_ in "bc") == [0, 3]
+    bench.start("a")
+    bench.settle()
+    assert bench.got("a", "s") == [b"0", b"1", b"2"]
 
 
 def test_a_copy_outlives_the_restart_of_its_keeper() -> None:

@@ -59,6 +59,7 @@ CAMPAIGNS = {
             routing.plan,
             routing.RoutingRun,
             routing.CELLS,
+            (5131,),
         ),
         Campaign(
             "gathered",
@@ -66,7 +67,7 @@ CAMPAIGNS = {
             gathered.plan,
             gathered.StruckRun,
             gathered.CELLS,
-            tuple(gathered.LINES),
+            (*gathered.LINES, 5052),
         ),
         Campaign("chaos", "everything is drawn from the seed; plain topics", plain_chaos, Run),
         Campaign("gathered-chaos", "the same with gathered topics", gathered_chaos, GatheredRun),

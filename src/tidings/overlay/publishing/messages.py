@@ -105,9 +105,15 @@ class Keep(Data, frozen=True, tag=32):
 
 
 class Kept(Message, frozen=True, tag=33):
+    """Copies that are safe: the answer to `Keep`, and said of all at the start of a link session."""
+
     stream: str
-    number: int
     incarnation: int
+    numbers: tuple[int, ...]
+
+    @property
+    def weight(self) -> int:
+        return 1 + len(self.numbers) // 8
 
 
 class Forget(Message, frozen=True, tag=34):

@@ -38,6 +38,9 @@ undone, and it must not be somewhere already under another number."""
 ALL_STREAMS = ""
 """In `Forget`: whatever the sender ever asked to be kept."""
 
+KEPT_PART = 1_000
+"""Numbers in one `Kept`."""
+
 
 class Held:
     """A publication that its origin keeps until everyone has it."""
@@ -137,6 +140,11 @@ class Outbox:
         """QoS 1 and 2 of this origin, by stream and number, in order."""
         self.kept: dict[Stream, dict[int, Held]] = {}
         """Copies kept for neighbours."""
+        self._keepers: dict[str, None] = {}
+        """Neighbours that have copies of what is held here, or may have them."""
+        self._unmoved: dict[tuple[str, int], None] = {}
+        """What is held here that the neighbour which is to keep copies now has not confirmed, while others
+        have copies too."""
         self.unaccepted_bytes = 0
         """Of publications whose clients do not know yet that they are safe."""
         self.absent_bytes = 0
@@ -247,9 +255,7 @@ class Outbox:
             return
         if self.held.pop((publication.stream, publication.number), None) is None:
             return
-        self._core.out.append(Erase(_held_key(publication)))
-        if held.kept_by is not None:
-            self._tell_to_forget(held.kept_by, publication)
+        self._erase(held)
         self._core.tell(PublicationReleased(publication))
 
     def drop(self, held: Held) -> None:
@@ -261,9 +267,17 @@ class Outbox:
             self._withheld.pop(held.order, None)
         publication = held.publication
         if self.held.pop((publication.stream, publication.number), None) is not None:
-            self._core.out.append(Erase(_held_key(publication)))
-            if held.kept_by is not None:
-                self._tell_to_forget(held.kept_by, publication)
+            self._erase(held)
+
+    def _erase(self, held: Held) -> None:
+        """An own publication is kept no longer, nor is its copy."""
+        publication = held.publication
+        self._core.out.append(Erase(_held_key(publication)))
+        if held.kept_by is not None:
+            self._tell_to_forget(held.kept_by, publication.stream, (publication.number,))
+        if self._unmoved:
+            self._unmoved.pop((publication.stream, publication.number), None)
+            self._forget_elsewhere()
 
     # Brokers that are out of reach.
 
@@ -355,6 +369,7 @@ class Outbox:
         keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
         link = self._links.get(keeper) if keeper is not None else None
         if link is not None and held.kept_by != keeper and (held.synced or not self._once):
+            self._keepers[link.peer] = None
             self._links.send_data(link, Keep(held.publication, held.names), held.size)
 
     def on_ready(self) -> None:
@@ -363,19 +378,42 @@ class Outbox:
             for held in list(self.held.values()):
                 self._ask_to_keep(held)
                 self._accept_if_safe(held)
+            self._move()
 
     def on_link_up(self, link: Link) -> None:
-        """A neighbour may have copies from before the link was lost; those it is to keep it will get."""
-        if self._core.settings.acks == "neighbour":
-            self._links.send(link, Forget(ALL_STREAMS, self._core.incarnation, ()))
+        """Tell a neighbour what is kept for it: it may have forgotten that, or need it no longer."""
+        for (origin, incarnation, stream), copies in self.kept.items():
+            if origin == link.peer:
+                numbers = sorted(copies)
+                for first in range(0, len(numbers), KEPT_PART):
+                    part = tuple(numbers[first : first + KEPT_PART])
+                    self._links.send(link, Kept(stream, incarnation, part))
 
     def on_link_down(self, link: Link) -> None:
         if self._core.settings.acks == "neighbour":
+            self._keepers.pop(link.peer, None)
             for held in self.held.values():
                 if held.kept_by == link.peer:
                     held.kept_by = None
                 # The next keeper needs all of them: with only the later ones it could not stand in.
                 self._ask_to_keep(held)
+            self._move()
+
+    def _move(self) -> None:
+        """Others need not keep copies when the keeper has all; before that, they must keep all they have."""
+        keeper = self._keeper()
+        self._unmoved = {}
+        if any(peer != keeper for peer in self._keepers):
+            self._unmoved = {key: None for key, held in self.held.items() if held.kept_by != keeper}
+            self._forget_elsewhere()
+
+    def _forget_elsewhere(self) -> None:
+        keeper = self._keeper()
+        if self._unmoved or (keeper is None and self.held):
+            return
+        for peer in [peer for peer in self._keepers if peer != keeper]:
+            del self._keepers[peer]
+            self._tell_to_forget(peer, ALL_STREAMS, ())
 
     def on_keep(self, link: Link, message: Keep) -> None:
         publication = message.publication
@@ -389,7 +427,7 @@ class Outbox:
 
         def synced() -> None:
             if link.generation == generation:
-                kept = Kept(publication.stream, publication.number, publication.incarnation)
+                kept = Kept(publication.stream, publication.incarnation, (publication.number,))
                 self._links.send(link, kept)
 
         self._core.after_sync(synced)
@@ -410,21 +448,33 @@ class Outbox:
         return life is None or life[1] != copy.publication.incarnation
 
     def on_kept(self, link: Link, message: Kept) -> None:
-        held = self.held.get((message.stream, message.number))
-        if held is None:
-            # Everyone had it before the copy was made.
-            self._links.send(link, Forget(message.stream, message.incarnation, (message.number,)))
-        elif held.publication.incarnation == message.incarnation:
-            before, held.kept_by = held.kept_by, link.peer
-            if before is not None and before != link.peer:
-                self._tell_to_forget(before, held.publication)
+        if message.incarnation != self._core.incarnation:
+            return  # this broker has lost its disk since, and only the neighbour has them
+        is_known, is_keeper = link.peer in self._keepers, link.peer == self._keeper()
+        self._keepers[link.peer] = None
+        needless: list[int] = []
+        for number in message.numbers:
+            key = message.stream, number
+            held = self.held.get(key)
+            if held is None:
+                needless.append(number)  # everyone has it by now
+                continue
+            if is_keeper or held.kept_by is None:
+                held.kept_by = link.peer
+            if is_keeper:
+                self._unmoved.pop(key, None)
             self._accept_if_safe(held)
+        if needless:
+            self._tell_to_forget(link.peer, message.stream, tuple(needless))
+        if is_known:
+            self._forget_elsewhere()
+        else:
+            self._move()
 
-    def _tell_to_forget(self, keeper: str, publication: Publication) -> None:
+    def _tell_to_forget(self, keeper: str, stream: str, numbers: tuple[int, ...]) -> None:
         link = self._links.get(keeper)
         if link is not None:
-            numbers = (publication.number,)
-            self._links.send(link, Forget(publication.stream, publication.incarnation, numbers))
+            self._links.send(link, Forget(stream, self._core.incarnation, numbers))
 
     def on_forget(self, link: Link, message: Forget) -> None:
         if message.stream == ALL_STREAMS:
