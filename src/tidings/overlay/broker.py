@@ -601,7 +601,8 @@ class Broker:
                     link.queued,
                     max(0.0, now - link.heard_at) if link.state is State.UP else 0.0,
                 )
-                for _, link in sorted(self._links.links.items())
+                for peer, link in sorted(self._links.links.items())
+                if link.state is not State.DOWN or peer not in self._absences.forgotten
             ),
             trees,
             self._trees.share,
