@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
@@ -46,13 +48,17 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Carry, HandOver, Seated
+from tidings.overlay.links import links
 from tidings.overlay.links.messages import Bye, Greet, Refuse
 from tidings.overlay.publishing.batches import publications_of, unpacked
 from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing import homes
 from tidings.overlay.routing.interest import Interest
 from tidings.overlay.routing.messages import FILTER, Change, Confirm, Enter, Fetch, Item, Sets
 from tidings.overlay.settings import Settings
+from tidings.overlay.trees.messages import Roll
 from tidings.overlay.trees.trees import NO_EPOCH
+from tidings.overlay.versions.messages import Ask, Snapshot
 from tidings.planning import topologies
 from tidings.records.record import Kind, Record
 from tidings.sim.brokers.client import Client
@@ -60,6 +66,9 @@ from tidings.sim.node import MachineMaker, Node
 from tidings.sim.world import DEFAULTS, World
 
 RULE = "----"
+
+UNTIL_S = 60.0
+"""How long it is waited for a line."""
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "subscriptions": ("Change",),
@@ -123,7 +132,8 @@ def render(blocks: Sequence[Block]) -> str:
 def play(text: str, machine: MachineMaker | None = None) -> str:
     """Run the commands of a transcript; the same text with the lines that came."""
     player = Player(machine)
-    return render([Block(block.commands, list(player.run(block.commands))) for block in parse(text)])
+    with player.patches:
+        return render([Block(block.commands, list(player.run(block.commands))) for block in parse(text)])
 
 
 class Player:
@@ -140,6 +150,10 @@ class Player:
         self._ids: dict[str, str] = {}
         self._clients: dict[str, Client] = {}
         self._cut: list[tuple[str, str]] = []
+        self._awaited = ""
+        """How the line begins that it is waited for."""
+        self.patches = ExitStack()
+        """What is other than as shipped while a transcript is played."""
 
     def run(self, commands: Sequence[str]) -> Iterator[str]:
         """Carry out the commands of a block; what came of them."""
@@ -215,13 +229,29 @@ class Player:
         """Let some time pass."""
         self.world.run(durations.parse(words[0]) / 1e6)
 
+    def _do_until(self, words: list[str]) -> None:
+        """`until c: s1 granted`: let time pass until a line is said that begins so, shown or not."""
+        agenda = self.world.agenda
+        limit = agenda.now + UNTIL_S
+        self._awaited = " ".join(words)
+        while self._awaited:
+            if agenda.next_time() > limit:
+                self._lines.append(f"never said: {self._awaited}")
+                self._awaited = ""
+                return
+            agenda.run(agenda.next_time())
+
     def _do_start(self, words: list[str]) -> None:
         for name in words:
             self.world.start_broker(name)
 
     def _do_crash(self, words: list[str]) -> None:
-        """Kill a broker: `crash b`, `crash b silently`, `crash b without disk`."""
-        self.world.crash(words[0], disk="without" not in words, silent="silently" in words)
+        """Kill a broker: `crash b [silently] [without disk]`. What is not synced is lost."""
+        self.world.crash(words[0], disk="without" not in words, silent="silently" in words, kept=0)
+
+    def _do_disk(self, words: list[str]) -> None:
+        """`disk b 500ms`: how long a sync takes from now on."""
+        self.world.hosts[words[0]].sync_s = durations.parse(words[1]) / 1e6
 
     def _do_stop(self, words: list[str]) -> None:
         """Ask a broker to stop: `stop b`, `stop b for good`."""
@@ -239,6 +269,22 @@ class Player:
                 one, other = word.split("-")
                 self.world.cut(one, other, silent="silently" in words)
                 self._cut.append((one, other))
+
+    def _do_link(self, words: list[str]) -> None:
+        """`link a-b [delay=300ms] [bytes_per_s=640]`: what a link is like from now on, both ways."""
+        one, other = words[0].split("-")
+        options = _options(words[1:])
+        for wire in (self.world.wires[one, other], self.world.wires[other, one]):
+            if "delay" in options:
+                wire.delay_s = durations.parse(options["delay"]) / 1e6
+            if "bytes_per_s" in options:
+                wire.bytes_per_s = float(options["bytes_per_s"])
+                wire.settle_plain()
+
+    def _do_parts(self, words: list[str]) -> None:
+        """`parts 1`: how many items of a set go into one message; each message has a frame of its own."""
+        self.patches.enter_context(patch.object(homes, "PART_ITEMS", int(words[0])))
+        self.patches.enter_context(patch.object(links, "FRAME_WEIGHT", 1))
 
     def _do_mend(self, words: list[str]) -> None:
         for word in words:
@@ -381,20 +427,26 @@ class Player:
                 end = host.ends.get(effect.connection)
                 to = "?" if end is None else end.other.host.address
                 for message in effect.frame.messages:
-                    if type(message).__name__ in self._shown:
-                        line = f"{host.address}>{to} {message_text(message)}{_receivers(host, message)}"
-                        # Whoever is refused comes again for ever; once in a block is enough.
-                        if not isinstance(message, Refuse) or line not in self._lines:
-                            self._lines.append(line)
-            elif type(effect).__name__ in self._shown and (said := effect_text(effect)):
-                self._lines.append(f"{host.address}: {said}")
+                    line = f"{host.address}>{to} {message_text(message)}{_receivers(host, message)}"
+                    # Whoever is refused comes again for ever; once in a block is enough.
+                    if not isinstance(message, Refuse) or line not in self._lines:
+                        self._say(type(message).__name__, line)
+            elif said := effect_text(effect):
+                self._say(type(effect).__name__, f"{host.address}: {said}")
 
     def _on_record(self, record: Record) -> None:
         kind = record.kind.value
         if record.kind is Kind.SUPPRESSED and record.report is not None:
             kind = (record.reason or "").partition(":")[0]
-        if kind in self._shown and (said := record_text(record)):
-            self._lines.append(f"{record.broker}: {said}")
+        if said := record_text(record):
+            self._say(kind, f"{record.broker}: {said}")
+
+    def _say(self, kind: str, line: str) -> None:
+        """Write a line down, if those of its kind are shown."""
+        if kind in self._shown:
+            self._lines.append(line)
+        if line.startswith(self._awaited):
+            self._awaited = ""
 
 
 class Older(Broker):
@@ -440,8 +492,11 @@ def message_text(message: Message) -> str:
         return f"{name} {message.home} behind {message.boot}.{message.number}"
     if isinstance(message, Confirm):
         said = [f"{home}/{boot}.{number}" for home, boot, number in message.homes]
-        late = f" but for {' '.join(message.late)}" if message.late else ""
-        return f"{name} {' '.join(said)}{late}{_tree(message.root)}"
+        said += ["but for", *message.late] if message.late else []
+        return f"{name} {' '.join(said)}{_tree(message.root)}"
+    if isinstance(message, Roll):
+        said = [f"{member}/{boot}.{number}" for member, boot, _, number in message.members]
+        return f"{name} {' '.join(said)}{_tree(message.root)}"
     if isinstance(message, Publish):
         said = [f"{it.topic} {it.payload.decode()}" for it in publications_of(message)]
         return f"{name} {', '.join(said)}{_tree(message.root)}"
@@ -452,6 +507,14 @@ def message_text(message: Message) -> str:
         holder = message.holder
         deputy = f", deputy {holder.deputy}" if holder.deputy else ""
         return f"{name} {message.place} at {holder.seat}{deputy}, term {holder.term}"
+    if isinstance(message, Ask):
+        version = f"{message.home}/{message.version[0]}.{message.version[1]}"
+        return f"{name} at {message.place} for {version}: {subscription_text(message.subscription)}"
+    if isinstance(message, Snapshot):
+        known = [it.told for it in message.publications if it.told is not None]
+        said = [f"version {it.version} of {it.event}" for it in known] or ["nothing"]
+        more = " …" if message.more else ""
+        return f"{name} of {message.place} for {message.home}: {', '.join(said)}{more}"
     if isinstance(message, HandOver):
         return f"{name} {message.place} to {message.to}: {len(message.entries)} events, term {message.term}"
     if isinstance(message, Refuse):

@@ -285,8 +285,13 @@ class World:
             if host.broker is not None
         }
 
-    def crash(self, address: str, *, disk: bool = True, silent: bool = False) -> None:
-        """Kill a broker, with its disk or without; `silent` where nobody is told, as when a machine dies."""
+    def crash(
+        self, address: str, *, disk: bool = True, silent: bool = False, kept: int | None = None
+    ) -> None:
+        """Kill a broker, with its disk or without; `silent` where nobody is told, as when a machine dies.
+
+        `kept`: how many of the syncs under way have reached the disk; without it, chance decides.
+        """
         host = self.hosts[address]
         if not host.up:
             return
@@ -294,7 +299,8 @@ class World:
             self._let_go(host, end, "the other side died", silent=silent)
         self._gone(host)
         self.lines.died(host, wiped=not disk, silent=silent)
-        kept = self.random.randint(0, host.disk.syncing)
+        if kept is None:
+            kept = self.random.randint(0, host.disk.syncing)
         for delivery in host.disk.crash(kept, self._disk_random(host)):
             self._hand_over(host, delivery)
         if not disk:
