@@ -239,3 +239,20 @@ def test_what_passes_with_a_glance_is_never_acknowledged() -> None:
     writer.send(Publish("t", b"1"))
     assert talk.glance(writer.connection, encode(Publish("t", b"2"), Version.V5)) > 0
     assert talk.glance(writer.connection, encode(Publish("t", b"3", 1, packet_id=1), Version.V5)) == 0
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_kept_session_gets_what_others_may_send_again_when_it_is_on_disk_that_it_came(qos: int) -> None:
+    """A client that asks for QoS 0 too: it would get it twice if its broker died before that."""
+    net = Network()
+    net.subscriber("reader", "b", expiry_s=600, qos=qos)
+    net.hold_up("b")
+    net.publish("t")
+    assert net.lines.diary.receipts == []
+    net.publish("t", qos=0)  # nobody sends this again; it comes behind the other
+    assert net.lines.diary.receipts == []
+    net.let_go("b")
+    assert len(net.lines.diary.receipts) == 2
+    net.hold_up("b")
+    net.publish("t", qos=0)
+    assert len(net.lines.diary.receipts) == 3

@@ -78,7 +78,7 @@ class Delivery(msgspec.Struct, array_like=True):
     """A publication on its way to one client."""
 
     number: int
-    """Counts up in its session; 0 for QoS 0."""
+    """Counts up in its session; 0 for QoS 0 that need not wait for the disk."""
 
     publication: Publication
     topic: str
@@ -180,6 +180,12 @@ class Session:
             client = self.client
             if client is None:
                 core.drop("client is away")
+            elif self.durable and delivery.hops and delivery.publication.qos:
+                # Others send it again should this broker die before it is on disk that it has come.
+                self.given += 1
+                delivery.number = self.given
+                core.touched[self] = None
+                self._wait(delivery, self.unsynced)
             elif self.unsynced:
                 self._wait(delivery, self.unsynced)
             elif self.queue or client.congested:

@@ -651,8 +651,9 @@ class World:
             kept = tuple(pair for pair in subscriptions if lives[pair[0]].durable)
             subscriptions = tuple(pair for pair in subscriptions if not lives[pair[0]].durable)
             delivery = (ledger.turn, publication, kept, effect.hops)
-            if publication.qos and any(self._qos(*pair) for pair in kept):
-                # It is the session's own with the sync that follows, or not at all.
+            if publication.qos and (effect.hops or any(self._qos(*pair) for pair in kept)):
+                # It is the session's own with the sync that follows, or not at all. What others have sent
+                # they send again if it is not.
                 host.disk.deliver(delivery)
             elif not host.disk.deliver_behind(delivery):
                 self._hand_over(host, delivery)

@@ -59,7 +59,7 @@ CAMPAIGNS = {
             routing.plan,
             routing.RoutingRun,
             routing.CELLS,
-            (5131,),
+            (5131, 6228),
         ),
         Campaign(
             "gathered",
