@@ -536,6 +536,21 @@ def test_who_gets_a_version_that_was_held_for_it_gets_later_ones_too() -> None:
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
 
 
+def test_who_was_away_hears_that_an_event_was_merged_into_another_although_its_version_is_no_later() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.told(2, 1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    # As where another side of a partition had come to version 1 only.
+    net.told(2, 1, qos=0, state="merged-into", into="f", last=True)
+    net.heal("b", "c")
+    net.settle()
+    assert net.states("c", "s") == [(1, "told"), (2, "told"), (3, "merged-into")]
+    assert net.followed() == net.remembered() == 0
+
+
 def test_an_event_that_was_closed_meanwhile_is_forgotten_with_its_last_version_told() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")

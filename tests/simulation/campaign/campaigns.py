@@ -67,7 +67,7 @@ CAMPAIGNS = {
             gathered.plan,
             gathered.StruckRun,
             gathered.CELLS,
-            (*gathered.LINES, 5052),
+            (*gathered.LINES, 5052, 6174, 6192),
         ),
         Campaign("chaos", "everything is drawn from the seed; plain topics", plain_chaos, Run),
         Campaign("gathered-chaos", "the same with gathered topics", gathered_chaos, GatheredRun),

@@ -570,7 +570,11 @@ class CatchUp:
                 assert publication.told is not None, "a seat shows versions"
                 known[publication.told.event] = publication
         newer = [
-            it for event, it in known.items() if it.told is not None and it.told.version > events[event][0]
+            it
+            for event, it in known.items()
+            # Who merged two events may not know how far one had come on the other side of a partition.
+            if it.told is not None
+            and (it.told.version > events[event][0] or it.told.state == "merged-into")
         ]
         return newer, closed
 
