@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import replace
 from enum import StrEnum
 from unittest.mock import patch
@@ -134,6 +134,17 @@ def cells_of(seed: int, cells: Sequence[Cell] = CELLS, count: int = STRIKES) -> 
     return [order[(seed * count + at) % len(order)] for at in range(count)]
 
 
+@contextmanager
+def in_small_parts() -> Iterator[None]:
+    """Let small sets travel as large ones do."""
+    with (
+        patch.object(homes, "PART_ITEMS", PART_ITEMS),
+        patch.object(homes, "CHANGES_KEPT", CHANGES_KEPT),
+        patch.object(links, "FRAME_WEIGHT", FRAME_WEIGHT),
+    ):
+        yield
+
+
 class RoutingRun(Run):
     """One run, with strikes."""
 
@@ -149,10 +160,7 @@ class RoutingRun(Run):
         self.world.watch = watching(eyes, self.strikes, self._happened.append, self.world.watch)
 
     def run(self) -> Outcome:
-        with ExitStack() as small:
-            small.enter_context(patch.object(homes, "PART_ITEMS", PART_ITEMS))
-            small.enter_context(patch.object(homes, "CHANGES_KEPT", CHANGES_KEPT))
-            small.enter_context(patch.object(links, "FRAME_WEIGHT", FRAME_WEIGHT))
+        with in_small_parts():
             return super().run()
 
     def _faults(self, ends: float) -> list[Fault]:
