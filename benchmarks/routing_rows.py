@@ -6,6 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LINK_BYTES = 150
+"""Of a new subscription with two comparisons, over each link in each direction."""
+
+CHANGE_CPU_S = 0.001
+"""That it costs each other broker."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

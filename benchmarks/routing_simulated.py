@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 from benchmarks.hostile_filters import FILTERS
-from benchmarks.routing_rows import Row, percentile
+from benchmarks.routing_rows import CHANGE_CPU_S, LINK_BYTES, Row, percentile
 
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
@@ -41,10 +41,6 @@ from tidings.sim.brokers.client import Client
 from tidings.sim.world import World
 from tidings.wire.framing import Decoder, Encoder
 
-LINK_BYTES = 150
-"""Of a new subscription, over each link in each direction."""
-
-CHANGE_CPU_S = 0.001
 FILTER_BYTES = 1000
 EXPENSIVE_CPU_S = 0.05
 
