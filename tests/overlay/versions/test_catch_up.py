@@ -82,7 +82,9 @@ class Seats:
         return Holder(1, seat, self._network.hosts[seat].boot, "") if seat else None
 
     def mine(self, _place: str) -> Any:
-        return Seat(self._network.open) if self._network.seat == self._id else None
+        net = self._network
+        has = net.seat == self._id and net.known.get(self._id, self._id) == self._id
+        return Seat(net.open) if has or net.had == self._id else None
 
     def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         return next((edge for edge in grown.edges.values() if broker in (edge.members or {})), None)
@@ -107,6 +109,8 @@ class Network(Bench):
         self.seat = seat
         self.known: dict[str, str] = {}
         """What brokers believe of the seat that differs."""
+        self.had = ""
+        """A broker that still has it, although another has it too."""
         self.open: dict[str, Publication] = {}
         super().__init__(ids, links, settings, (TOPIC,))
         self.settle()
@@ -625,18 +629,32 @@ def test_what_is_said_to_be_followed_and_not_answered_is_said_again() -> None:
     net = Network("abc", path("a", "b", "c"), "b")
     net.client("c", "s", "x = 1")
     net.told(1, 1)
-    net.known["b"] = ""  # it passes nothing on
+    net.known["a"] = ""  # it has not begun
     net.move("a")
     net.told(2, 2)
     net.advance(4.5)
-    assert [target for _, target, _ in net.said(Follow)] == ["b"] * 3
+    assert [(source, target) for source, target, _ in net.said(Follow)] == [("c", "b"), ("b", "a")] * 3
     assert net.states("c", "s") == [(1, "told")]
-    del net.known["b"]
+    del net.known["a"]
     net.advance(3.0)
     assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
     mark = net.mark()
     net.advance(20.0)
     assert net.said(Follow, mark) == []
+
+
+def test_who_has_the_seat_no_more_passes_on_what_is_for_the_one_that_has_it() -> None:
+    net = Network("abc", path("a", "b", "c"), "b")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    net.had = net.known["b"] = "b"
+    net.move("a")
+    assert [(source, target) for source, target, _ in net.said(Follow)] == [("c", "b"), ("b", "a")]
+    net.told(2, 2)
+    assert net.states("c", "s") == [(1, "told"), (2, "withdrawn")]
+    net.told(1, 1, event="f")
+    net.client("c", "later", "x = 1")
+    assert net.states("c", "later") == [(1, "snapshot")]
 
 
 def test_long_lists_of_followed_events_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -862,10 +880,10 @@ def test_a_seat_that_is_not_known_is_asked_when_it_is() -> None:
 def test_an_unanswered_question_is_asked_again() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.told(1)
-    net.known["b"] = ""  # it passes nothing on
+    net.known["a"] = ""  # it has not begun
     net.client("c", "s")
     assert net.given("c", "s") == []
-    del net.known["b"]
+    del net.known["a"]
     net.advance(3.0)
     assert net.states("c", "s") == [(1, "snapshot")]
     mark = net.mark()
@@ -1037,7 +1055,7 @@ def anything(rng: random.Random) -> Message:
         pick([(1, 1), (1, 2), (0, 0)]),
         pick(["t", "u", "t\t1", ""]),
     )
-    home = pick(["m", "x", "a", ""])
+    home, seat = pick(["m", "x", "a", ""]), pick(["m", "x", "a", ""])
     events = tuple((pick(["e", "f", ""]), pick(NUMBERS)) for _ in range(rng.randint(0, 3)))
     told = Told(
         "t",
@@ -1057,13 +1075,16 @@ def anything(rng: random.Random) -> Message:
     where = pick(["", "x = 1", "x ="])
     said: Message = pick(
         [
-            Follow(root, epoch, place, home, pick(NUMBERS), tuple((*one, pick(NUMBERS)) for one in events)),
-            Unfollow(root, epoch, place, home, events),
+            Follow(
+                root, epoch, place, seat, home, pick(NUMBERS), tuple((*one, pick(NUMBERS)) for one in events)
+            ),
+            Unfollow(root, epoch, place, seat, home, events),
             Close(root, epoch, pick(PLACES), place, events),
             Ask(
                 root,
                 epoch,
                 place,
+                seat,
                 home,
                 pick(NUMBERS),
                 (pick(NUMBERS), pick(NUMBERS)),

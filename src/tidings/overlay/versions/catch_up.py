@@ -291,9 +291,10 @@ class CatchUp:
             return
         way = self._toward_seat(place)
         if way is not None:
-            grown, edge = way
+            grown, edge, seat = way
             home, version = self._core.id, self._own_version()
-            ask = Ask(grown.root, grown.epoch, place, home, question.number, version, question.subscription)
+            number, subscription = question.number, question.subscription
+            ask = Ask(grown.root, grown.epoch, place, seat, home, number, version, subscription)
             self._links.send(edge.link, ask)
 
     def _begin_with(self, question: Question, publications: Iterable[Publication], hops: int) -> None:
@@ -331,12 +332,15 @@ class CatchUp:
                 self.on_ask(link, message)
 
     def _passes_on(self, grown: TreeEpoch, source: Link, message: Follow | Unfollow | Ask) -> bool:
-        """Send a message of a home on towards the seat, if that is not here."""
-        if self._here(message.place):
-            return False
-        way = self._toward_seat(message.place)
-        if way is not None and way[0] is grown and way[1].link is not source:
-            self._links.send(way[1].link, message)
+        """Send a message of a home on towards the broker that it is for; whether there is no more to do.
+
+        What comes to a broker that has the seat no more, or not yet, is said again.
+        """
+        if message.seat == self._core.id:
+            return not self._here(message.place)
+        edge = self._seats.toward(grown, message.seat)
+        if edge is not None and edge.link is not source and edge.alive:
+            self._links.send(edge.link, message)
         return True
 
     def _answer(
@@ -478,9 +482,9 @@ class CatchUp:
             self._asked += 1
             way.unanswered[self._asked] = None
             if toward is not None:
-                grown, edge = toward
+                grown, edge, seat = toward
                 part = tuple(rows[first : first + FOLLOW_PART])
-                follow = Follow(grown.root, grown.epoch, place, self._core.id, self._asked, part)
+                follow = Follow(grown.root, grown.epoch, place, seat, self._core.id, self._asked, part)
                 self._links.send(edge.link, follow)
 
     def on_arrived(self, told: Told) -> None:
@@ -512,10 +516,10 @@ class CatchUp:
         for place, events in by_place.items():
             toward = self._toward_seat(place)
             if toward is not None and not self._here(place):
-                grown, edge = toward
+                grown, edge, seat = toward
                 for first in range(0, len(events), FOLLOW_PART):
                     part = tuple(events[first : first + FOLLOW_PART])
-                    unfollow = Unfollow(grown.root, grown.epoch, place, self._core.id, part)
+                    unfollow = Unfollow(grown.root, grown.epoch, place, seat, self._core.id, part)
                     self._links.send(edge.link, unfollow)
                 for event, _ in events:
                     self._session_versions.let_go(event)
@@ -573,8 +577,7 @@ class CatchUp:
             it
             for event, it in known.items()
             # Who merged two events may not know how far one had come on the other side of a partition.
-            if it.told is not None
-            and (it.told.version > events[event][0] or it.told.state == "merged-into")
+            if it.told is not None and (it.told.version > events[event][0] or it.told.state == "merged-into")
         ]
         return newer, closed
 
@@ -801,11 +804,13 @@ class CatchUp:
         unused = holder is not None and holder.term == 0 and holder.seat == self._core.id
         return unused or self._seats.mine(place) is not None
 
-    def _toward_seat(self, place: str) -> tuple[TreeEpoch, Edge] | None:
-        """The epoch that a place uses, and the link of it behind which its seat is."""
+    def _toward_seat(self, place: str) -> tuple[TreeEpoch, Edge, str] | None:
+        """The epoch that a place uses, the link of it behind which its seat is, and who has that."""
         holder, grown = self._seats.holder(place), self._seats.grown(place)
-        edge = self._seats.toward(grown, holder.seat) if holder is not None and grown is not None else None
-        return (grown, edge) if grown is not None and edge is not None and edge.alive else None
+        if holder is None or grown is None:
+            return None
+        edge = self._seats.toward(grown, holder.seat)
+        return (grown, edge, holder.seat) if edge is not None and edge.alive else None
 
     def _current(self, link: Link, message: AnyMessage) -> TreeEpoch | None:
         """The epoch of a message, if it is the current one; what is ahead is kept until it is."""

@@ -34,6 +34,10 @@ class Follow(Message, frozen=True, tag=59):
     root: str
     epoch: Epoch
     place: str
+
+    seat: str
+    """The broker that it is for: it has the seat, as far as the home knows."""
+
     home: str
 
     number: int
@@ -53,6 +57,10 @@ class Unfollow(Message, frozen=True, tag=62):
     root: str
     epoch: Epoch
     place: str
+
+    seat: str
+    """The broker that it is for: it has the seat, as far as the home knows."""
+
     home: str
     events: tuple[tuple[str, int], ...]
 
@@ -63,6 +71,10 @@ class Ask(Message, frozen=True, tag=60):
     root: str
     epoch: Epoch
     place: str
+
+    seat: str
+    """The broker that it is for: it has the seat, as far as the home knows."""
+
     home: str
     number: int
 
