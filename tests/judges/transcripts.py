@@ -486,7 +486,7 @@ def message_text(message: Message) -> str:
             f"{it.home}/{it.boot}.{it.number}" + (" (absent)" if it.absent_s >= 0 else "")
             for it in message.homes
         ]
-        said += [f"{home} is forgotten" for home, _ in message.forgotten]
+        said += [f"{home} is {'gone' if count % 2 else 'back'}" for home, _, count in message.gone]
         return f"{name} {', '.join(said)}"
     if isinstance(message, Fetch):
         return f"{name} {message.home} behind {message.boot}.{message.number}"

@@ -43,7 +43,7 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
         await store.close()
         again = DiskStore(tmp_path, "a", unexpected)
         assert again.saved == {"x": b"3", "z": b""}
-        assert again.identity.boot == store.identity.boot + 1
+        assert again.identity.boot > store.identity.boot
         assert again.identity.incarnation == store.identity.incarnation
         await again.close()
 

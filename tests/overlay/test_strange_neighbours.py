@@ -176,7 +176,7 @@ def some_message(rng: random.Random) -> Message:
             Enter(some_entry(rng)),
             Catalogue(tuple(some_entry(rng) for _ in range(rng.randint(0, 3))), rng.random() < 0.3),
             Sets(tuple(Has(*home, pick([-1.0, 0.0, 5.0, 1e300])) for home in known)),
-            Sets((), tuple((home, number) for home, _, number in known)),
+            Sets((), tuple(known)),
             Fetch(pick(ROOTS), boot, number),
             Change(pick(["a", "x", "y"]), 1, pick([1, 2, 3]), items, slots),
             Change(root, boot, number, items, slots, rng.random() < 0.3, rng.random() < 0.3),

@@ -342,7 +342,10 @@ def _enter(database: sqlite3.Connection, path: Path, broker: str) -> Identity:
     elif form != FORMAT:
         raise _foreign(path, form)
     if application:
-        database.execute("UPDATE identity SET boot = boot + 1")
+        # Later than any before, also where the store is a copy of how it was some boots ago.
+        database.execute(
+            "UPDATE identity SET boot = max(boot + 1, incarnation + (? - incarnation) / 1000)", (_clock_ms(),)
+        )
     identity = Identity(*database.execute("SELECT broker, incarnation, boot FROM identity").fetchone())
     if identity.broker != broker:
         raise SetupError(

@@ -71,6 +71,7 @@ from tidings.overlay.publishing.publications import (
 from tidings.overlay.routing.absence import Absences, BrokerForgotten, HomeSaved
 from tidings.overlay.routing.catalogue import Catalogue, CatalogueSynchronised
 from tidings.overlay.routing.confirmations import Confirmations
+from tidings.overlay.routing.gone import Gone
 from tidings.overlay.routing.grants import Grants, SubscriptionGranted
 from tidings.overlay.routing.homes import HomeLearned, Homes, SetChanged
 from tidings.overlay.routing.interest import Interest
@@ -134,9 +135,10 @@ class Broker:
             own,
             trees,
             lambda name: self._absences.absent_s(name),  # noqa: PLW0108 -- made below
-            lambda name, boot: self._absences.is_forgotten(name, boot),  # noqa: PLW0108
+            lambda name, boot: self._absences.is_gone(name, boot),  # noqa: PLW0108
         )
-        absences = self._absences = Absences(core, links, trees, homes)
+        gone = self._gone = Gone(core)
+        absences = self._absences = Absences(core, links, trees, homes, gone)
         known = self._topics = Topics(core, trees)
         log_writer = LogWriter(core, known, logged or {})
         catalogue = self.catalogue = Catalogue(core, links, known, topics, views)
@@ -292,6 +294,7 @@ class Broker:
         self.catalogue.recover(self._saved)
         self._sessions.recover(self._saved)
         self._own.take()
+        self._gone.recover(self._saved)
         self._absences.recover(self._saved)
         self._publications.recover(self._saved)
         self._seats.recover(self._saved)
@@ -390,6 +393,7 @@ class Broker:
         self._homes.flush()
         self._confirmations.flush()
         self._grants.go_on()
+        self._absences.flush()
         self._links.flush()
         if core.turn_is_over() and (self._links.waiting or self._publications.waiting):
             core.timers.set(Timer.TURN, None, core.now)
@@ -463,7 +467,7 @@ class Broker:
         return self._absences.absent_from(grown) if grown is not None else None
 
     def _on_sets(self, link: Link, message: Sets) -> None:
-        self._absences.on_forgotten(message.forgotten)
+        self._absences.on_words(message.gone)
         self._homes.on_sets(link, message)
 
     def _on_set(self, home: str) -> None:
@@ -486,7 +490,7 @@ class Broker:
         if new:
             # First of all, so that what follows on the link is understood in its light.
             self.catalogue.on_link_up(link)
-            self._homes.on_link_up(link, self._absences.said())
+            self._homes.on_link_up(link, self._gone.words())
             self._publications.on_link_up(link)
             self._trees.on_link_up(link)
 
@@ -602,7 +606,7 @@ class Broker:
                     max(0.0, now - link.heard_at) if link.state is State.UP else 0.0,
                 )
                 for peer, link in sorted(self._links.links.items())
-                if link.state is not State.DOWN or peer not in self._absences.forgotten
+                if link.state is not State.DOWN or peer not in self._gone
             ),
             trees,
             self._trees.share,

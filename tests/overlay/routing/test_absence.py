@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.overlay.bench import Bench, path
+from tests.overlay.bench import BEGIN, Bench, Middle, kinds, path
 from tidings.language.declarations import parse_topic
-from tidings.overlay.events import Log, NeighbourAdded, NeighbourRemoved, StopAsked
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import (
+    Log,
+    NeighbourAdded,
+    NeighbourRemoved,
+    PublicationOffered,
+    StopAsked,
+    Sync,
+    TimerFired,
+    WritesSynced,
+)
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
@@ -381,3 +391,47 @@ def test_a_broker_that_joins_by_one_that_has_restarted_learns_who_is_absent_too(
     bench.start("b")
     bench.settle()
     assert bench.got("b", "s") == payloads(0, 2)
+
+
+def test_after_a_restart_an_old_set_of_a_third_broker_is_not_taken_for_all_that_was_confirmed() -> None:
+    bench = Bench("cxz", [("c", "x"), ("z", "x")])
+    bench.settle()
+    bench.subscribe("c", "one", "t/one", durable=True, qos=1)
+    bench.settle()
+    bench.cut("x", "z")
+    bench.settle()
+    since = bench.mark()
+    bench.subscribe("c", "two", "t/two", durable=True, qos=1)
+    bench.settle()
+    assert bench.granted(since) == [("two", "absent: z")]
+    bench.blocked.add(frozenset("cx"))
+    bench.publish("x", "t/two", b"before", token=1)
+    bench.run()
+    bench.kill("x")
+    bench.heal("x", "z")
+    bench.start("x")
+    bench.settle()
+    assert [one.number for one in bench.status("x").sets if one.home == "c"] == [1]  # by z
+    bench.publish("x", "t/two", b"after", token=2)
+    bench.settle()
+    assert bench.accepted("x") == [1, 2]
+    bench.heal("c", "x")
+    bench.settle()
+    assert bench.got("c", "two") == [b"before", b"after"]
+
+
+def test_a_set_that_is_behind_what_its_home_joined_with_is_not_enough_when_that_is_away_again() -> None:
+    for joined_with, held in ((1, 0), (5, 1)):
+        it = Middle(wants={"x": [Subscription("t", qos=1)]})
+        it.sets["x"] = joined_with
+        it.grow((2, 1), {})
+        it["x"].lose()
+        later = BEGIN + DEFAULT.resume_within_s
+        it.tell(TimerFired(), later)
+        del it.peers["x"]
+        it.grow((3, 1), {}, now=later)
+        effects = it.tell(PublicationOffered("p", 1, "elsewhere", b"{}", 1), later)
+        (sync,) = kinds(effects, Sync)
+        assert isinstance(sync, Sync)
+        it.tell(WritesSynced(sync.token), later)
+        assert it.broker.status(later).held == held

@@ -91,8 +91,17 @@ def test_a_removal_is_confirmed_too() -> None:
 def test_what_is_confirmed_of_an_earlier_boot_says_nothing_of_a_later_one() -> None:
     it = middle()
     it["x"].say(Change("x", 2, 1, (item(1, ONE),)))
-    assert it.heard(it["a"].say(confirmed(("x", 1, 9))), Confirm) == [("x", confirmed(("x", 1, 9)))]
+    assert it.heard(it["a"].say(confirmed(("x", 1, 9))), Confirm) == []
     assert it.heard(it["a"].say(confirmed(("x", 2, 1))), Confirm) == [("x", confirmed(("x", 2, 1)))]
+
+
+def test_what_others_know_of_another_boot_grants_nothing() -> None:
+    it = middle()
+    ask(it, "s", ONE)
+    for boot in (0, it.broker.core.boot + 1):
+        for peer in ("a", "x"):
+            it[peer].say(confirmed(("m", boot, 9)))
+    assert mine(it) == (-1, ("a", "x"))
 
 
 def test_a_lower_confirmation_does_not_take_back_a_higher_one() -> None:

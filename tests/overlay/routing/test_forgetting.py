@@ -11,9 +11,10 @@ import pytest
 
 from tests.overlay.bench import Bench, Mailbox, path, ring
 from tidings.overlay.events import ForgetAsked, Log, StopAsked, TimerFired
-from tidings.overlay.routing import absence
+from tidings.overlay.routing import gone
 from tidings.overlay.routing.messages import Sets
 from tidings.overlay.settings import DEFAULT
+from tidings.overlay.trees.messages import Roll
 
 GONE = "a broker is gone for good; nothing is held for it"
 TOLD = (
@@ -92,8 +93,8 @@ def test_word_of_it_goes_round_once_in_a_network_with_cycles() -> None:
     bench.settle()
     since = bench.mark()
     forget(bench, "d", "a")
-    told = [message.forgotten for _, _, message in bench.said(Sets, since) if message.forgotten]
-    assert told == [(("d", 1),)] * 6  # over every link, from either end
+    told = [message.gone for _, _, message in bench.said(Sets, since) if message.gone]
+    assert told == [(("d", 1, 1),)] * 6  # over every link, from either end
 
 
 def test_a_broker_that_is_in_reach_or_not_known_is_not_forgotten() -> None:
@@ -105,7 +106,7 @@ def test_a_broker_that_is_in_reach_or_not_known_is_not_forgotten() -> None:
     publish(bench, "a", 1)
     assert bench.got("c", "s") == [b"0", b"1"]
     assert [said(bench, id_, GONE, since) for id_ in "abc"] == [0, 0, 0]
-    assert bench.keys("a", absence.FORGOTTEN) == []
+    assert bench.keys("a", gone.PREFIX) == []
 
 
 def test_a_broker_that_was_away_hears_of_it_when_it_is_back() -> None:
@@ -227,7 +228,7 @@ def test_who_was_away_does_not_have_a_broker_forgotten_that_has_come_back_since(
     bench.kill("c")
     bench.settle()
     forget(bench, "c", "a")
-    assert bench.keys("d", absence.FORGOTTEN) == ["forgotten/c"]
+    assert bench.keys("d", gone.PREFIX) == ["gone/c"]
     bench.kill("d")
     bench.settle()
     bench.start("c")
@@ -274,6 +275,53 @@ def test_one_that_was_only_cut_off_is_found_again_with_what_it_asks_for() -> Non
     bench.heal("b", "c")
     bench.settle()
     assert bench.got("c", "s") == [b"1", b"2"]
+
+
+def test_word_of_before_it_came_back_does_no_harm_although_it_never_died() -> None:
+    bench = network("acw", [("c", "a"), ("w", "a")])
+    bench.cut("a", "c")
+    bench.settle()
+    forget(bench, "c", "a")
+    assert bench.keys("w", gone.PREFIX) == ["gone/c"]
+    bench.kill("w")
+    bench.settle()
+    bench.heal("a", "c")
+    bench.settle()
+    since = bench.mark()
+    bench.subscribe("c", "later", "u", qos=1)
+    bench.settle()
+    assert bench.granted(since) == [("later", "absent: w")]
+    bench.cut("a", "c")
+    bench.settle()
+    bench.publish("a", "u", b"1")
+    bench.settle()
+    assert bench.status("a").held == 1
+    bench.start("w")  # which says that c is gone
+    bench.settle()
+    assert bench.status("a").held == 1
+    assert bench.status("a").absent == ("c",)
+    bench.heal("a", "c")
+    bench.settle()
+    assert bench.got("c", "later") == [b"1"]
+
+
+def test_who_has_a_broker_in_its_epoch_says_that_it_is_not_gone() -> None:
+    """It was said to be on the other side of a partition; it dies when the sides meet."""
+    bench = network("abcd", path(*"abcd"))
+    bench.cut("b", "c")
+    bench.settle()
+    forget(bench, "d", "a")
+    bench.heal("b", "c")
+    while not bench.said(Roll):
+        bench.step(bench.waiting()[0])
+    while not any(message.gone for _, target, message in bench.said(Sets) if target == "c"):
+        bench.advance(0.05)
+    bench.settle()
+    bench.kill("d")
+    bench.settle()
+    publish(bench, "a", 0)
+    publish(bench, "c", 1)
+    assert bench.status("a").absent == bench.status("c").absent == ("d",)
 
 
 def test_one_that_was_only_cut_off_may_be_forgotten_again() -> None:
@@ -334,11 +382,11 @@ def test_one_that_leaves_for_good_is_forgotten_when_it_is_in_no_tree(trees: int)
     bench.tell("c", StopAsked(for_good=True))
     bench.settle()
     assert held(bench, "ab") == [NOTHING] * 2
-    assert bench.keys("a", absence.FORGOTTEN) == ["forgotten/c"]
+    assert bench.keys("a", gone.PREFIX) == ["gone/c"]
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(absence, "FORGOTTEN_MAX", 2)
+    monkeypatch.setattr(gone, "GONE_MAX", 2)
     bench = Bench("abcde", [("a", id_) for id_ in "bcde"])
     bench.settle()
     for id_ in "bcde":
@@ -346,5 +394,5 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.settle()
     for id_ in "bcde":
         forget(bench, id_, "a")
-    assert bench.keys("a", absence.FORGOTTEN) == ["forgotten/d", "forgotten/e"]
+    assert bench.keys("a", gone.PREFIX) == ["gone/d", "gone/e"]
     assert held(bench, "a") == [NOTHING]

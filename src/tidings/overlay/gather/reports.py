@@ -31,13 +31,11 @@ from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import QOS_ONCE, encode, quoted
+from tidings.overlay.publishing.publications import BOOT_SHIFT
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Edge, TreeEpoch, Trees
 from tidings.records.record import Kind
-
-BOOT_SHIFT = 36
-"""As for publications: numbers of a restarted broker are all larger than those it gave before."""
 
 
 class Taker(Protocol):

@@ -59,10 +59,10 @@ from tidings.records.record import Kind, Run
 if TYPE_CHECKING:
     from tidings.records.record import Integers, Small
 
-BOOT_SHIFT = 36
+BOOT_SHIFT = 33
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
-larger than those it gave before, without a write to disk for each. Leaves 2^27 restarts of 2^36 publications
-within 63 bits."""
+larger than those it gave before, without a write to disk for each. Within 63 bits that leaves 2^30 boots,
+which count up by one for each start and for each second at most, of 2^33 publications."""
 
 STREAMS_MAX = 131_072
 """High-water marks kept. Beyond, the one that moved longest ago is forgotten, and a repeat of its stream

@@ -1,26 +1,26 @@
 """Brokers out of reach: who they are, and for how long something is held for them.
 
-Every broker that was ever in an epoch with this one is known here, on disk too. One that is in no epoch now
-is *absent*, and so is a neighbour that is to be dialled and has not been reached yet. What an absent broker
-may want is held for it: what its set says, if that is here, else everything. How long is bounded. What is
-held is not known here (`publishing`).
+Every broker that was in an epoch with this one, or for which others hold something, is known here, on disk
+too. One that is in no epoch now is *absent*, and so is a neighbour that is to be dialled and has not been
+reached yet. What an absent broker may want is held for it: what its set says, if it is known to be the latest
+that this broker has confirmed, else everything. How long is bounded. What is held is not known here
+(`publishing`).
 
-A broker that is gone for good is *forgotten*, in the boot that it had at last: each broker tells its
-neighbours, and those that come later. Whoever knows a later boot of it takes no notice, since it has come
-back meanwhile; so what one says that was away for long does no harm.
+For a broker that is gone for good (`gone`) nothing is held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from urllib.parse import quote
+from itertools import islice
 
 import msgspec
 
 from tidings.overlay.core import Core, Notice
-from tidings.overlay.events import Erase, ForgetAsked, Write
+from tidings.overlay.events import ForgetAsked, Write
 from tidings.overlay.links.links import Links
-from tidings.overlay.routing.homes import NONE, Homes
+from tidings.overlay.routing.gone import GONE_MAX, Gone, Word
+from tidings.overlay.routing.homes import NONE, Homes, Version
 from tidings.overlay.routing.messages import Sets
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
@@ -28,11 +28,8 @@ from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees
 MET = "homes"
 """The key under which known brokers are written."""
 
-FORGOTTEN = "forgotten/"
-"""Of the keys under which brokers are written that are gone for good."""
-
-FORGOTTEN_MAX = 1_000
-"""Of these, the ones that are remembered."""
+LATEST: Version = (2**53, 0)
+"""Later than any version of a set."""
 
 
 class HomeSaved(Notice, frozen=True):
@@ -50,26 +47,31 @@ class BrokerForgotten(Notice, frozen=True):
 class Absences:
     """All brokers that this one has known, and which of them are out of reach."""
 
-    def __init__(self, core: Core, links: Links, trees: Trees, homes: Homes) -> None:
+    def __init__(self, core: Core, links: Links, trees: Trees, homes: Homes, gone: Gone) -> None:
         self._core = core
         self._links = links
         self._trees = trees
         self._homes = homes
+        self._gone = gone
         self._met: dict[str, int] = {}
         """Brokers that were in reach at some time and are not gone for good, with the latest boot that is
         known."""
         self._saved: dict[str, None] = {}
         """Those of them that are on disk."""
+        self._unsaved = False
+        """Whether those on disk are others."""
+        self._needed: dict[str, Version] = {}
+        """The set of a broker that must be here for it to be known what it wants: the one that it had when it
+        was last in reach. Before a restart more may have been confirmed than anybody says now."""
         self._unreached: dict[str, None] = {}
         """Neighbours to be dialled that have not been met, by `unreached`."""
         self._expected: dict[str, float] = {}
         """Those to be dialled, or known from before a restart, that have not been met yet: until when they
         may just be on their way."""
-        self.forgotten: dict[str, int] = {}
-        """Brokers that are gone for good, with the boot up to which that holds. Of this broker itself: what
-        it was told."""
         self._leaving: dict[str, int] = {}
-        """The same for those that will be, when they are in no epoch any more."""
+        """Neighbours that leave for good, and their boots: once they are in no epoch, they are gone."""
+        self._doubtful: dict[str, Word] = {}
+        """What was said of members while an epoch grows, which shows whether they are still there."""
         self._blind: dict[str, tuple[TreeEpoch, list[str]]] = {}
         """By root and epoch: what `blind` answers."""
 
@@ -79,14 +81,11 @@ class Absences:
         if MET in saved:
             self._met = msgspec.msgpack.decode(saved[MET], type=dict[str, int])
             self._saved = dict.fromkeys(self._met)
+            self._needed = dict.fromkeys(self._met, LATEST)
             self._expected = dict.fromkeys(self._met, core.now + core.settings.settle_s)
             for name in self._met:
                 self._homes.meet(name)  # so that others hear of it
                 self._miss(name, core.settings.absent_hold_s)
-        for key in sorted(saved):
-            if key.startswith(FORGOTTEN):
-                name, boot = msgspec.msgpack.decode(saved[key], type=tuple[str, int])
-                self.forgotten[name] = boot
 
     # Who is known.
 
@@ -113,8 +112,14 @@ class Absences:
         self._core.after_sync(synced)
 
     def _save(self) -> None:
-        self._core.out.append(Write(MET, msgspec.msgpack.encode(self._met)))
+        self._unsaved = True
         self._core.ask_sync()
+
+    def flush(self) -> None:
+        """Write down who is known, once for all that an event has changed."""
+        if self._unsaved:
+            self._unsaved = False
+            self._core.out.append(Write(MET, msgspec.msgpack.encode(self._met)))
 
     def learn(self, name: str, boot: int, absent_s: float) -> None:
         """Others hold something for a broker that this one may not have met: what is published here may be
@@ -163,15 +168,18 @@ class Absences:
         return name in self._met or (name in self._unreached and self._counts(name))
 
     def blind(self, grown: TreeEpoch) -> list[str]:
-        """Those that are not in an epoch and may want anything, since no set of theirs is here."""
+        """Those that are not in an epoch and may want anything, since their latest set is not here."""
         known, found = self._blind.get(grown.root, (None, []))
         if known is not grown:
-            found = [
-                name for name in self._met if name not in grown.bits and self._homes.version(name) == NONE
-            ]
+            found = [name for name in self._met if name not in grown.bits and not self._is_known(name)]
             found += [name for name in self._unreached if name not in grown.bits]
             self._blind[grown.root] = (grown, found)
         return [name for name in found if self._counts(name)] if found else found
+
+    def _is_known(self, name: str) -> bool:
+        """Whether it is known what a broker out of reach wants."""
+        version = self._homes.version(name)
+        return version != NONE and version >= self._needed.get(name, NONE)
 
     def on_set(self, home: str) -> None:
         """A home's set has come here: what it wants is held for it while it is not in reach."""
@@ -201,11 +209,11 @@ class Absences:
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
         self._meet({name: member.boot for name, member in grown.members.items()})
-        for name in grown.members:
+        for name, member in grown.members.items():
             self._core.timers.cancel(Timer.ABSENT, name)
             self._expected.pop(name, None)
-            if name in self.forgotten and name != self._core.id:
-                self._remember_again(name)
+            self._needed[name] = member.boot, member.number
+            self._tell_all(self._gone.come_back(name, member.boot))
         reached = self.found(grown.bits)
         self._miss_all()
         for name, boot in list(self._leaving.items()):
@@ -213,7 +221,9 @@ class Absences:
                 del self._leaving[name]  # it has come back meanwhile
             elif not self._is_member(name):
                 del self._leaving[name]
-                self._forget(name, boot)
+                self._forget(self._gone.leave(name, boot))
+        doubtful, self._doubtful = self._doubtful, {}
+        self.on_words(doubtful.values())
         return reached
 
     def _miss_all(self) -> None:
@@ -268,79 +278,69 @@ class Absences:
         self._unreached.pop(name, None)
         self._expected.pop(name, None)
         self._saved.pop(name, None)
+        self._needed.pop(name, None)
         self._core.timers.cancel(Timer.ABSENT, name)
         self._blind.clear()
         if name in self._met:
             del self._met[name]
             self._save()
 
-    def is_forgotten(self, name: str, boot: int) -> bool:
+    def is_gone(self, name: str, boot: int) -> bool:
         """Whether a broker is gone for good, and this is what it said in a boot before that."""
-        return boot <= self.forgotten.get(name, -1) and not self._is_member(name)
+        return self._gone.since(name, boot) and not self._is_member(name)
 
     def on_forget_asked(self, event: ForgetAsked) -> None:
         """The operator says that a broker is gone for good."""
         if event.broker in self._met and not self._is_member(event.broker):
-            self._forget(event.broker, self._boot(event.broker))
+            self._forget(self._gone.leave(event.broker, self._boot(event.broker)))
 
     def on_left(self, name: str, boot: int) -> None:
         """A neighbour has said that it leaves for good."""
         self._leaving[name] = boot
 
-    def on_forgotten(self, forgotten: Iterable[tuple[str, int]]) -> None:
-        """A neighbour says that brokers are gone for good."""
-        for name, boot in forgotten:
-            if name == self._core.id:
-                self._on_oneself_forgotten(boot)
-            elif boot < self._boot(name):
+    def on_words(self, words: Iterable[Word]) -> None:
+        """Neighbours say that brokers are gone for good, or have come back."""
+        for word in islice(words, GONE_MAX):
+            name, boot, count = word
+            if not self._gone.is_news(word) or (boot < self._boot(name) and name != self._core.id):
                 continue  # it has come back meanwhile, which the neighbour does not know
+            is_gone = count % 2 == 1
+            if not is_gone:
+                self._tell_all(word)
+            elif name == self._core.id:
+                self._gone.hear(word)
+                self._core.log(
+                    "warning",
+                    "the network was told that this broker is gone for good, and has held nothing for it "
+                    "since; it joins as a new one",
+                )
             elif not self._is_member(name):
-                self._forget(name, boot)
+                self._forget(word)
             elif any(tree.growing is not None for tree in self._trees.trees.values()):
-                # The neighbour is in an epoch without it, and this broker will soon be.
-                self._leaving[name] = boot
-
-    def _on_oneself_forgotten(self, boot: int) -> None:
-        if boot > self.forgotten.get(self._core.id, -1):
-            self._note(self._core.id, boot)
-            self._core.log(
-                "warning",
-                "the network was told that this broker is gone for good, and has held nothing for it since; "
-                "it joins as a new one",
-            )
+                # The neighbour may be in an epoch without it, and this broker will soon be.
+                self._doubtful[name] = word
+            else:
+                self._tell_all((name, boot, count + 1))
 
     def _boot(self, name: str) -> int:
         """The latest boot of a broker that is known here."""
         return max(self._met.get(name, 0), self._homes.version(name)[0])
 
-    def _forget(self, name: str, boot: int) -> None:
-        """The whole network is told, and holds nothing for a broker any more."""
-        if boot <= self.forgotten.get(name, -1):
-            return
-        self._note(name, boot)
-        if name in self._met:
-            self._core.log("info", "a broker is gone for good; nothing is held for it", broker=name)
-        self._give_up(name)
-        for link in self._links.up():
-            self._links.send(link, Sets((), ((name, boot),)))
+    def _forget(self, word: Word) -> None:
+        """A broker is gone for good."""
+        if self._gone.is_news(word):
+            name = word[0]
+            if name in self._met:
+                self._core.log("info", "a broker is gone for good; nothing is held for it", broker=name)
+            self._give_up(name)
+            self._tell_all(word)
 
-    def _note(self, name: str, boot: int) -> None:
-        self.forgotten.pop(name, None)
-        self.forgotten[name] = boot
-        row = msgspec.msgpack.encode((name, boot))
-        self._core.out.append(Write(FORGOTTEN + quote(name, safe=""), row))
-        self._core.ask_sync()
-        if len(self.forgotten) > FORGOTTEN_MAX:
-            self._remember_again(next(iter(self.forgotten)))
-
-    def said(self) -> tuple[tuple[str, int], ...]:
-        """What neighbours are told of those that are gone for good."""
-        return tuple((name, boot) for name, boot in self.forgotten.items() if name != self._core.id)
-
-    def _remember_again(self, name: str) -> None:
-        del self.forgotten[name]
-        self._core.out.append(Erase(FORGOTTEN + quote(name, safe="")))
-        self._core.ask_sync()
+    def _tell_all(self, word: Word | None) -> None:
+        """Keep a word, and tell the neighbours."""
+        if word is not None:
+            self._gone.hear(word)
+            for link in self._links.up():
+                self._links.send(link, Sets((), (word,)))
 
 
 def unreached(address: str) -> str:

@@ -11,7 +11,7 @@ for whom to hold what is published at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
@@ -72,10 +72,9 @@ class Confirmations:
         for tree in self._trees.trees.values():
             if tree.current is not None and not tree.current.members.keys() <= grown.members.keys():
                 return -1
-        least = (core.boot, self._own_number())
-        for edge in grown.edges.values():
-            least = min(least, edge.confirmed.get(core.id, NONE)) if edge.alive else NONE
-        return least[1] if least[0] == core.boot else -1
+        known = [edge.confirmed.get(core.id, NONE) if edge.alive else NONE for edge in grown.edges.values()]
+        boot, number = _least([(core.boot, self._own_number()), *known])
+        return number if boot else -1
 
     def said(self, home: str) -> int:
         """The number of a home's set that this broker has confirmed with all behind it; -1 for none."""
@@ -166,11 +165,9 @@ class Confirmations:
 
     def _known(self, grown: TreeEpoch, home: str, toward: Edge) -> Version:
         """The version of a home's set that this broker and all behind it have."""
-        known = self._homes.version(home) if self._is_met(home) else NONE
-        for edge in grown.edges.values():
-            if edge is not toward:
-                known = min(known, edge.confirmed.get(home, NONE))
-        return known
+        here = self._homes.version(home) if self._is_met(home) else NONE
+        others = [edge.confirmed.get(home, NONE) for edge in grown.edges.values() if edge is not toward]
+        return _least([here, *others])
 
     # Who takes long.
 
@@ -197,3 +194,9 @@ class Confirmations:
             if late and toward.alive:
                 names = tuple(sorted(late)[:NAMED_MAX])
                 self._links.send(toward.link, Confirm(grown.root, grown.epoch, (), names))
+
+
+def _least(versions: Sequence[Version]) -> Version:
+    """What all have of a set; nothing while they have sets of different boots."""
+    least = min(versions)
+    return least if least[0] == max(versions)[0] else NONE

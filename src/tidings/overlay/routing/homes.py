@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable
 from tidings.errors import FilterError, SubscriptionError
 from tidings.overlay.core import Core, Notice
 from tidings.overlay.links.links import Link, Links
+from tidings.overlay.routing.gone import Word
 from tidings.overlay.routing.interest import EVERYTHING_AT_ALL, Interest
 from tidings.overlay.routing.messages import FILTER, Change, Fetch, Has, Item, Sets
 from tidings.overlay.routing.own_set import OwnSet
@@ -126,22 +127,24 @@ class Homes:
         own: OwnSet,
         trees: Trees,
         absent_s: Callable[[str], float],
-        is_forgotten: Callable[[str, int], bool],
+        is_gone: Callable[[str, int], bool],
     ) -> None:
         """`absent_s`: how long something is held for a broker out of reach, -1 for one in reach.
-        `is_forgotten`: whether a broker is gone for good since a boot.
+        `is_gone`: whether a broker is gone for good since a boot.
         """
         self._core = core
         self._links = links
         self._own = own
         self._trees = trees
         self._absent_s = absent_s
-        self._is_forgotten = is_forgotten
+        self._is_gone = is_gone
         self.homes: dict[str, Home] = {}
         self.table: Table[Interest, str] = Table(core.settings.topic_cache)
         """Which homes want what."""
         self.filters = 0
         """Subscriptions in all sets."""
+        self._outdated: dict[str, int] = {}
+        """By broker: a boot that it had before, although its boot is an earlier one now."""
         self.refused = 0
         """Items and sets that were not taken as they came."""
         self._own_changes: deque[tuple[Change, ...]] = deque()
@@ -185,10 +188,10 @@ class Homes:
 
     # What neighbours have.
 
-    def on_link_up(self, link: Link, forgotten: tuple[tuple[str, int], ...]) -> None:
-        """A new link session: say what is here."""
+    def on_link_up(self, link: Link, gone: Iterable[Word]) -> None:
+        """A new link session: say what is here, and who is gone for good."""
         own = Has(self._core.id, self._core.boot, self._own.number)
-        self._links.send(link, Sets((own, *map(self._has, self.homes.values())), forgotten))
+        self._links.send(link, Sets((own, *map(self._has, self.homes.values())), tuple(gone)))
 
     def _has(self, home: Home) -> Has:
         return Has(home.name, *home.version, self._absent_s(home.name))
@@ -207,7 +210,7 @@ class Homes:
         for has in message.homes:
             if has.home == self._core.id or not _plausible(has.boot, has.number):
                 continue
-            if self._is_forgotten(has.home, has.boot):
+            if self._is_gone(has.home, has.boot) or self._outdated.get(has.home) == has.boot:
                 continue
             home = self.meet(has.home)
             if home is None:
@@ -274,7 +277,7 @@ class Homes:
         if not _plausible(message.boot, message.number):
             self._links.renounce(link, f"no set has the version {(message.boot, message.number)}")
             return
-        if self._is_forgotten(message.home, message.boot):
+        if self._is_gone(message.home, message.boot) or self._outdated.get(message.home) == message.boot:
             return
         home = self.meet(message.home)
         if home is None:
@@ -364,6 +367,14 @@ class Homes:
                 continue
             version = (member.boot, member.number)
             home = self.meet(name)
+            if home is not None and member.boot < home.version[0]:
+                # A copy of its folder was put back, perhaps. What is known is not of this life of it.
+                self._core.log("warning", "a broker has an earlier boot than it had before", broker=name)
+                self._outdated[name] = home.version[0]
+                self.forget(name)
+                home = self.meet(name)
+            elif self._outdated.get(name) == member.boot:
+                del self._outdated[name]
             if home is not None and version > home.version and not member.number:
                 self._replace(home, version, [])
             if home is None or home.version < version:

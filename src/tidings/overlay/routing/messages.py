@@ -43,12 +43,13 @@ class Sets(Message, frozen=True, tag=20):
 
     homes: tuple[Has, ...]
 
-    forgotten: tuple[tuple[str, int], ...] = ()
-    """Brokers that are gone for good, and the boot up to which that holds."""
+    gone: tuple[tuple[str, int, int], ...] = ()
+    """Brokers of which it was said that they are gone for good, each with the boot in which it was: the count
+    is odd while that holds, and even when it has come back in that boot."""
 
     @property
     def weight(self) -> int:
-        return 1 + len(self.homes) + len(self.forgotten)
+        return 1 + len(self.homes) + len(self.gone)
 
 
 class Fetch(Message, frozen=True, tag=21):
