@@ -32,8 +32,8 @@ def forget(
     """Tell the whole network that a broker is gone for good: nothing is held for it, nobody waits for it.
 
     All brokers of a network here are told, or one elsewhere, which tells the others; one that is away hears
-    of it when it is back. In a network here the neighbours no longer dial the one that is gone. Should it come
-    back, it joins as a new one, and its log says so: what its sessions ask for holds again, and what was
+    of it when it is back. In a network here the neighbours no longer dial the one that is gone. Should it
+    come back, it joins as a new one, and its log says so: what its sessions ask for holds again, and what was
     published meanwhile was not held for it. A broker that runs is refused, since `tidings leave` lets it go
     without a loss.
 
