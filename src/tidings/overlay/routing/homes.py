@@ -143,8 +143,6 @@ class Homes:
         """Which homes want what."""
         self.filters = 0
         """Subscriptions in all sets."""
-        self._outdated: dict[str, int] = {}
-        """By broker: a boot that it had before, although its boot is an earlier one now."""
         self.refused = 0
         """Items and sets that were not taken as they came."""
         self._own_changes: deque[tuple[Change, ...]] = deque()
@@ -210,7 +208,7 @@ class Homes:
         for has in message.homes:
             if has.home == self._core.id or not _plausible(has.boot, has.number):
                 continue
-            if self._is_gone(has.home, has.boot) or self._outdated.get(has.home) == has.boot:
+            if self._is_gone(has.home, has.boot):
                 continue
             home = self.meet(has.home)
             if home is None:
@@ -277,7 +275,7 @@ class Homes:
         if not _plausible(message.boot, message.number):
             self._links.renounce(link, f"no set has the version {(message.boot, message.number)}")
             return
-        if self._is_gone(message.home, message.boot) or self._outdated.get(message.home) == message.boot:
+        if self._is_gone(message.home, message.boot):
             return
         home = self.meet(message.home)
         if home is None:
@@ -367,17 +365,11 @@ class Homes:
                 continue
             version = (member.boot, member.number)
             home = self.meet(name)
-            if home is not None and member.boot < home.version[0]:
-                # A copy of its folder was put back, perhaps. What is known is not of this life of it.
-                self._core.log("warning", "a broker has an earlier boot than it had before", broker=name)
-                self._outdated[name] = home.version[0]
-                self.forget(name)
-                home = self.meet(name)
-            elif self._outdated.get(name) == member.boot:
-                del self._outdated[name]
             if home is not None and version > home.version and not member.number:
                 self._replace(home, version, [])
-            if home is None or home.version < version:
+            if home is None or home.version < version or home.version[0] > member.boot:
+                # What is here of a later boot is not of this life: its folder was put back from a copy, or
+                # it has died since it joined.
                 grown.unknown[name] = grown.bits[name]
             if home is not None and home.version < version:
                 # Who is on the way to it has its set or will have; it may have said so when nobody listened.
