@@ -20,6 +20,7 @@ from tidings.overlay.gather.edge_filter import KNOWN_MAX, EdgeFilter, joined
 from tidings.overlay.gather.messages import Carry, Holder, Known, Taken
 from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.publishing.publications import BOOT_SHIFT
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.status import GatheredStatus
@@ -376,7 +377,7 @@ def test_what_is_known_is_bounded() -> None:
     assert it.redundant("roads", roads(), said("k1"), 1) == "a:1:1"
     for at in range(KNOWN_MAX + 1):
         told = Told("roads", f"a:1:{at}", 1, 1, False, "c", until_us=10**9, declared=1)
-        passing = Publication("c", 1, "0", (6 << 36) + at + 1, "roads", b"", told=told)
+        passing = Publication("c", 1, "0", (6 << BOOT_SHIFT) + at + 1, "roads", b"", told=told)
         it.on_told(passing)
     assert len(it._places["roads"].unread) == KNOWN_MAX
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.overlay.bench import Bench, path
+from tests.overlay.bench import EPOCH, Bench, Middle, path
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
-from tidings.overlay.gather.messages import Carry, HandOver, Mirror, Seated, Survey
+from tidings.overlay.gather.messages import Carry, HandedOver, HandOver, Mirror, Seated, Survey
 from tidings.overlay.publication import Told
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT
@@ -646,3 +646,12 @@ def test_what_was_told_before_a_partition_is_an_open_event_to_those_who_hear_of_
     bridge = [("e:1:1", 1, "snapshot", {"place": "bridge", "lanes": 1})]
     assert [had for had in seen_by(bench, "a", "with") if had[0] == "e:1:1"] == bridge
     assert [had for had in seen_by(bench, "a", "without") if had[0] == "e:1:1"] == []
+
+
+def test_what_is_handed_to_an_earlier_life_of_a_broker_is_not_said_to_be_safe() -> None:
+    """It had the seat before it lost its disk, and knows nothing of it now."""
+    for earlier, answers in ((1, []), (0, ["HandedOver"])):
+        it = Middle(topics=[roads()])
+        boot = it.broker.core.boot - earlier
+        effects = it["a"].say(HandOver("a", EPOCH, "roads", 4, "m", boot, "a", 9, (), ()))
+        assert [type(message).__name__ for _, message in it.heard(effects, HandedOver)] == answers

@@ -23,12 +23,12 @@ CLOSED_MAX = 1000
 class Transfer:
     """What is on its way to another broker, until that one says that it is safe."""
 
-    def __init__(self, copies: Copies, number: int, term: int, to: str) -> None:
+    def __init__(self, copies: Copies, number: int, term: int, to: tuple[str, int]) -> None:
         self.copies = copies
         self.number = number
         self.term = term
         """The receiver's."""
-        self.to = to
+        self.to, self.boot = to
 
 
 class Handover:
@@ -100,10 +100,10 @@ class Handover:
         gift = self._gifts.get(seat.place)
         if seat.leaving is None or (gift is not None and gift.to == seat.leaving[0]):
             return
-        gift = self._gift(seat.place, seat.copies(), seat.holder.term + 1, seat.leaving[0])
+        gift = self._gift(seat.place, seat.copies(), seat.holder.term + 1, seat.leaving)
         self._send(seat.place, gift)
 
-    def _gift(self, place: str, copies: Copies, term: int, to: str) -> Transfer:
+    def _gift(self, place: str, copies: Copies, term: int, to: tuple[str, int]) -> Transfer:
         self._number += 1
         gift = self._gifts[place] = Transfer(copies, self._number, term, to)
         return gift
@@ -121,7 +121,7 @@ class Handover:
             return
         if holder.seat == self._core.id:
             return  # it is to be begun here
-        self._send(place, self._gift(place, leftovers[0], holder.term, holder.seat))
+        self._send(place, self._gift(place, leftovers[0], holder.term, (holder.seat, holder.boot)))
 
     def _send(self, place: str, gift: Transfer) -> None:
         grown = self._places.grown(place)
@@ -138,6 +138,7 @@ class Handover:
                 place,
                 gift.term,
                 gift.to,
+                gift.boot,
                 self._core.id,
                 gift.number,
                 tuple((event, copy, max(0, now_us - made[event])) for event, copy in part),
@@ -156,6 +157,8 @@ class Handover:
             if edge is not None and edge.alive and edge.link is not link:
                 self._links.send_data(edge.link, message, message.size)
             return
+        if message.boot != self._core.boot:
+            return  # it is handed over again when it is known who has the seat
         key = message.place, message.sender, message.number
         copies = self._offered.setdefault(key, Copies())
         now_us = self._core.at_us

@@ -266,6 +266,10 @@ class HandOver(Data, frozen=True, tag=56):
     """Of the receiver: it has the seat from now on, if it did not before."""
 
     to: str
+
+    boot: int
+    """Of the receiver: one that was started anew, perhaps without its disk, has not the seat that it had."""
+
     sender: str
     number: int
     """Given by the sender, for the answer."""
