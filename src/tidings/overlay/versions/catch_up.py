@@ -211,7 +211,6 @@ class CatchUp:
         """By root: what came before its epoch was ready here."""
         self._waiting: dict[tuple[str, int], tuple[Link, int, Ask]] = {}
         """By home and number: questions that came before the set of the home."""
-        self._cycles: dict[str, tuple[tuple[object, ...], int | None]] = {}
         self._moved: dict[str, None] = {}
         """Places whose seats are elsewhere than before."""
         self._all_moved = False
@@ -447,7 +446,7 @@ class CatchUp:
 
     def _forget_places(self, places: Mapping[str, None]) -> None:
         """There are no places but these."""
-        for memory in (self._members, self._strangers, self._changed_at, self._cycles, self._ways):
+        for memory in (self._members, self._strangers, self._changed_at, self._ways):
             for place in [place for place in memory if place not in places]:
                 del memory[place]
 
@@ -674,22 +673,12 @@ class CatchUp:
 
         Who does not say how often is content with the declared one.
         """
-        local, others = self._sessions.local, self._homes.table
-        state = (others.version, local.version, self._topics.version)
-        known = self._cycles.get(place)
-        if known is not None and known[0] == state:
-            return known[1]
         topic = self._topics.named(place.partition(PART)[0])
-        cycles: set[int] = set()
-        if topic is not None and topic.gathering is not None:
-            topics = topic.pattern.filter
-            cycles |= {asked.every_us for asked in local.meeting(topics)}
-            cycles |= {asked.every_us for asked in others.meeting(topics)}
-            if cycles - {0}:
-                cycles = {every_us or topic.gathering.merge_after_us for every_us in cycles}
-        shortest = min(cycles, default=0) or None
-        self._cycles[place] = (state, shortest)
-        return shortest
+        if topic is None or topic.gathering is None:
+            return None
+        topics, declared = topic.pattern.filter, topic.gathering.merge_after_us
+        cycles = self._sessions.local.cycles(topics) | self._homes.table.cycles(topics)
+        return min(every_us or declared for every_us in cycles) if cycles - {0} else None
 
     # Epochs and time.
 
