@@ -66,7 +66,8 @@ CALM_S = 60.0
 it said of closed events has come where it should."""
 
 EARLY_MAX = 10_000
-"""Messages that wait for their epoch to be ready here, or for a set; beyond, they are lost and said again."""
+"""Messages that wait for their epoch to be ready here, or for sets, of which each member has an equal share;
+beyond, they are lost and said again."""
 
 
 class Places(Protocol):
@@ -209,7 +210,7 @@ class CatchUp:
         """Events that are followed, and not known to the seat here; and when they are taken for closed."""
         self._early: dict[str, list[tuple[Link, int, AnyMessage]]] = {}
         """By root: what came before its epoch was ready here."""
-        self._waiting: dict[tuple[str, int], tuple[Link, int, Ask]] = {}
+        self._waiting: dict[str, dict[int, tuple[Link, int, Ask]]] = {}
         """By home and number: questions that came before the set of the home."""
         self._moved: dict[str, None] = {}
         """Places whose seats are elsewhere than before."""
@@ -313,8 +314,9 @@ class CatchUp:
         if grown is None or self._passes_on(grown, link, message) or message.home not in grown.bits:
             return
         if not self._homes.has(message.home, message.version):
-            if len(self._waiting) < EARLY_MAX:
-                self._waiting[message.home, message.number] = (link, link.generation, message)
+            waiting = self._waiting.setdefault(message.home, {})
+            if len(waiting) < max(1, EARLY_MAX // len(grown.members)):
+                waiting[message.number] = (link, link.generation, message)
             return
         found = self._matching(message.place, message.subscription)
         for publication in found:
@@ -325,8 +327,7 @@ class CatchUp:
 
     def on_set(self, home: str) -> None:
         """A home's set has come here: what it has asked may be answered by now."""
-        for key in [key for key in self._waiting if key[0] == home]:
-            link, generation, message = self._waiting.pop(key)
+        for link, generation, message in self._waiting.pop(home, {}).values():
             if link.generation == generation:
                 self.on_ask(link, message)
 
@@ -714,7 +715,11 @@ class CatchUp:
 
     def _forget_waiting(self, root: str) -> None:
         """Questions of an epoch that has passed are asked again."""
-        self._waiting = {key: it for key, it in self._waiting.items() if it[2].root != root}
+        left = {
+            home: {number: it for number, it in waiting.items() if it[2].root != root}
+            for home, waiting in self._waiting.items()
+        }
+        self._waiting = {home: waiting for home, waiting in left.items() if waiting}
 
     def on_moved(self, place: str) -> None:
         """A seat is elsewhere than before."""
