@@ -108,6 +108,8 @@ class Bench:
         """Pairs between which nothing can be dialled."""
         self.slow_disks: set[str] = set()
         """Brokers whose syncs are answered only by `sync`."""
+        self.stopped: set[str] = set()
+        """Brokers that hang until `go_on`: what is sent to them waits, they do nothing, but links stay up."""
         self.seen: list[tuple[str, Effect]] = []
         """All effects, in order, with whose they are."""
         self.sent: list[Sent] = []
@@ -157,6 +159,11 @@ class Bench:
         for box in [box for box in self._other if box[0] == id_]:
             self._close(box, "the other side died")
         self._mail.pop((id_, 0), None)
+
+    def go_on(self, id_: str) -> None:
+        """Let a broker that was stopped act on what has come meanwhile."""
+        self.stopped.discard(id_)
+        self._order += [box for box, mail in self._mail.items() if box[0] == id_ for _ in mail]
 
     def join(self, one: str, other: str) -> None:
         """A new link, dialled by the first."""
@@ -243,7 +250,7 @@ class Bench:
         """Let everything arrive, in the order in which it was sent, until nothing is under way."""
         while self._order:
             box = self._order.popleft()
-            if self._mail.get(box):
+            if self._mail.get(box) and box[0] not in self.stopped:
                 self.step(box)
 
     def advance(self, seconds: float) -> None:
@@ -255,7 +262,7 @@ class Bench:
                 (
                     (at, id_)
                     for id_ in self.running()
-                    if (at := self[id_].next_deadline()) is not None and at <= end
+                    if id_ not in self.stopped and (at := self[id_].next_deadline()) is not None and at <= end
                 ),
                 default=None,
             )

@@ -126,17 +126,27 @@ def _holds_for_nobody() -> AbstractContextManager[object]:
     return around(Absences, "holds_for", holds_for)
 
 
-def _keeps_bits() -> AbstractContextManager[object]:
+@contextmanager
+def _keeps_bits() -> Iterator[None]:
+    epochs: dict[Held, TreeEpoch] = {}
+
+    def settle(original: Callable[[Held], None], held: Held) -> None:
+        if held.grown is not None:
+            epochs[held] = held.grown
+        original(held)
+
     def address(
         original: Callable[..., None], publications: Publications, held: Held, grown: TreeEpoch
     ) -> None:
-        if held.grown is not None:
+        before = held.grown or epochs.pop(held, None)
+        if before is not None:
             # The same bits, although the new epoch numbers its members anew.
-            held.done = grown.names_of(held.grown.mask_of(held.done))
-            held.grown = grown
+            held.done = grown.names_of(before.mask_of(held.done))
+            held.grown = grown if held.grown is not None else None
         original(publications, held, grown)
 
-    return around(Publications, "_address", address)
+    with around(Held, "settle", settle), around(Publications, "_address", address):
+        yield
 
 
 def _fields_of(event: Event) -> Fields:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 from tests.overlay.bench import BEGIN, Bench, Middle, carried, item, kinds, path, publication
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Effect, Erase, PublicationOffered, Sync, Write, WritesSynced
@@ -152,6 +155,34 @@ def test_who_asks_for_it_only_in_a_later_epoch_gets_what_is_sent_again_too() -> 
     it.grow((1, 2), {})
     # At "y" it may have been granted since, and its origin cannot tell.
     assert [peer for peer, _ in it.heard(it.effects, Publish)] == ["x", "y"]
+
+
+def test_what_is_held_for_an_absent_broker_alone_keeps_no_epoch() -> None:
+    bench = Bench("abcde", path("a", "b", "c"))
+    bench.settle()
+    for id_ in "bc":
+        bench.subscribe(id_, f"s{id_}", "t", qos=1, durable=True)
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    bench.publish("a", "t", b"1", token=1)
+    bench.settle()
+    epoch = bench["a"]._trees.trees["a"].current
+    assert epoch is not None
+    gone = weakref.ref(epoch)
+    del epoch
+    for id_ in "de":
+        bench.join(id_, "a")
+        bench.settle()
+    gc.collect()
+    assert gone() is None
+    assert bench.status("a").held == 1
+    since = bench.mark()
+    bench.start("c")
+    bench.settle()
+    assert sent(bench, since) == [("a", "b", ("c",), b"1"), ("b", "c", ("c",), b"1")]
+    assert (bench.got("b", "sb"), bench.got("c", "sc")) == ([b"1"], [b"1"])
+    assert bench.status("a").held == 0
 
 
 # Over a restart of the origin.

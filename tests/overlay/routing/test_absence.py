@@ -327,6 +327,45 @@ def test_a_neighbour_that_is_reached_over_a_link_outside_the_tree_is_not_held_fo
     assert bench.status("b").held == 0
 
 
+def test_what_a_neighbour_got_on_another_way_is_not_sent_to_it_when_it_is_reached() -> None:
+    bench = Bench("abcd", [("b", "a"), ("c", "a")])
+    bench.blocked.add(frozenset("bc"))
+    bench.settle()
+    bench.subscribe("c", "s", "t/#", qos=1)
+    bench.tell("b", NeighbourAdded("c"))
+    bench.settle()
+    publish(bench, 2, id_="b")
+    bench.publish("b", "u", b"nobody asks for it", token=9)
+    bench.join("d", "a")  # and what was published is of an epoch that has passed
+    bench.settle()
+    bench.publish("b", "t/1", b"later", token=10)
+    bench.run()
+    assert bench.got("c", "s") == [*payloads(0, 2), b"later"]
+    assert bench.status("b").held == 4
+    since, epoch = bench.mark(), bench.tree("b", "a").epoch
+    bench.heal("b", "c")
+    bench.settle()
+    assert bench.tree("b", "a").epoch == epoch
+    assert bench.status("b").held == 0
+    assert bench.said(Publish, since) == []
+
+
+def test_what_is_on_its_way_to_a_neighbour_that_is_reached_meanwhile_is_not_held_for_it() -> None:
+    bench = Bench("abc", [("b", "a"), ("c", "a")])
+    bench.settle()
+    bench.subscribe("c", "s", "t/#", qos=1)
+    bench.settle()
+    bench.tell("b", NeighbourAdded("c"))
+    bench.stopped.add("a")
+    publish(bench, 1, id_="b")
+    assert (bench.got("c", "s"), bench.status("b").held) == ([], 1)
+    epoch = bench.tree("b", "a").epoch
+    bench.go_on("a")
+    bench.run()
+    assert bench.tree("b", "a").epoch == epoch
+    assert (bench.got("c", "s"), bench.status("b").held) == (payloads(0, 1), 0)
+
+
 def test_a_neighbour_that_is_not_to_be_reached_any_more_is_not_held_for() -> None:
     bench = Bench("ab")
     bench.blocked.add(frozenset("ab"))

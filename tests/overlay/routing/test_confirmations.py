@@ -29,6 +29,9 @@ from tidings.overlay.routing.messages import Change, Confirm
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Grow, Join, Roll
 
+WHEN = BEGIN + DEFAULT.settle_s / LATE_SHARE
+"""When brokers that have not confirmed what came at the beginning are named."""
+
 ONE, TWO = (Subscription(topic, qos=1) for topic in ("one", "two"))
 
 
@@ -261,9 +264,8 @@ def test_those_behind_a_link_that_have_not_confirmed_are_named_after_a_while() -
     it = all_settled(("x", "y"))
     it["x"].say(it.change("x", ONE))
     it["y"].say(confirmed(("x", 1, 1)))
-    when = BEGIN + DEFAULT.settle_s / LATE_SHARE
-    assert it.heard(it.tell(TimerFired(), when - 0.01), Confirm) == []
-    assert it.heard(it.tell(TimerFired(), when), Confirm) == [("x", confirmed(late=("a",)))]
+    assert it.heard(it.tell(TimerFired(), WHEN - 0.01), Confirm) == []
+    assert it.heard(it.tell(TimerFired(), WHEN), Confirm) == [("x", confirmed(late=("a",)))]
 
 
 def test_who_names_others_is_believed() -> None:
@@ -282,8 +284,119 @@ def test_names_are_passed_on_towards_the_home() -> None:
     it = all_settled(("x", "y"))
     it["x"].say(it.change("x", ONE))
     it["a"].say(confirmed(late=("far",)))
-    effects = it.tell(TimerFired(), BEGIN + DEFAULT.settle_s / LATE_SHARE)
+    effects = it.tell(TimerFired(), WHEN)
     assert it.heard(effects, Confirm) == [("x", confirmed(late=("far", "y")))]
+
+
+def test_names_that_change_are_passed_on_at_once_and_those_that_do_not_are_not() -> None:
+    it = all_settled(("x", "y"))
+    it["x"].say(it.change("x", ONE))
+    it["y"].say(confirmed(("x", 1, 1)))
+    it.tell(TimerFired(), WHEN)
+    assert it.heard(it["a"].say(confirmed(late=("far",)), now=WHEN), Confirm) == [
+        ("x", confirmed(late=("far",)))
+    ]
+    assert it.heard(it["a"].say(confirmed(late=("far",)), now=WHEN), Confirm) == []
+    assert it.heard(it["y"].say(confirmed(late=("other",)), now=WHEN), Confirm) == [], (
+        "what is behind it has confirmed"
+    )
+    assert it.heard(it["a"].say(confirmed(), now=WHEN), Confirm) == [("x", confirmed(late=("a",)))]
+    assert it.heard(it["a"].say(confirmed(("x", 1, 1)), now=WHEN), Confirm) == [("x", confirmed(("x", 1, 1)))]
+
+
+def test_a_confirmation_of_one_set_does_not_take_back_who_is_late_for_another() -> None:
+    it = middle()
+    grow(it, (1, 2))
+    it["x"].say(Roll("a", (1, 2), (("x", 1, 1, 0), ("z", 1, 1, 0))))
+    it.tell(WritesSynced(it.broker.core.sync_token))
+    it["a"].say(Confirm("a", (1, 2), (("x", 1, 0), ("z", 1, 0))))
+    it["x"].say(Confirm("a", (1, 2), (("a", 1, 0),)))
+    it["x"].say(Change("z", 1, 1, (item(1, ONE),)))
+    assert it.heard(it.tell(TimerFired(), WHEN), Confirm) == [("x", Confirm("a", (1, 2), (), ("a",)))]
+    it["x"].say(it.change("x", ONE), now=WHEN)
+    effects = it["a"].say(Confirm("a", (1, 2), (("x", 1, 1),)), now=WHEN)
+    assert it.heard(effects, Confirm) == [("x", Confirm("a", (1, 2), (("x", 1, 1),), ("a",)))]
+
+
+def test_nobody_is_named_for_what_has_just_changed() -> None:
+    it = all_settled(("x", "y"))
+    it["x"].say(it.change("x", ONE))
+    it["x"].say(it.change("x", TWO), now=WHEN - 0.01)
+    for peer in "ay":
+        it[peer].say(confirmed(("x", 1, 1)), now=WHEN - 0.01)
+    assert it.heard(it.tell(TimerFired(), WHEN), Confirm) == []
+    later = WHEN - 0.01 + DEFAULT.settle_s / LATE_SHARE
+    assert it.heard(it.tell(TimerFired(), later), Confirm) == [("x", confirmed(late=("a", "y")))]
+
+
+def test_a_broker_that_cannot_confirm_itself_names_itself_beside_others() -> None:
+    it = middle()
+    grow(it, (1, 2))
+    it["x"].say(Roll("a", (1, 2), (("x", 1, 1, 0), ("z", 1, 1, 0))))
+    it["a"].say(Confirm("a", (1, 2), (("x", 1, 0),)))
+    it["x"].say(Confirm("a", (1, 2), (("a", 1, 0),)))
+    # It is not on disk yet that "z" is known.
+    it["x"].say(Change("z", 1, 1, (item(1, ONE),)))
+    assert it.heard(it.tell(TimerFired(), WHEN), Confirm) == [("x", Confirm("a", (1, 2), (), ("a", "m")))]
+
+
+SIX = path(*"abcdef")
+TREE = [("a", "b"), ("b", "c"), ("b", "d"), ("d", "e"), ("d", "f"), ("a", "g")]
+
+
+@pytest.mark.parametrize(
+    ("links", "stopped", "named"),
+    [
+        *((SIX, id_, id_) for id_ in "bcdef"),
+        (TREE, "cf", "c, f"),
+        (TREE, "ef", "e, f"),
+        (TREE, "fg", "f, g"),
+        (TREE, "df", "d"),
+    ],
+)
+def test_whoever_does_not_confirm_is_named_wherever_it_is(
+    links: list[tuple[str, str]], stopped: str, named: str
+) -> None:
+    bench = Bench(sorted({id_ for pair in links for id_ in pair}), links)
+    bench.settle()
+    bench.stopped = set(stopped)
+    bench.subscribe("a", "s", "t", qos=1)
+    bench.advance(DEFAULT.settle_s)
+    assert bench.granted() == [("s", f"settling: {named}")]
+    for id_ in stopped:
+        bench.go_on(id_)
+    bench.run()
+    assert bench.status("a").sets[0].waits_for == ()
+    bench.subscribe("a", "again", "t/2", qos=1)
+    bench.run()
+    assert bench.granted()[1:] == [("again", "")]
+
+
+def test_who_has_confirmed_is_named_no_longer_although_others_have_not() -> None:
+    bench = Bench("abcde", [("a", "b"), ("b", "c"), ("c", "d"), ("c", "e")])
+    bench.settle()
+    bench.stopped = {"d", "e"}
+    bench.subscribe("a", "s", "t", qos=1)
+    bench.advance(0.9)
+    assert bench.status("a").sets[0].waits_for == ("d", "e")
+    bench.go_on("d")
+    bench.advance(0.1)
+    assert bench.granted() == [("s", "settling: e")]
+
+
+def test_names_are_of_one_epoch() -> None:
+    bench = Bench("abcd", path(*"abcd"))
+    bench.settle()
+    bench.stopped = {"d"}
+    bench.subscribe("a", "one", "t/1", qos=1)
+    bench.advance(0.9)
+    assert bench.status("a").sets[0].waits_for == ("d",)
+    bench.cut("c", "d")
+    bench.advance(5.0)
+    bench.stopped = {"c"}
+    bench.subscribe("a", "two", "t/2", qos=1)
+    bench.advance(DEFAULT.settle_s)
+    assert bench.granted() == [("one", "settling: d"), ("two", "settling: c")]
 
 
 def test_a_bounded_number_of_brokers_is_named() -> None:

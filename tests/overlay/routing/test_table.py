@@ -17,7 +17,7 @@ from tidings.language.filters import Filter
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
 from tidings.matching import Index
-from tidings.overlay.routing.table import INDEX_FROM, INDEX_STEPS, Table
+from tidings.overlay.routing.table import CYCLES_MAX, INDEX_FROM, INDEX_STEPS, Table
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
 FILTERS = [
@@ -53,7 +53,11 @@ class AgainstTheScan(RuleBasedStateMachine):
         rng = random.Random(seed)
         where = "" if rng.random() < 0.4 else some_parsed(rng, declared=False).source
         subscription = Subscription(
-            rng.choice(FILTERS), where, rng.choice(list(Unknown)), rng.choice([0, 1, 2])
+            rng.choice(FILTERS),
+            where,
+            rng.choice(list(Unknown)),
+            rng.choice([0, 1, 2]),
+            rng.choice([0, 0, 5, 7]),
         )
         asked = (subscription, rng.choice(["x", "y", "z"]))
         if asked not in self.asked:
@@ -87,6 +91,14 @@ class AgainstTheScan(RuleBasedStateMachine):
         assert self.table.match(topic, lambda: fields) == naive(self.asked, topic, fields)
         assert self.table.topics_remembered <= 4
         assert len(self.table) == len({subscription for subscription, _ in self.asked})
+
+    @rule(topic_filter=st.sampled_from([*FILTERS, EVERYTHING]))
+    def cycles(self, topic_filter: str) -> None:
+        assert self.table.cycles(topic_filter) == {
+            subscription.every_us
+            for subscription, _ in self.asked
+            if filters_meet(subscription.topic_filter, topic_filter)
+        }
 
 
 TestAgainstTheScan = AgainstTheScan.TestCase
@@ -197,6 +209,31 @@ def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
     for topic_filter in asked:
         found = sorted(it.topic_filter for it in table.meeting(topic_filter))
         assert found == sorted(it for it in asked if filters_meet(it, topic_filter))
+
+
+def test_to_know_the_cycles_again_after_a_change_walks_nobody() -> None:
+    table: Table[Subscription, int] = Table(16)
+    for at in range(5_000):
+        table.add(Subscription("a/+", f"n = {at}", every_us=7), at)
+        table.add(Subscription(f"a/{at}"), at)
+    assert table.cycles("a/+") == {0, 7}
+    for changed in (Subscription("b"), Subscription("a/x"), Subscription("a/+", "n = 1", every_us=5)):
+        table.add(changed, 0)
+        assert lines(lambda: table.cycles("a/+")) < 20
+        assert table.cycles("a/+") == {0, 7} | {changed.every_us}
+        table.remove(changed, 0)
+    assert table.cycles("a/+") == {0, 7}
+
+
+def test_of_a_bounded_number_of_topic_filters_the_cycles_are_counted() -> None:
+    table: Table[Subscription, int] = Table(16)
+    for at in range(2 * CYCLES_MAX):
+        table.cycles(f"t{at}")
+        table.cycles("used")
+    table.add(Subscription("+", every_us=7), 1)
+    assert len(table._cycles) == CYCLES_MAX
+    assert ("used" in table._cycles, "t0" in table._cycles) == (True, False)
+    assert table.cycles("t0") == table.cycles("used") == {7}
 
 
 def deep(rng: random.Random, levels: int, alphabet: str = "ab") -> str:

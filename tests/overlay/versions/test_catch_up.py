@@ -712,6 +712,35 @@ def test_a_home_that_was_sent_a_snapshot_gets_what_follows() -> None:
     assert net.states("c", "s") == [(1, "snapshot"), (2, "withdrawn")]
 
 
+def test_questions_of_one_home_whose_set_never_comes_leave_room_for_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catch_up, "EARLY_MAX", 30)
+    net = Network("abc", path("b", "a", "c"), "a")
+    net.told(1)
+    epoch = net.tree("a", "a").epoch
+
+    def ask(home: str, number: int, version: tuple[int, int]) -> None:
+        link = net["a"]._links.get(home)
+        assert link is not None
+        subscription = Subscription("t", qos=1)
+        net["a"]._catch_up.on_ask(link, Ask("a", epoch, "t", "a", home, number, version, subscription))
+        net.collect()
+
+    for number in range(1000, 1100):
+        ask("b", number, (1, 1_000_000))
+    for number in range(1000, 1020):
+        ask("c", number, (1, 1))
+    mark = net.mark()
+    for home in "bc":
+        net.subscribe(home, f"of {home}", "t", qos=1)
+    net.run()
+    # A third of the room is for each of three members.
+    answered = [(to, it.number) for _, to, it in net.said(Snapshot, mark) if it.number >= 1000]
+    assert answered == [("c", number) for number in range(1000, 1010)]
+    assert {home: len(waiting) for home, waiting in net["a"]._catch_up._waiting.items()} == {"b": 10}
+
+
 def test_a_snapshot_is_no_repeat_of_what_came_live_and_leaves_no_gap() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.told(1)

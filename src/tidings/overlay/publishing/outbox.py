@@ -80,7 +80,7 @@ class Held:
         """The neighbour that has a copy, where that is asked for."""
         self.accepted = True
         self.grown: TreeEpoch | None = None
-        """The epoch in which its destinations are known; None if they are not."""
+        """The epoch in which it is sent, while not all have it; None before its destinations are known."""
         self.to = 0
         """Members of that epoch that get it, …"""
         self.must = 0
@@ -88,7 +88,7 @@ class Held:
         self.missing: tuple[str, ...] = ()
         """Brokers that are known to miss it since it was sent in an earlier epoch."""
         self.done: tuple[str, ...] = ()
-        """Brokers that have it from an earlier epoch."""
+        """Brokers that have it, or that were members when all had it that must, and need not."""
         self.passed = False
         """Whether all members that must have it do."""
         self.absent: dict[str, None] = {}
@@ -97,6 +97,18 @@ class Held:
         """By root: the last epoch in which it was sent."""
         self.content: Content | None = None
         """Its fields, until it has been sent for the first time: they are read once."""
+
+    def reaches(self, name: str) -> bool:
+        """Whether a broker has it or need not, or gets it in the epoch in which it is sent."""
+        return name in self.done or (self.grown is not None and name in self.grown.bits)
+
+    def settle(self) -> None:
+        """All members that must have it do. To be kept for others it needs their names, but not the epoch."""
+        grown = self.grown
+        if grown is not None:
+            before = tuple(name for name in self.done if name not in grown.bits)
+            self.done = before + grown.names_of(grown.mask_of(grown.bits))
+            self.grown, self.to, self.must = None, 0, 0
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -222,6 +234,7 @@ class Outbox:
         if held.passed or not self.keeps(held):
             return  # known from the acknowledgement of an earlier epoch
         held.passed = True
+        held.settle()
         if held.absent:
             self._for_absent[held] = None
             self.absent_bytes += held.size
@@ -290,7 +303,7 @@ class Outbox:
             if name not in held.absent:
                 continue
             del held.absent[name]
-            if not late or held.grown is None or peer not in held.grown.bits:
+            if not (late and held.reaches(peer)):
                 held.absent[peer] = None
             elif not held.absent and held.passed:
                 self._kept_for_nobody(held)

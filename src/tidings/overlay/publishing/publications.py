@@ -755,13 +755,14 @@ class Publications:
 
     def _wanted_by_absent(self, held: Held) -> bool:
         """Whether a publication would have to be kept for a broker out of reach."""
-        if held.grown is not None:
+        if held.grown is not None or held.passed:
             return bool(held.absent)
         root = self._topics.root_of(held.publication.topic, held.publication.stream)
         tree = self._trees.serving(root) if root is not None else None
         grown = tree.current if tree is not None else None
         return grown is not None and any(
-            qos and name not in grown.bits for name, qos in self._wanting(held, grown).items()
+            qos and name not in grown.bits and name not in held.done
+            for name, qos in self._wanting(held, grown).items()
         )
 
     def _passed(self, held: Held, passage: Passage) -> None:

@@ -7,11 +7,16 @@ its members.
 
 A broker confirms a version only when it is on its disk that it knows the home: after a restart it must know
 for whom to hold what is published at it.
+
+What takes long is explained towards the home by names: a broker names the neighbour that does not answer for
+those behind it, or whom that one names. Names are said again when they change, so that the home soon knows
+the broker that does not confirm, however far away, and no longer those that have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Sequence
 
 from tidings.overlay.core import Core
 from tidings.overlay.links.links import Link, Links
@@ -52,17 +57,26 @@ class Confirmations:
         self._on_confirmed = on_confirmed
         self._changed: dict[str, None] = {}
         """Homes of which more may be confirmed by now."""
-        self._awaited = False
-        """Whether it is looked after how long others take."""
+        self._watched: deque[tuple[float, str, Version]] = deque(maxlen=2 * HOMES_MAX)
+        """Until when it is waited for versions of sets before anybody is named, the soonest first."""
+        self._overdue: dict[str, Version] = {}
+        """By home: the latest version that takes too long."""
+        self._late_changed = False
+        """Whether others are named than before, or more is overdue."""
+
+    @property
+    def _travelled(self) -> TreeEpoch | None:
+        """The epoch that confirmations travel."""
+        share = self._trees.share
+        tree = self._trees.serving(share[0]) if share else None
+        return tree.current if tree is not None else None
 
     @property
     def grown(self) -> TreeEpoch | None:
-        """The epoch that confirmations travel; None while no tree can be relied on, since one is changing."""
-        trees, share = self._trees, self._trees.share
-        tree = trees.serving(share[0]) if share else None
-        if tree is None or any(it.growing is not None for it in trees.trees.values()):
+        """The same; None while no tree can be relied on, since one is changing."""
+        if any(it.growing is not None for it in self._trees.trees.values()):
             return None
-        return tree.current
+        return self._travelled
 
     def confirmed(self) -> int:
         """The latest change of this broker's set that all members of all trees have; -1 if none is sure."""
@@ -79,10 +93,8 @@ class Confirmations:
     def said(self, home: str) -> int:
         """The number of a home's set that this broker has confirmed with all behind it; -1 for none."""
         grown = self.grown
-        bit = grown.bits.get(home, 0) if grown is not None else 0
-        boot, number = next(
-            (edge.said.get(home, NONE) for edge in (grown.ordered if grown else ()) if edge.mask & bit), NONE
-        )
+        toward = _toward(grown, home) if grown is not None else None
+        boot, number = toward.said.get(home, NONE) if toward is not None else NONE
         return number if boot else -1
 
     def late(self, number: int) -> list[str]:
@@ -111,7 +123,9 @@ class Confirmations:
             edge = grown.edges.get(link.peer)
             if edge is None or not edge.alive:
                 return
-            edge.late = message.late[:NAMED_MAX]
+            late = message.late[:NAMED_MAX]
+            self._late_changed |= late != edge.late
+            edge.late = late
             for home, boot, number in message.homes:
                 if home not in edge.confirmed and len(edge.confirmed) >= HOMES_MAX:
                     continue  # no network has so many brokers
@@ -122,11 +136,16 @@ class Confirmations:
     def on_set(self, home: str) -> None:
         """A home's set here is another, or it is on disk that it is known."""
         self._changed[home] = None
+        self._watch(home)
 
     def on_ready(self, tree: Tree) -> None:
         """A new epoch of a tree."""
         if self._trees.share and tree.root == self._trees.share[0] and tree.current is not None:
             self._changed |= dict.fromkeys(tree.current.members)
+            self._watched.clear()
+            self._overdue = {}
+            for home in tree.current.members:
+                self._watch(home)
         else:
             self._changed[self._core.id] = None
 
@@ -137,25 +156,25 @@ class Confirmations:
             self.on_ready(tree)
 
     def flush(self) -> None:
-        """Say towards each home what all on this side have of its set by now."""
-        if not self._changed:
+        """Say towards each home what all on this side have of its set by now, and who takes long."""
+        if not self._changed and not self._late_changed:
             return
         changed, self._changed = self._changed, {}
-        tree = self._trees.serving(self._trees.share[0]) if self._trees.share else None
-        grown = tree.current if tree is not None else None
+        grown = self._travelled
         if grown is not None:
             said: dict[str, list[tuple[str, int, int]]] = {}
             for home in changed:
                 self._say(grown, home, said)
+            for peer in self._name(grown, changed):
+                said.setdefault(peer, [])
             for peer, homes in said.items():
-                self._links.send(grown.edges[peer].link, Confirm(grown.root, grown.epoch, tuple(homes)))
-            self._look_after(grown)
+                edge = grown.edges[peer]
+                self._links.send(edge.link, Confirm(grown.root, grown.epoch, tuple(homes), edge.named))
         if self._core.id in changed:
             self._on_confirmed()
 
     def _say(self, grown: TreeEpoch, home: str, said: dict[str, list[tuple[str, int, int]]]) -> None:
-        bit = grown.bits.get(home, 0)
-        toward = next((edge for edge in grown.edges.values() if edge.mask & bit), None)
+        toward = _toward(grown, home)
         if toward is None or not toward.alive:
             return
         known = self._known(grown, home, toward)
@@ -171,29 +190,54 @@ class Confirmations:
 
     # Who takes long.
 
-    def _look_after(self, grown: TreeEpoch) -> None:
-        """See later who still has not what is here."""
-        if not self._awaited and len(grown.edges) > 1:
-            core = self._core
-            self._awaited = True
-            core.timers.set(Timer.CONFIRM, None, core.now + core.settings.settle_s / LATE_SHARE)
+    def _watch(self, home: str) -> None:
+        """See later whether all behind this broker have what is here of a home's set."""
+        core, timers = self._core, self._core.timers
+        due = core.now + core.settings.settle_s / LATE_SHARE
+        if home != core.id:
+            self._watched.append((due, home, self._homes.version(home)))
+            if not timers.is_set(Timer.CONFIRM, None):
+                timers.set(Timer.CONFIRM, None, due)
 
     def on_late(self, _about: object) -> None:
-        """Name those behind this broker that others wait for."""
-        self._awaited = False
-        grown = self.grown
-        if grown is None:
-            return
-        for toward in grown.edges.values():
-            late: dict[str, None] = {}
-            for home, bit in grown.bits.items():
-                if toward.mask & bit and self._homes.version(home) > toward.said.get(home, NONE):
-                    for edge in grown.edges.values():
-                        if edge is not toward and edge.confirmed.get(home, NONE) < self._homes.version(home):
-                            late |= dict.fromkeys(edge.late or (edge.peer,))
-            if late and toward.alive:
-                names = tuple(sorted(late)[:NAMED_MAX])
-                self._links.send(toward.link, Confirm(grown.root, grown.epoch, (), names))
+        """Those who still have not what has been here for a while are to be named."""
+        watched = self._watched
+        while watched and watched[0][0] <= self._core.now:
+            _, home, version = watched.popleft()
+            self._overdue[home] = version
+            self._late_changed = True
+        if watched:
+            self._core.timers.set(Timer.CONFIRM, None, watched[0][0])
+
+    def _name(self, grown: TreeEpoch, changed: Container[str]) -> list[str]:
+        """Find out who is to be named to each neighbour; those to whom it has not been said."""
+        if not self._late_changed and not any(home in changed for home in self._overdue):
+            return []
+        self._late_changed = False
+        late: dict[str, dict[str, None]] = {peer: {} for peer in grown.edges}
+        for home, version in list(self._overdue.items()):
+            toward = _toward(grown, home)
+            if toward is None or toward.said.get(home, NONE) >= version:
+                del self._overdue[home]
+                continue
+            if not self._is_met(home):
+                late[toward.peer][self._core.id] = None
+            for edge in grown.edges.values():
+                if edge is not toward and edge.confirmed.get(home, NONE) < version:
+                    late[toward.peer] |= dict.fromkeys(edge.late or (edge.peer,))
+        unsaid = []
+        for edge in grown.ordered:
+            named = tuple(sorted(late[edge.peer])[:NAMED_MAX])
+            if edge.alive and named != edge.named:
+                edge.named = named
+                unsaid.append(edge.peer)
+        return unsaid
+
+
+def _toward(grown: TreeEpoch, home: str) -> Edge | None:
+    """The link of a tree behind which a home is."""
+    bit = grown.bits.get(home, 0)
+    return next((edge for edge in grown.ordered if edge.mask & bit), None)
 
 
 def _least(versions: Sequence[Version]) -> Version:

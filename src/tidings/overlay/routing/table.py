@@ -8,8 +8,8 @@ subscriptions are held once with all who ask. What is remembered per topic is bo
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Generic, Protocol, TypeVar
 
 from tidings.language.fields import find
@@ -42,6 +42,10 @@ lists of a thousand values would take 200. Until it has all, filters are asked i
 TRIE_LEVELS_MAX = 10
 """Levels of topic filters in the trie. A topic passes at most 2^10 nodes there, a millisecond's work."""
 
+CYCLES_MAX = 1_000
+"""Topic filters for which it is known how often versions are wanted there; each costs 0.2 us with every
+subscription that comes or goes."""
+
 REMEMBERED_CHARACTERS_MAX = 256
 """Of a topic whose answer is remembered. Longer ones are rare, and a few thousand of 64 kB would be much."""
 
@@ -62,6 +66,8 @@ class Asked(Protocol):
     def topic_filter(self) -> str: ...
     @property
     def qos(self) -> int: ...
+    @property
+    def every_us(self) -> int: ...
     @property
     def unknown(self) -> Unknown: ...
     @property
@@ -146,6 +152,8 @@ class Table(Generic[A, T]):
         self.deep: DeepFilters[Node[A, T]] = DeepFilters()
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[A, T], ...]] = {}
+        self._cycles: dict[str, Counter[int]] = {}
+        """By topic filter: how many that may match some topic of it ask for each cycle."""
         self._hot = 0
         self.indexes = 0
         """How many have been made."""
@@ -174,6 +182,7 @@ class Table(Generic[A, T]):
                 node.next += 1
             entry = Entry(subscription, number)
             self._size += 1
+            self._count_cycle(subscription, 1)
             if not node.entries:
                 self._nodes.clear()
             node.entries[subscription] = entry
@@ -229,6 +238,7 @@ class Table(Generic[A, T]):
         del node.entries[subscription]
         node.free.append(entry.number)
         self._size -= 1
+        self._count_cycle(subscription, -1)
         if entry.filter is None:
             del node.plain[entry.number]
         else:
@@ -273,6 +283,26 @@ class Table(Generic[A, T]):
                     ways.append((below, at))
                 elif level == "#" or wanted in (level, "+") or (level == "+" and wanted is not None):
                     ways.append((below, at + 1))
+
+    def cycles(self, topic_filter: str) -> Set[int]:
+        """How often those that may match some topic of a filter want versions, in microseconds.
+
+        They are counted once, and from then on when one comes or goes: a seat asks for it all the time.
+        """
+        counted = self._cycles.pop(topic_filter, None)
+        if counted is None:
+            counted = Counter(it.every_us for it in self.meeting(topic_filter))
+            if len(self._cycles) >= CYCLES_MAX:
+                del self._cycles[next(iter(self._cycles))]
+        self._cycles[topic_filter] = counted
+        return counted.keys()
+
+    def _count_cycle(self, subscription: A, change: int) -> None:
+        for topic_filter, counted in self._cycles.items():
+            if filters_meet(topic_filter, subscription.topic_filter):
+                counted[subscription.every_us] += change
+                if not counted[subscription.every_us]:
+                    del counted[subscription.every_us]
 
     def effort(self, topic: str, size: int) -> int:
         """What it takes to match a publication with a payload of this size, in deliveries of about 20 us."""

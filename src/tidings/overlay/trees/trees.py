@@ -72,6 +72,8 @@ class Edge:
         """By all on this side, as it was told."""
         self.late: tuple[str, ...] = ()
         """Those behind it that are waited for, as far as it has named them."""
+        self.named: tuple[str, ...] = ()
+        """Those on this side that are waited for, as it was told."""
         # Publications.
         self.last_out: dict[tuple[str, int, str], int] = {}
         self.last_in: dict[tuple[str, int, str], int] = {}

@@ -66,7 +66,8 @@ CALM_S = 60.0
 it said of closed events has come where it should."""
 
 EARLY_MAX = 10_000
-"""Messages that wait for their epoch to be ready here, or for a set; beyond, they are lost and said again."""
+"""Messages that wait for their epoch to be ready here, or for sets, of which each member has an equal share;
+beyond, they are lost and said again."""
 
 
 class Places(Protocol):
@@ -209,9 +210,8 @@ class CatchUp:
         """Events that are followed, and not known to the seat here; and when they are taken for closed."""
         self._early: dict[str, list[tuple[Link, int, AnyMessage]]] = {}
         """By root: what came before its epoch was ready here."""
-        self._waiting: dict[tuple[str, int], tuple[Link, int, Ask]] = {}
+        self._waiting: dict[str, dict[int, tuple[Link, int, Ask]]] = {}
         """By home and number: questions that came before the set of the home."""
-        self._cycles: dict[str, tuple[tuple[object, ...], int | None]] = {}
         self._moved: dict[str, None] = {}
         """Places whose seats are elsewhere than before."""
         self._all_moved = False
@@ -314,8 +314,9 @@ class CatchUp:
         if grown is None or self._passes_on(grown, link, message) or message.home not in grown.bits:
             return
         if not self._homes.has(message.home, message.version):
-            if len(self._waiting) < EARLY_MAX:
-                self._waiting[message.home, message.number] = (link, link.generation, message)
+            waiting = self._waiting.setdefault(message.home, {})
+            if len(waiting) < max(1, EARLY_MAX // len(grown.members)):
+                waiting[message.number] = (link, link.generation, message)
             return
         found = self._matching(message.place, message.subscription)
         for publication in found:
@@ -326,8 +327,7 @@ class CatchUp:
 
     def on_set(self, home: str) -> None:
         """A home's set has come here: what it has asked may be answered by now."""
-        for key in [key for key in self._waiting if key[0] == home]:
-            link, generation, message = self._waiting.pop(key)
+        for link, generation, message in self._waiting.pop(home, {}).values():
             if link.generation == generation:
                 self.on_ask(link, message)
 
@@ -447,7 +447,7 @@ class CatchUp:
 
     def _forget_places(self, places: Mapping[str, None]) -> None:
         """There are no places but these."""
-        for memory in (self._members, self._strangers, self._changed_at, self._cycles, self._ways):
+        for memory in (self._members, self._strangers, self._changed_at, self._ways):
             for place in [place for place in memory if place not in places]:
                 del memory[place]
 
@@ -674,22 +674,12 @@ class CatchUp:
 
         Who does not say how often is content with the declared one.
         """
-        local, others = self._sessions.local, self._homes.table
-        state = (others.version, local.version, self._topics.version)
-        known = self._cycles.get(place)
-        if known is not None and known[0] == state:
-            return known[1]
         topic = self._topics.named(place.partition(PART)[0])
-        cycles: set[int] = set()
-        if topic is not None and topic.gathering is not None:
-            topics = topic.pattern.filter
-            cycles |= {asked.every_us for asked in local.meeting(topics)}
-            cycles |= {asked.every_us for asked in others.meeting(topics)}
-            if cycles - {0}:
-                cycles = {every_us or topic.gathering.merge_after_us for every_us in cycles}
-        shortest = min(cycles, default=0) or None
-        self._cycles[place] = (state, shortest)
-        return shortest
+        if topic is None or topic.gathering is None:
+            return None
+        topics, declared = topic.pattern.filter, topic.gathering.merge_after_us
+        cycles = self._sessions.local.cycles(topics) | self._homes.table.cycles(topics)
+        return min(every_us or declared for every_us in cycles) if cycles - {0} else None
 
     # Epochs and time.
 
@@ -725,7 +715,11 @@ class CatchUp:
 
     def _forget_waiting(self, root: str) -> None:
         """Questions of an epoch that has passed are asked again."""
-        self._waiting = {key: it for key, it in self._waiting.items() if it[2].root != root}
+        left = {
+            home: {number: it for number, it in waiting.items() if it[2].root != root}
+            for home, waiting in self._waiting.items()
+        }
+        self._waiting = {home: waiting for home, waiting in left.items() if waiting}
 
     def on_moved(self, place: str) -> None:
         """A seat is elsewhere than before."""
