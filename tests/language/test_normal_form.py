@@ -17,9 +17,19 @@ from tests.language.samples import FIELDS, OWN, some_event, some_filter
 from tidings.errors import FilterError
 from tidings.language.cuts import Cuts
 from tidings.language.fields import Field, Path
-from tidings.language.filters import Filter, parse
+from tidings.language.filters import Cost, Filter, parse
 from tidings.language.like import Like
-from tidings.language.normal_form import PARTS_MAX, NormalForm, Written, parts_of, read, text, written
+from tidings.language.normal_form import (
+    PARTS_MAX,
+    NormalForm,
+    Written,
+    about_topic,
+    check,
+    parts_of,
+    read,
+    text,
+    written,
+)
 from tidings.language.regions import Box, Kind, Region, Unknown, Values
 from tidings.matching import Index
 
@@ -60,7 +70,9 @@ def test_a_normal_form_comes_as_it_was_sent_and_matches_what_the_filter_matches(
     if form is None:
         return
     assert form.boxes() == asked.boxes(unknown)
-    assert form.about_topic == any(path[0] == "$topic" for box in form.boxes() for path, _ in box)
+    boxes = written(asked, unknown)
+    assert boxes is not None
+    assert about_topic(boxes) == any(path[0] == "$topic" for box in form.boxes() for path, _ in box)
     for _ in range(10):
         event = some_event(rng, FIELDS, mixed=fields is None) | some_event(rng, OWN)
         assert form.matches(event) == asked.matches(event, unknown)
@@ -142,14 +154,22 @@ def side(*sets: Any, path: Any = ("x",), null: bool = False, other: bool = False
     return [path, null, other, sets]
 
 
+def test_what_it_costs_is_known_without_making_it() -> None:
+    asked = parse("x IN (1, 5) AND s LIKE '%ab%' OR s LIKE '%c_%' AND y > 3")
+    boxes = written(asked, Unknown.WAIT)
+    assert boxes is not None
+    assert check(boxes) == asked.cost == Cost(terms=4, disjuncts=2, constraints=4, points=5, searched=3)
+
+
 def test_what_another_says_is_bounded_too() -> None:
     points = list(range(PARTS_MAX - 1))
-    assert read(raw([side([1, False, points])])).cost.points == PARTS_MAX - 1
+    assert check(raw([side([1, False, points])])).points == PARTS_MAX - 1
     for boxes in (
         raw([side([1, False, [*points, 1000]])]),
         raw([side([1, False, points])], [side()]),
         raw([side([1, False, points]), side(path=["y"])]),
         raw([side([2, True, [], [["%a", False]] * PARTS_MAX])]),
+        raw(*[[]] * (PARTS_MAX + 1)),
     ):
         with pytest.raises(FilterError, match="a normal form of 257 parts; the limit is 256"):
             read(boxes)
@@ -203,6 +223,11 @@ def test_whole_numbers_of_any_size_travel() -> None:
         box: Box = ((("x",), Region(False, False, ((Kind.NUMBER, Values(Cuts(False, (number,)))),))),)
         point = number if -(2**63) <= number < 2**63 else str(number)
         assert read(raw([side([1, False, [point]])])).boxes() == (box,)
+
+
+def test_large_whole_numbers_travel_beside_others() -> None:
+    (((_, region),),) = read(raw([side([1, False, [0.5, str(2**63)]])])).boxes()
+    assert region.sets == ((Kind.NUMBER, Values(Cuts(False, (0.5, 2**63)))),)
 
 
 def test_patterns_travel() -> None:

@@ -11,19 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from itertools import pairwise
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from tidings.errors import FilterError
 from tidings.language.cuts import EXACT_INT_MAX, Cuts
-from tidings.language.fields import TOPIC, find
+from tidings.language.fields import TOPIC
 from tidings.language.filters import Cost, Filter
 from tidings.language.like import BadPattern, Like, pieces, searched
 from tidings.language.limits import DEFAULT
-from tidings.language.regions import Box, Kind, Region, Unknown, Values
+from tidings.language.regions import Box, Kind, Region, Unknown, Values, holds
 from tidings.language.timestamps import micros
 
 PARTS_MAX = 256
@@ -57,7 +56,7 @@ Written = tuple[tuple[_Side, ...], ...]
 class NormalForm:
     """A filter of which only the boxes are known."""
 
-    __slots__ = ("__dict__", "_boxes")
+    __slots__ = ("_boxes",)
 
     def __init__(self, boxes: tuple[Box, ...]) -> None:
         self._boxes = boxes
@@ -68,25 +67,7 @@ class NormalForm:
 
     def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002
         """Whether a subscriber gets the event."""
-        return any(all(find(event, path) in region for path, region in box) for box in self._boxes)
-
-    @cached_property
-    def cost(self) -> Cost:
-        """How much work it makes."""
-        held = [region for box in self._boxes for _, region in box]
-        values = [some for region in held for _, some in region.sets]
-        return Cost(
-            terms=len(held),
-            disjuncts=len(self._boxes),
-            constraints=len(held),
-            points=sum(len(some.cuts.points) for some in values),
-            searched=sum(searched(pieces(like.pattern)) for some in values for like in some.likes),
-        )
-
-    @property
-    def about_topic(self) -> bool:
-        """Whether it asks for the topic itself."""
-        return any(path[0] == TOPIC for box in self._boxes for path, _ in box)
+        return holds(self._boxes, event)
 
 
 def text(form: NormalForm) -> str:
@@ -205,58 +186,110 @@ def written(filter: Filter, unknown: Unknown) -> Written | None:  # noqa: A002
 
 def read(boxes: Written) -> NormalForm:
     """A normal form that was written; raises FilterError if no filter has one like it."""
-    parts = sum(
-        1 + sum(len(some.points) + len(some.likes) for some in side.sets) for box in boxes for side in box
-    )
-    if parts > PARTS_MAX:
-        raise FilterError(f"a normal form of {parts} parts; the limit is {PARTS_MAX}")
-    if not all(one.path < other.path for box in boxes for one, other in pairwise(box)):
-        raise FilterError("a normal form that names a field twice, or fields out of order")
-    found = NormalForm(tuple(tuple((side.path, _region(side)) for side in box) for box in boxes))
-    if found.cost.searched > DEFAULT.searched:
-        raise FilterError(
-            f"a normal form whose patterns look for {found.cost.searched} characters; "
-            f"the limit is {DEFAULT.searched}"
-        )
-    return found
+    check(boxes)
+    return made(boxes)
+
+
+def made(boxes: Written) -> NormalForm:
+    """A normal form that was written and has been checked."""
+    return NormalForm(tuple([tuple([(side.path, _region(side)) for side in box]) for box in boxes]))
 
 
 def _region(side: _Side) -> Region:
-    if not 0 < len(side.path) <= DEFAULT.path:
-        raise FilterError(f"a field path of {len(side.path)} names")
-    if not all(one.kind < other.kind for one, other in pairwise(side.sets)):
-        raise FilterError("a region that names a kind of values twice, or kinds out of order")
     return Region(side.null, side.other, tuple([_values(some) for some in side.sets]))
 
 
 def _values(some: _Set) -> tuple[Kind, Values]:
-    try:
-        kind = Kind(some.kind)
-    except ValueError:
-        raise FilterError(f"no kind of values is {some.kind}") from None
-    points: Sequence[Any] = some.points
+    kind = _KINDS[some.kind]
+    points = some.points
     if kind is Kind.NUMBER:
-        points = [_number(point) for point in points]
-    sort: tuple[type, ...] = _POINTS[kind]
-    typed = all(type(point) in sort for point in points)
-    ordered = typed and all(one < other for one, other in pairwise([_LEAST[kind], *points]))
-    if not ordered or (kind in _GREATEST and points and points[-1] > _GREATEST[kind]):
-        raise FilterError(f"no points of a set of the kind {kind.name.lower()}: {str(points)[:80]}")
-    likes: tuple[Like, ...] = ()
-    if some.likes:
-        if kind is not Kind.STRING:
-            raise FilterError(f"patterns for values of the kind {kind.name.lower()}")
+        points = tuple([int(point) if type(point) is str else point for point in points])
+    likes = tuple([Like(pattern, negated) for pattern, negated in some.likes]) if some.likes else ()
+    return kind, Values(Cuts(some.inside, points), likes)
+
+
+_KINDS = tuple(Kind)
+"""By number."""
+
+
+def check(boxes: Written) -> Cost:
+    """What a normal form costs that was written; raises FilterError if no filter has one like it."""
+    held = [side for box in boxes for side in box]
+    sets = [some for side in held for some in side.sets]
+    points = sum([len(some.points) for some in sets])
+    parts = max(len(boxes), len(held) + points + sum([len(some.likes) for some in sets]))
+    if parts > PARTS_MAX:
+        raise FilterError(f"a normal form of {parts} parts; the limit is {PARTS_MAX}")
+    for box in boxes:
+        _check_box(box)
+    found = 0
+    for some in sets:
+        _check_points(some)
+        if some.likes:
+            found += _check_patterns(some)
+    if found > DEFAULT.searched:
+        raise FilterError(
+            f"a normal form whose patterns look for {found} characters; the limit is {DEFAULT.searched}"
+        )
+    return _cost(len(held), len(boxes), len(held), points, found)
+
+
+_cost = lru_cache(maxsize=1024)(Cost)
+"""Most filters cost the same as many others."""
+
+
+def about_topic(boxes: Written) -> bool:
+    """Whether a normal form asks for the topic itself."""
+    return any(side.path[0] == TOPIC for box in boxes for side in box)
+
+
+def _check_box(box: tuple[_Side, ...]) -> None:
+    before: tuple[str, ...] = ()
+    for side in box:
+        if not 0 < len(side.path) <= DEFAULT.path:
+            raise FilterError(f"a field path of {len(side.path)} names")
+        if side.path <= before:
+            raise FilterError("a normal form that names a field twice, or fields out of order")
+        before = side.path
+        least = 0
+        for some in side.sets:
+            if not 0 <= some.kind < len(_KINDS):
+                raise FilterError(f"no kind of values is {some.kind}")
+            if some.kind < least:
+                raise FilterError("a region that names a kind of values twice, or kinds out of order")
+            least = some.kind + 1
+
+
+def _check_points(some: _Set) -> None:
+    kind = _KINDS[some.kind]
+    sort = _POINTS[kind]
+    before: Any = _LEAST[kind]
+    for point in some.points:
+        at: Any = point
+        if kind is Kind.NUMBER and type(point) is str:
+            at = _whole(point)
+        # Not "at <= before", which is no more true of NaN.
+        if type(at) not in sort or not before < at:
+            raise FilterError(f"no points of a set of the kind {kind.name.lower()}: {str(some.points)[:80]}")
+        before = at
+    if kind in _GREATEST and some.points and before > _GREATEST[kind]:
+        raise FilterError(f"no points of a set of the kind {kind.name.lower()}: {str(some.points)[:80]}")
+
+
+def _check_patterns(some: _Set) -> int:
+    """How many characters the patterns look for."""
+    kind = _KINDS[some.kind]
+    if kind is not Kind.STRING:
+        raise FilterError(f"patterns for values of the kind {kind.name.lower()}")
+    found = 0
+    for pattern, _ in some.likes:
+        if len(pattern) > DEFAULT.pattern:
+            raise FilterError(f"a pattern of {len(pattern)} characters; the limit is {DEFAULT.pattern}")
         try:
-            for pattern, _ in some.likes:
-                if len(pattern) > DEFAULT.pattern:
-                    raise FilterError(
-                        f"a pattern of {len(pattern)} characters; the limit is {DEFAULT.pattern}"
-                    )
-                pieces(pattern)
+            found += searched(pieces(pattern))
         except BadPattern as error:
             raise FilterError(f"a pattern in which {error}") from None
-        likes = tuple(Like(pattern, negated) for pattern, negated in some.likes)
-    return kind, Values(Cuts(some.inside, tuple(points)), likes)
+    return found
 
 
 _POINTS: dict[Kind, tuple[type, ...]] = {
@@ -288,9 +321,8 @@ DIGITS_MAX = 320
 """Of a bound: the largest float has 309, and a sign."""
 
 
-def _number(point: float | str) -> float:
-    if not isinstance(point, str):
-        return point
+def _whole(point: str) -> int:
+    """A number that needs more than 64 bits."""
     if len(point) > DIGITS_MAX or not point.removeprefix("-").isdecimal():
         raise FilterError(f"no whole number is {point[:40]!r}")
     if math.isinf(float(point)):
