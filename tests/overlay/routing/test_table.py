@@ -13,11 +13,19 @@ from tests.counting import lines
 from tests.examples import examples
 from tests.matching.samples import some_parsed, some_values
 from tidings.language import names
-from tidings.language.filters import Filter
+from tidings.language.normal_form import parts_of
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
 from tidings.matching import Index
-from tidings.overlay.routing.table import INDEX_FROM, INDEX_STEPS, Table
+from tidings.matching.base import Boxed
+from tidings.overlay.routing import table as table_module
+from tidings.overlay.routing.table import (
+    INDEX_ASKED,
+    INDEX_AT_ONCE,
+    INDEX_FROM,
+    INDEX_STEPS,
+    Table,
+)
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
 FILTERS = [
@@ -26,6 +34,12 @@ FILTERS = [
 ]  # fmt: skip
 
 Fields = dict[str, object]
+
+
+@pytest.fixture(autouse=True)
+def indexed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few filters are enough for an index."""
+    monkeypatch.setattr(table_module, "INDEX_AT_ONCE", INDEX_FROM)
 
 
 def naive(asked: list[tuple[Subscription, str]], topic: str, fields: Fields) -> dict[str, int]:
@@ -152,6 +166,50 @@ def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> Non
     assert table.match("a", lambda: {"i": 7}) == {7: 0}
 
 
+def test_an_index_of_some_hundred_filters_is_made_when_they_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_module, "INDEX_AT_ONCE", INDEX_AT_ONCE)
+    table: Table[Subscription, int] = Table(8)
+    for number in range(INDEX_FROM):
+        table.add(Subscription("a", f"i = {number}"), number)
+    for asked in range(1, 2 + INDEX_ASKED // INDEX_FROM):
+        assert table.indexes == 0
+        assert table.match("a", lambda asked=asked: {"i": asked}) == {asked: 0}  # type: ignore[misc]
+    assert table.indexes == 1
+    assert table.match("a", lambda: {"i": 7}) == {7: 0}
+    for number in range(INDEX_AT_ONCE):
+        assert table.indexes == 1
+        table.add(Subscription("b", f"i = {number}"), number)
+    assert table.indexes == 2
+
+
+def test_how_filters_are_asked_is_remembered_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three with two parts each."""
+    monkeypatch.setattr(table_module, "READY_MAX", 6)
+    table: Table[Subscription, int] = Table(8)
+    for number in range(5):
+        table.add(Subscription(f"t{number}", "s LIKE '%a%'"), number)
+    for number in (0, 1, 2, 3, 4, 4, 2, 0):
+        assert table.match(f"t{number}", lambda: {"s": "bab"}) == {number: 0}
+    assert ready(table, 5) == [0, 3, 4]
+
+
+def test_what_an_index_leaves_in_doubt_is_remembered_of_few_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "READY_MAX", 6)
+    table: Table[Subscription, int] = Table(8)
+    for number in range(INDEX_FROM):
+        table.add(Subscription("t0", f"s LIKE '%{number:02}%'"), number)
+    assert table.match("t0", lambda: {"s": "x17x54"}) == {17: 0, 54: 0}
+    assert len(ready(table, 1)) == 3
+
+
+def ready(table: Table[Subscription, int], topics: int) -> list[int]:
+    """Who asks for what is remembered how to ask."""
+    nodes = [node for number in range(topics) for node in table.nodes(f"t{number}")]
+    return [target for node in nodes for it in node.entries() if it.matches for target in it.targets]
+
+
 def test_an_index_knows_what_each_takes_for_unknown() -> None:
     table: Table[Subscription, int] = Table(8)
     for number in range(INDEX_FROM * 2):
@@ -186,7 +244,7 @@ def test_an_empty_table_keeps_nothing() -> None:
     for topic_filter in reversed(FILTERS):
         table.remove(Subscription(topic_filter), "x")
     assert len(table) == 0
-    assert table._root.below == {}
+    assert not table._root.below
 
 
 def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
@@ -256,8 +314,8 @@ def test_an_index_of_large_filters_is_made_in_parts() -> None:
     added: list[int] = []
     index_add = Index.add
 
-    def count(self: Index, id: int, filter: Filter, unknown: Unknown) -> None:  # noqa: A002
-        added.append(filter.cost.points)
+    def count(self: Index, id: int, filter: Boxed, unknown: Unknown) -> None:  # noqa: A002
+        added.append(parts_of(filter.boxes(unknown)))
         index_add(self, id, filter, unknown)
 
     with pytest.MonkeyPatch.context() as patch:
