@@ -9,6 +9,7 @@ what they can cost is bounded.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -18,11 +19,11 @@ import msgspec
 
 from tidings.errors import FilterError
 from tidings.language.cuts import EXACT_INT_MAX, Cuts
-from tidings.language.fields import TOPIC
+from tidings.language.fields import TOPIC, find
 from tidings.language.filters import Cost, Filter
 from tidings.language.like import BadPattern, Like, pieces, searched
 from tidings.language.limits import DEFAULT
-from tidings.language.regions import Box, Kind, Region, Unknown, Values, holds
+from tidings.language.regions import KINDS, Box, Kind, Region, Unknown, Values
 from tidings.language.timestamps import micros
 
 PARTS_MAX = 256
@@ -53,32 +54,15 @@ Written = tuple[tuple[_Side, ...], ...]
 """Boxes, as they are written."""
 
 
-class NormalForm:
-    """A filter of which only the boxes are known."""
-
-    __slots__ = ("_boxes",)
-
-    def __init__(self, boxes: tuple[Box, ...]) -> None:
-        self._boxes = boxes
-
-    def boxes(self, unknown: Unknown = Unknown.WAIT) -> tuple[Box, ...]:  # noqa: ARG002 -- it is decided
-        """The events that match, as a union of boxes."""
-        return self._boxes
-
-    def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002
-        """Whether a subscriber gets the event."""
-        return holds(self._boxes, event)
-
-
-def text(form: NormalForm) -> str:
+def text(boxes: Sequence[Box]) -> str:
     """A normal form for people to read: close to the filter that it comes from, and not always a filter.
 
     >>> from tidings.language.filters import parse
     >>> read = parse("price > 10 AND road IN ('A1', 'A2') OR closed IS NULL")
-    >>> text(NormalForm(read.boxes(Unknown.WAIT)))
+    >>> text(read.boxes(Unknown.WAIT))
     "closed IS NULL OR price > 10 AND road IN ('A1', 'A2')"
     """
-    return " OR ".join(_box_text(box) for box in form.boxes()) or "FALSE"
+    return " OR ".join(_box_text(box) for box in boxes) or "FALSE"
 
 
 def _box_text(box: Box) -> str:
@@ -184,34 +168,6 @@ def written(filter: Filter, unknown: Unknown) -> Written | None:  # noqa: A002
     )
 
 
-def read(boxes: Written) -> NormalForm:
-    """A normal form that was written; raises FilterError if no filter has one like it."""
-    check(boxes)
-    return made(boxes)
-
-
-def made(boxes: Written) -> NormalForm:
-    """A normal form that was written and has been checked."""
-    return NormalForm(tuple([tuple([(side.path, _region(side)) for side in box]) for box in boxes]))
-
-
-def _region(side: _Side) -> Region:
-    return Region(side.null, side.other, tuple([_values(some) for some in side.sets]))
-
-
-def _values(some: _Set) -> tuple[Kind, Values]:
-    kind = _KINDS[some.kind]
-    points = some.points
-    if kind is Kind.NUMBER:
-        points = tuple([int(point) if type(point) is str else point for point in points])
-    likes = tuple([Like(pattern, negated) for pattern, negated in some.likes]) if some.likes else ()
-    return kind, Values(Cuts(some.inside, points), likes)
-
-
-_KINDS = tuple(Kind)
-"""By number."""
-
-
 def check(boxes: Written) -> Cost:
     """What a normal form costs that was written; raises FilterError if no filter has one like it."""
     held = [side for box in boxes for side in box]
@@ -234,13 +190,11 @@ def check(boxes: Written) -> Cost:
     return _cost(len(held), len(boxes), len(held), points, found)
 
 
+_KINDS = tuple(Kind)
+"""By number."""
+
 _cost = lru_cache(maxsize=1024)(Cost)
 """Most filters cost the same as many others."""
-
-
-def about_topic(boxes: Written) -> bool:
-    """Whether a normal form asks for the topic itself."""
-    return any(side.path[0] == TOPIC for box in boxes for side in box)
 
 
 def _check_box(box: tuple[_Side, ...]) -> None:
@@ -328,3 +282,72 @@ def _whole(point: str) -> int:
     if math.isinf(float(point)):
         raise FilterError(f"no event has a number as large as {point[:40]}")
     return int(point)
+
+
+# Of those that have been checked.
+
+
+def about_topic(boxes: Written) -> bool:
+    """Whether a normal form asks for the topic itself."""
+    return any(side.path[0] == TOPIC for box in boxes for side in box)
+
+
+def made(boxes: Written) -> tuple[Box, ...]:
+    """A normal form as it was before it was written."""
+    return tuple(
+        [
+            tuple(
+                [
+                    (side.path, Region(side.null, side.other, tuple([_values(some) for some in side.sets])))
+                    for side in box
+                ]
+            )
+            for box in boxes
+        ]
+    )
+
+
+def _values(some: _Set) -> tuple[Kind, Values]:
+    likes = tuple([Like(pattern, negated) for pattern, negated in some.likes])
+    return _KINDS[some.kind], Values(Cuts(some.inside, _points(some)), likes)
+
+
+def _points(some: _Set) -> tuple[Any, ...]:
+    if some.kind != Kind.NUMBER:
+        return some.points
+    return tuple([int(point) if type(point) is str else point for point in some.points])
+
+
+def matches(boxes: Written, event: Mapping[str, object]) -> bool:
+    """Whether one of the boxes holds an event.
+
+    The same as of what is `made`, which takes three times as long as this.
+    """
+    for box in boxes:
+        for side in box:
+            if not _is_inside(find(event, side.path), side):
+                break
+        else:
+            return True
+    return False
+
+
+def _is_inside(value: object, side: _Side) -> bool:
+    if value is None:
+        return side.null
+    kind = KINDS.get(type(value))
+    for some in side.sets:
+        if some.kind == kind:
+            return _is_among(value, some)
+    return side.other
+
+
+def _is_among(value: Any, some: _Set) -> bool:
+    at = micros(value) if isinstance(value, datetime) else value
+    try:
+        behind = bisect_right(some.points, at)
+    except TypeError:  # a number among some that are written as digits
+        behind = bisect_right(_points(some), at)
+    if some.inside is (behind & 1 == 1):
+        return False
+    return not some.likes or all(Like(pattern, negated).holds(value) for pattern, negated in some.likes)

@@ -184,32 +184,6 @@ def test_an_index_of_some_hundred_filters_is_made_when_they_are_asked(
     assert table.indexes == 2
 
 
-def test_how_filters_are_asked_is_remembered_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of three with two parts each."""
-    monkeypatch.setattr(table_module, "READY_MAX", 6)
-    table: Table[Subscription, int] = Table(8)
-    for number in range(5):
-        table.add(Subscription(f"t{number}", "s LIKE '%a%'"), number)
-    for number in (0, 1, 2, 3, 4, 4, 2, 0):
-        assert table.match(f"t{number}", lambda: {"s": "bab"}) == {number: 0}
-    assert ready(table, 5) == [0, 3, 4]
-
-
-def test_what_an_index_leaves_in_doubt_is_remembered_of_few_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_module, "READY_MAX", 6)
-    table: Table[Subscription, int] = Table(8)
-    for number in range(INDEX_FROM):
-        table.add(Subscription("t0", f"s LIKE '%{number:02}%'"), number)
-    assert table.match("t0", lambda: {"s": "x17x54"}) == {17: 0, 54: 0}
-    assert len(ready(table, 1)) == 3
-
-
-def ready(table: Table[Subscription, int], topics: int) -> list[int]:
-    """Who asks for what is remembered how to ask."""
-    nodes = [node for number in range(topics) for node in table.nodes(f"t{number}")]
-    return [target for node in nodes for it in node.entries() if it.matches for target in it.targets]
-
-
 def test_an_index_knows_what_each_takes_for_unknown() -> None:
     table: Table[Subscription, int] = Table(8)
     for number in range(INDEX_FROM * 2):

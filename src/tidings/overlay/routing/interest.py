@@ -7,14 +7,14 @@ bytes are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from tidings.errors import FilterError, SubscriptionError
 from tidings.language import durations, names, normal_form
 from tidings.language.filters import Cost
-from tidings.language.normal_form import NormalForm, Written
+from tidings.language.normal_form import Written
 from tidings.language.regions import Box, Unknown
 from tidings.language.subscriptions import EVERYTHING, QOS_MAX, Subscription
 
@@ -40,8 +40,8 @@ NO_FILTER = Cost(0, 0, 0, 0, 0)
 class Interest:
     """One subscription of another broker's set.
 
-    There may be a million of them, so each keeps what came, and is its own content filter: the boxes are made
-    of that anew whenever they are asked for.
+    There may be a million of them, so each keeps nothing but what came, and is its own content filter. Its
+    boxes would take ten times the room, and to ask them is hardly quicker.
     """
 
     __slots__ = ("about_topic", "cost", "every_us", "qos", "topic_filter", "value")
@@ -73,23 +73,27 @@ class Interest:
         """The content filter; None for all."""
         return None if self.cost is NO_FILTER else self
 
-    def _made(self) -> NormalForm:
-        return normal_form.made(_DECODER.decode(self.value).boxes or ())
-
-    def boxes(self, unknown: Unknown = Unknown.WAIT) -> tuple[Box, ...]:
+    def boxes(self, unknown: Unknown = Unknown.WAIT) -> tuple[Box, ...]:  # noqa: ARG002 -- it is decided
         """The events that match, as a union of boxes."""
-        return self._made().boxes(unknown)
+        return normal_form.made(self._written())
 
-    def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:
+    def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002
         """Whether its content filter matches."""
-        return self._made().matches(event, unknown)
+        return normal_form.matches(self._written(), event)
+
+    def asking(self, unknown: Unknown) -> Callable[[Mapping[str, object]], bool]:  # noqa: ARG002
+        """The quickest way to ask its content filter."""
+        return self.matches
+
+    def _written(self) -> Written:
+        return _DECODER.decode(self.value).boxes or ()
 
     @property
     def text(self) -> str:
         """The subscription for people to read."""
         parts = [
             self.topic_filter or "everything",
-            f'"{normal_form.text(self._made())}"' if self.filter is not None else "",
+            f'"{normal_form.text(self.boxes())}"' if self.filter is not None else "",
             f"qos={self.qos}",
             f"every={durations.text(self.every_us)}" if self.every_us else "",
         ]

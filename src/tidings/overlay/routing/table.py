@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from tidings.language.filters import Cost
-from tidings.language.regions import Box, Unknown, holds
+from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, filters_meet
 from tidings.matching import Answers, Index, Payloads
 from tidings.matching.base import Boxed
@@ -45,10 +45,6 @@ INDEX_STEPS = 2_000
 """Terms, bounds and values that are added to a new index at a time: two milliseconds, where 96 filters with
 lists of a thousand values would take 200. Until it has all, filters are asked in turn."""
 
-READY_MAX = 100_000
-"""Constraints, bounds and values of the content filters of which is remembered how they are asked: 30 MB. To
-ask another one takes some 4 us more, and 1 us for each further constraint."""
-
 TRIE_LEVELS_MAX = 10
 """Levels of topic filters in the trie. A topic passes at most 2^10 nodes there, a millisecond's work."""
 
@@ -63,6 +59,7 @@ class Readable(Boxed, Protocol):
     def cost(self) -> Cost: ...
     @property
     def about_topic(self) -> bool: ...
+    def asking(self, unknown: Unknown) -> Callable[[Fields], bool]: ...
 
 
 class Asked(Protocol):
@@ -90,32 +87,12 @@ class Entry(Generic[A, T]):
     def __init__(self, subscription: A, target: T) -> None:
         self.subscription = subscription
         self.filter: Readable | None = subscription.filter
-        self.matches: Callable[[Fields], bool] | None = None
-        """How its content filter is asked, as long as that is remembered."""
+        self.matches = self.filter.asking(subscription.unknown) if self.filter is not None else None
+        """How its content filter is asked."""
         self.number = -1
         """Of those with a content filter at one node."""
         self.targets: tuple[T] | dict[T, None] = (target,)
         """Most have one alone, and a tuple takes less room."""
-
-
-class Doubted(Generic[A, T]):
-    """A content filter for an index, which keeps it if its boxes leave something in doubt.
-
-    Then it is asked as those are that are asked in turn.
-    """
-
-    __slots__ = ("_entry", "_filter", "_table")
-
-    def __init__(self, table: Table[A, T], entry: Entry[A, T], filter: Readable) -> None:  # noqa: A002
-        self._table = table
-        self._entry = entry
-        self._filter = filter
-
-    def boxes(self, unknown: Unknown) -> tuple[Box, ...]:
-        return self._filter.boxes(unknown)
-
-    def matches(self, event: Fields, unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002 -- the entry's
-        return (self._entry.matches or self._table.matcher(self._entry))(event)
 
 
 FILTERS_PER_DELIVERY = 8
@@ -205,10 +182,6 @@ class Table(Generic[A, T]):
         self._entries: dict[A, Entry[A, T]] = {}
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[A, T], ...]] = {}
-        self._ready: deque[Entry[A, T]] = deque()
-        """Those of which is remembered how their content filters are asked, …"""
-        self._ready_parts = 0
-        """… and how many parts these have."""
         self._hot = 0
         self.indexes = 0
         """How many have been made."""
@@ -257,7 +230,7 @@ class Table(Generic[A, T]):
             entry.number = len(node.numbered)
             node.numbered.append(entry)
         if node.index is not None:
-            node.index.add(entry.number, Doubted(self, entry, entry.filter), subscription.unknown)
+            node.index.add(entry.number, entry.filter, subscription.unknown)
         elif node.waiting is not None:
             node.waiting.append(entry)
             self._index_more(node)
@@ -382,7 +355,8 @@ class Table(Generic[A, T]):
                         _take(found, node.at(int(number)))
                 else:
                     for entry in node.with_filters():
-                        if (entry.matches or self.matcher(entry))(content):
+                        assert entry.matches is not None, "it has a content filter"
+                        if entry.matches(content):
                             _take(found, entry)
                     self._count(node, 1)
         return found
@@ -400,7 +374,8 @@ class Table(Generic[A, T]):
                     found[at] += [node.at(number) for number in numbers.tolist()]  # type: ignore[union-attr]
                 continue
             for entry in node.with_filters():
-                matches = entry.matches or self.matcher(entry)
+                matches = entry.matches
+                assert matches is not None, "it has a content filter"
                 for at, content in zip(readable, some, strict=True):
                     if matches(content):
                         found[at].append(entry)
@@ -425,19 +400,6 @@ class Table(Generic[A, T]):
                 return None
             found.append(answers)
         return found
-
-    def matcher(self, entry: Entry[A, T]) -> Callable[[Fields], bool]:
-        """How a content filter is asked, remembered of the latest."""
-        assert entry.filter is not None, "only those with one are asked"
-        matches = entry.matches = _matcher(entry.filter, entry.subscription.unknown)
-        self._ready.append(entry)
-        self._ready_parts += _parts(entry.filter)
-        while self._ready_parts > READY_MAX:
-            oldest = self._ready.popleft()
-            assert oldest.filter is not None, "it was asked"
-            oldest.matches = None
-            self._ready_parts -= _parts(oldest.filter)
-        return matches
 
     def _count(self, node: Node[A, T], times: int) -> None:
         """Filters were asked in turn; where that happens often, an index is better."""
@@ -472,7 +434,7 @@ class Table(Generic[A, T]):
         while waiting and left > 0:
             entry = waiting.popleft()
             if node.numbered[entry.number] is entry and entry.filter is not None:
-                index.add(entry.number, Doubted(self, entry, entry.filter), entry.subscription.unknown)
+                index.add(entry.number, entry.filter, entry.subscription.unknown)
                 left -= _parts(entry.filter)
         if not waiting:
             node.index, node.making, node.waiting = index, None, None
@@ -531,24 +493,6 @@ def _below(node: Node[A, T]) -> dict[str, Node[A, T]]:
 def _meeting(node: Node[A, T], topic_filter: str) -> Iterator[A]:
     asked = (entry.subscription for entry in node.entries())
     return (it for it in asked if filters_meet(it.topic_filter, topic_filter))
-
-
-def _matcher(filter: Readable, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002
-    """The quicker way to ask a filter: term by term, or in its normal form.
-
-    The normal form is as quick where it has as many constraints as there are terms. Merged subscriptions have
-    many terms, `x >= 1 AND x < 3 OR x >= 7 AND x < 9 OR …`, that are one set of values of one field; there it
-    is ten times as quick.
-    """
-    boxes = filter.boxes(unknown)
-    if len(boxes) == 1 and len(boxes[0]) == 1:
-        ((path, region),) = boxes[0]
-        if len(path) == 1:
-            name = path[0]
-            return lambda fields: fields.get(name) in region
-    if sum(len(box) for box in boxes) <= filter.cost.terms:
-        return lambda fields: holds(boxes, fields)
-    return lambda fields: filter.matches(fields, unknown)
 
 
 def _take(found: dict[T, int], entry: Entry[A, T]) -> None:
