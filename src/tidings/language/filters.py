@@ -79,7 +79,7 @@ class Filter:
         return Unknown(unknown) is Unknown.ASSUME if verdict is None else verdict
 
     def asking(self, unknown: Unknown) -> Callable[[Mapping[str, object]], bool]:
-        """The quickest way to ask it: in its normal form, or term by term.
+        """The quickest way to ask: in its normal form, or term by term.
 
         The normal form is as quick where it has as many constraints as there are terms. `x >= 1 AND x < 3 OR
         x >= 7 AND x < 9 OR …` has many terms, and is one set of values of one field; there it is ten times as

@@ -221,6 +221,46 @@ def test_an_empty_table_keeps_nothing() -> None:
     assert not table._root.below
 
 
+def test_levels_are_told_apart_only_where_topic_filters_part() -> None:
+    table: Table[Subscription, str] = Table(10)
+    for topic_filter in ("a/b/c/d", "a/b/c/+", "a/b", "x/y/#"):
+        table.add(Subscription(topic_filter), topic_filter)
+    levels = table._root.below
+    assert levels is not None
+    assert levels["x"].rest == "y/#"
+    assert (levels["a"].rest, levels["a"].empty) == (None, True)
+    assert table.match("x/y", nothing) == {"x/y/#": 0}
+    assert table.match("a/b/c/d", nothing) == {"a/b/c/d": 0, "a/b/c/+": 0}
+    assert table.match("a/b/c/$d", nothing) == {"a/b/c/+": 0}
+    assert table.match("a/b", nothing) == {"a/b": 0}
+    assert table.match("a/b/c", nothing) == {}
+    for topic_filter in ("a/b/c/d", "a/b", "x/y/#"):
+        table.remove(Subscription(topic_filter), topic_filter)
+    assert table.match("a/b/c/d", nothing) == {"a/b/c/+": 0}
+    assert list(levels) == ["a"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_topic_filters_come_and_go_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    table: Table[Subscription, str] = Table(1)
+    held: dict[str, None] = {}
+    for _ in range(200):
+        ends = rng.choice(["", "", "", "/#", "/+", "/"])
+        topic_filter = "/".join(rng.choice("ab+") for _ in range(rng.randint(1, 5))) + ends
+        if topic_filter in held:
+            del held[topic_filter]
+            table.remove(Subscription(topic_filter), topic_filter)
+        else:
+            held[topic_filter] = None
+            table.add(Subscription(topic_filter), topic_filter)
+        topic = "/".join(rng.choice(["a", "b", "a", "b", "$", ""]) for _ in range(rng.randint(1, 6)))
+        assert table.match(topic, nothing).keys() == {it for it in held if names.match(it, topic)}
+    for topic_filter in held:
+        table.remove(Subscription(topic_filter), topic_filter)
+    assert not table._root.below
+
+
 def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
     asked = [*FILTERS, EVERYTHING]
     table: Table[Subscription, str] = Table(16)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from tidings.language import names
 from tidings.language.filters import Cost
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, filters_meet
@@ -59,7 +60,7 @@ class Readable(Boxed, Protocol):
     def cost(self) -> Cost: ...
     @property
     def about_topic(self) -> bool: ...
-    def asking(self, unknown: Unknown) -> Callable[[Fields], bool]: ...
+    def asking(self, unknown: Unknown) -> Callable[[Fields], bool] | None: ...
 
 
 class Asked(Protocol):
@@ -88,7 +89,7 @@ class Entry(Generic[A, T]):
         self.subscription = subscription
         self.filter: Readable | None = subscription.filter
         self.matches = self.filter.asking(subscription.unknown) if self.filter is not None else None
-        """How its content filter is asked."""
+        """A quicker way than its own to ask its content filter, if there is one."""
         self.number = -1
         """Of those with a content filter at one node."""
         self.targets: tuple[T] | dict[T, None] = (target,)
@@ -104,7 +105,7 @@ SEARCHES_PER_DELIVERY = 400_000
 
 
 class Node(Generic[A, T]):
-    """One level of topic filters.
+    """A topic filter, or a level at which some of them go different ways.
 
     There may be as many as subscriptions, so each has little before it needs more.
     """
@@ -114,17 +115,18 @@ class Node(Generic[A, T]):
         "below",
         "filtered",
         "free",
-        "hot",
         "index",
         "making",
         "numbered",
         "plain",
+        "rest",
         "searched",
         "topical",
-        "waiting",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, rest: str | None = None) -> None:
+        self.rest = rest
+        """What is left of the topic filter here, as long as no other one goes a part of that way."""
         self.below: dict[str, Node[A, T]] | None = None
         self.plain: tuple[Entry[A, T], ...] = ()
         """Subscriptions without a content filter."""
@@ -140,12 +142,8 @@ class Node(Generic[A, T]):
         """Characters for which their LIKE patterns look in a text."""
         self.asked = 0
         """How many filters were asked in turn."""
-        self.hot = False
         self.index: Index | None = None
-        self.making: Index | None = None
-        """An index that does not have all of them yet."""
-        self.waiting: deque[Entry[A, T]] | None = None
-        """Those that are to be added to it."""
+        self.making: Making[A, T] | None = None
 
     @property
     def empty(self) -> bool:
@@ -155,7 +153,7 @@ class Node(Generic[A, T]):
     def forget(self) -> None:
         """Keep nothing of filters that were here."""
         self.numbered, self.free, self.asked = [], None, 0
-        self.hot, self.index, self.making, self.waiting = False, None, None, None
+        self.index, self.making = None, None
 
     def entries(self) -> Iterator[Entry[A, T]]:
         """All subscriptions."""
@@ -173,6 +171,16 @@ class Node(Generic[A, T]):
         return entry
 
 
+class Making(Generic[A, T]):
+    """An index that does not have all filters yet, and those that wait."""
+
+    __slots__ = ("index", "waiting")
+
+    def __init__(self, index: Index, waiting: deque[Entry[A, T]]) -> None:
+        self.index = index
+        self.waiting = waiting
+
+
 class Table(Generic[A, T]):
     """Who wants what is published."""
 
@@ -182,7 +190,8 @@ class Table(Generic[A, T]):
         self._entries: dict[A, Entry[A, T]] = {}
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[A, T], ...]] = {}
-        self._hot = 0
+        self._hot: dict[Node[A, T], None] = {}
+        """Those that have an index because they are asked so often."""
         self.indexes = 0
         """How many have been made."""
         self.version = 0
@@ -226,13 +235,16 @@ class Table(Generic[A, T]):
         if node.free:
             entry.number = node.free.pop()
             node.numbered[entry.number] = entry
-        else:
+        elif node.numbered:
             entry.number = len(node.numbered)
             node.numbered.append(entry)
+        else:
+            entry.number = 0
+            node.numbered = [entry]  # which takes less room than if it were appended
         if node.index is not None:
             node.index.add(entry.number, entry.filter, subscription.unknown)
-        elif node.waiting is not None:
-            node.waiting.append(entry)
+        elif node.making is not None:
+            node.making.waiting.append(entry)
             self._index_more(node)
         elif node.filtered >= INDEX_AT_ONCE:
             self._index(node)
@@ -246,12 +258,23 @@ class Table(Generic[A, T]):
                 self.deep.set(topic_filter, found)
             return found
         node = self._root
-        for level in _levels(topic_filter):
+        levels = _levels(topic_filter)
+        for at, level in enumerate(levels, 1):
             if node.below is None:
                 node.below = {}
+            rest = "/".join(levels[at:]) if at < len(levels) else None
             below = node.below.get(level)
             if below is None:
-                below = node.below[level] = Node()
+                below = node.below[level] = Node(rest)
+            if below.rest == rest:
+                return below
+            if below.rest is not None:
+                # They part here, or further on.
+                first, more, left = below.rest.partition("/")
+                below.rest = left if more else None
+                apart: Node[A, T] = Node()
+                apart.below = {first: below}
+                below = node.below[level] = apart
             node = below
         return node
 
@@ -283,13 +306,13 @@ class Table(Generic[A, T]):
         node.free.append(entry.number)
         if node.index is not None:
             node.index.remove(entry.number)
-        elif node.making is not None and entry.number in node.making:
-            node.making.remove(entry.number)
+        elif node.making is not None and entry.number in node.making.index:
+            node.making.index.remove(entry.number)
 
     def _remove_node(self, node: Node[A, T], topic_filter: str) -> None:
         """Nobody asks for anything at a topic filter any more."""
         self._nodes.clear()
-        self._hot -= node.hot
+        self._hot.pop(node, None)
         node.forget()
         if _is_deep(topic_filter):
             self.deep.remove(topic_filter)
@@ -298,7 +321,9 @@ class Table(Generic[A, T]):
         path = [self._root]
         for level in levels:
             path.append(_below(path[-1])[level])
-        for above, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
+            if path[-1] is node:
+                break
+        for above, level in zip(path[-2::-1], levels[len(path) - 2 :: -1], strict=False):
             below = _below(above)
             if not below[level].empty or below[level].below:
                 break
@@ -355,8 +380,7 @@ class Table(Generic[A, T]):
                         _take(found, node.at(int(number)))
                 else:
                     for entry in node.with_filters():
-                        assert entry.matches is not None, "it has a content filter"
-                        if entry.matches(content):
+                        if (entry.matches or _filter(entry).matches)(content):
                             _take(found, entry)
                     self._count(node, 1)
         return found
@@ -374,8 +398,7 @@ class Table(Generic[A, T]):
                     found[at] += [node.at(number) for number in numbers.tolist()]  # type: ignore[union-attr]
                 continue
             for entry in node.with_filters():
-                matches = entry.matches
-                assert matches is not None, "it has a content filter"
+                matches = entry.matches or _filter(entry).matches
                 for at, content in zip(readable, some, strict=True):
                     if matches(content):
                         found[at].append(entry)
@@ -411,33 +434,30 @@ class Table(Generic[A, T]):
             if node.asked >= INDEX_ASKED:
                 self._index(node)
             return
-        if node.asked < HOT or self._hot >= HOT_MAX:
+        if node.asked < HOT or len(self._hot) >= HOT_MAX:
             return
         node.asked = 0
         if sum(entry.filter.cost.terms for entry in node.with_filters() if entry.filter) >= HOT_TERMS:
-            self._hot += 1
-            node.hot = True
+            self._hot[node] = None
             self._index(node)
 
     def _index(self, node: Node[A, T]) -> None:
         """From now on the content filters of a topic filter are found by an index."""
         self.indexes += 1
-        node.making = Index()
-        node.waiting = deque(node.with_filters())
+        node.making = Making(Index(), deque(node.with_filters()))
         self._index_more(node)
 
     def _index_more(self, node: Node[A, T]) -> None:
         """Add some of the filters that wait for it to an index that is being made."""
-        index, waiting, left = node.making, node.waiting, INDEX_STEPS
-        assert index is not None, "one is being made"
-        assert waiting is not None, "and some wait"
-        while waiting and left > 0:
-            entry = waiting.popleft()
+        making, left = node.making, INDEX_STEPS
+        assert making is not None, "one is being made"
+        while making.waiting and left > 0:
+            entry = making.waiting.popleft()
             if node.numbered[entry.number] is entry and entry.filter is not None:
-                index.add(entry.number, entry.filter, entry.subscription.unknown)
-                left -= _parts(entry.filter)
-        if not waiting:
-            node.index, node.making, node.waiting = index, None, None
+                making.index.add(entry.number, entry.filter, entry.subscription.unknown)
+                left -= entry.filter.cost.constraints + entry.filter.cost.points
+        if not making.waiting:
+            node.index, node.making = making.index, None
 
     def _find(self, topic: str) -> tuple[Node[A, T], ...]:
         """The nodes whose topic filters match, remembered."""
@@ -459,7 +479,12 @@ class Table(Generic[A, T]):
                     following.append(below[level])
                 if wild and "+" in below:
                     following.append(below["+"])
-            nodes = following
+            nodes = []
+            for node in following:
+                if node.rest is None:
+                    nodes.append(node)
+                elif names.match(next(node.entries()).subscription.topic_filter, topic):
+                    found.append(node)
             wild = True
         for node in nodes:
             found.append(node)
@@ -482,8 +507,9 @@ def _levels(topic_filter: str) -> list[str]:
     return [] if topic_filter == EVERYTHING else topic_filter.split("/")
 
 
-def _parts(filter: Readable) -> int:  # noqa: A002
-    return 1 + filter.cost.constraints + filter.cost.points
+def _filter(entry: Entry[A, T]) -> Readable:
+    assert entry.filter is not None, "only those with a content filter are asked"
+    return entry.filter
 
 
 def _below(node: Node[A, T]) -> dict[str, Node[A, T]]:
