@@ -365,7 +365,7 @@ def test_a_broker_sends_each_client_what_its_filter_lets_through(monkeypatch: py
         return deliver(data, dealt, descriptors)
 
     monkeypatch.setattr(sending, "deliver", watched)
-    monkeypatch.setattr(table, "INDEX_FROM", 1)
+    monkeypatch.setattr(table, "INDEX_AT_ONCE", 1)
     events = [b'{"n":%d,"m":%d}' % (at % 10, at) for at in range(3000)]
     packets = b"".join(encode(Publish("t", event), Version.V5) for event in events)
     wheres = [f"n = {n}" for n in range(9)] + ["n > 2 and m < 1500"]

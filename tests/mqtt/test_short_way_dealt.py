@@ -143,7 +143,7 @@ def run(
         patch.setattr(publications, "MIXED_FROM", deal_from)
         patch.setattr(Watched, "trees", trees)
         # Filters are found by an index from the first on.
-        patch.setattr(table, "INDEX_FROM", 1)
+        patch.setattr(table, "INDEX_AT_ONCE", 1)
         talk = Watched()
         talk.front._publishing.bursts = deal_from != LONG
         receivers = []
@@ -253,7 +253,7 @@ def distributed(talk: Watched, *sent: tuple[int, list[Said]]) -> list[list[int]]
 
 
 def test_what_was_dealt_out_once_is_left_to_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table, "INDEX_FROM", 1)
+    monkeypatch.setattr(table, "INDEX_AT_ONCE", 1)
     talk = Watched()
     receivers = [talk.connect(f"s{at}") for at in range(3)]
     for receiver, where in zip(receivers, ("n >= 3", "n < 0", "n = 1"), strict=True):

@@ -26,7 +26,7 @@ from functools import lru_cache
 
 from tidings.language.cuts import EVERYTHING, NOTHING, Cuts
 from tidings.language.cuts import all_of as cuts_all_of
-from tidings.language.fields import Path, Type
+from tidings.language.fields import Path, Type, find
 from tidings.language.like import Like
 from tidings.language.timestamps import micros
 
@@ -174,6 +174,17 @@ Box = tuple[tuple[Path, Region], ...]
 
 Each of these fields in its region; by path. An event matches iff one of the boxes holds it.
 """
+
+
+def holds(boxes: Sequence[Box], event: Mapping[str, object]) -> bool:
+    """Whether one of the boxes holds an event."""
+    for box in boxes:
+        for path, region in box:
+            if find(event, path) not in region:
+                break
+        else:
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)

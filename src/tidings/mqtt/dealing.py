@@ -326,7 +326,7 @@ class Dealing:
         """Find out for whom the filters stand that were found; False if some are looked at singly."""
         for node, links, found in zip(audience.nodes, audience.links, answers, strict=True):
             for owner in links.unknown(found):
-                takers = audience.takers(node.filtered[owner], self._sessions)
+                takers = audience.takers(node.at(owner), self._sessions)
                 if takers is None:
                     # It will be found again: the next burst need not be read for nothing.
                     audience.singly = True

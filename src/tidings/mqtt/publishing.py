@@ -815,7 +815,7 @@ def _filtering(route: Route) -> Iterator[str]:
     return (
         session_id
         for node in route.filtered
-        for entry in node.filtered.values()
+        for entry in node.with_filters()
         for session_id, _ in entry.targets
     )
 

@@ -42,6 +42,13 @@ def test_a_subscription_is_understood_elsewhere_as_it_is_meant(unknown: Unknown,
             assert (told.filter is None or told.filter.matches(event)) == wanted
 
 
+def test_a_filter_that_nothing_matches_is_not_one_that_everything_matches() -> None:
+    never = Interest(written(Subscription("t", "x > 1 AND x < 1"))[0])
+    assert never.filter is not None
+    assert not never.filter.matches({"x": 1})
+    assert Interest(written(Subscription("t"))[0]).filter is None
+
+
 def test_a_filter_beyond_the_bound_travels_as_its_topic_filter_alone() -> None:
     value, wider = written(TOO_LARGE)
     assert wider

@@ -13,11 +13,20 @@ from tests.counting import lines
 from tests.examples import examples
 from tests.matching.samples import some_parsed, some_values
 from tidings.language import names
-from tidings.language.filters import Filter
+from tidings.language.normal_form import parts_of
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, Subscription, filters_meet, read_where
 from tidings.matching import Index
-from tidings.overlay.routing.table import CYCLES_MAX, INDEX_FROM, INDEX_STEPS, Table
+from tidings.matching.base import Boxed
+from tidings.overlay.routing import table as table_module
+from tidings.overlay.routing.table import (
+    CYCLES_MAX,
+    INDEX_ASKED,
+    INDEX_AT_ONCE,
+    INDEX_FROM,
+    INDEX_STEPS,
+    Table,
+)
 
 TOPICS = ["a", "a/b", "a/b/c", "b", "b/", "/", "/b", "$s", "$s/a", "a//c", "+x", "a/$s"]
 FILTERS = [
@@ -26,6 +35,12 @@ FILTERS = [
 ]  # fmt: skip
 
 Fields = dict[str, object]
+
+
+@pytest.fixture(autouse=True)
+def indexed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few filters are enough for an index."""
+    monkeypatch.setattr(table_module, "INDEX_AT_ONCE", INDEX_FROM)
 
 
 def naive(asked: list[tuple[Subscription, str]], topic: str, fields: Fields) -> dict[str, int]:
@@ -164,6 +179,24 @@ def test_many_filters_on_one_topic_filter_are_indexed_and_removed_again() -> Non
     assert table.match("a", lambda: {"i": 7}) == {7: 0}
 
 
+def test_an_index_of_some_hundred_filters_is_made_when_they_are_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_module, "INDEX_AT_ONCE", INDEX_AT_ONCE)
+    table: Table[Subscription, int] = Table(8)
+    for number in range(INDEX_FROM):
+        table.add(Subscription("a", f"i = {number}"), number)
+    for asked in range(1, 2 + INDEX_ASKED // INDEX_FROM):
+        assert table.indexes == 0
+        assert table.match("a", lambda asked=asked: {"i": asked}) == {asked: 0}  # type: ignore[misc]
+    assert table.indexes == 1
+    assert table.match("a", lambda: {"i": 7}) == {7: 0}
+    for number in range(INDEX_AT_ONCE):
+        assert table.indexes == 1
+        table.add(Subscription("b", f"i = {number}"), number)
+    assert table.indexes == 2
+
+
 def test_an_index_knows_what_each_takes_for_unknown() -> None:
     table: Table[Subscription, int] = Table(8)
     for number in range(INDEX_FROM * 2):
@@ -198,7 +231,47 @@ def test_an_empty_table_keeps_nothing() -> None:
     for topic_filter in reversed(FILTERS):
         table.remove(Subscription(topic_filter), "x")
     assert len(table) == 0
-    assert table._root.below == {}
+    assert not table._root.below
+
+
+def test_levels_are_told_apart_only_where_topic_filters_part() -> None:
+    table: Table[Subscription, str] = Table(10)
+    for topic_filter in ("a/b/c/d", "a/b/c/+", "a/b", "x/y/#"):
+        table.add(Subscription(topic_filter), topic_filter)
+    levels = table._root.below
+    assert levels is not None
+    assert levels["x"].rest == "y/#"
+    assert (levels["a"].rest, levels["a"].empty) == (None, True)
+    assert table.match("x/y", nothing) == {"x/y/#": 0}
+    assert table.match("a/b/c/d", nothing) == {"a/b/c/d": 0, "a/b/c/+": 0}
+    assert table.match("a/b/c/$d", nothing) == {"a/b/c/+": 0}
+    assert table.match("a/b", nothing) == {"a/b": 0}
+    assert table.match("a/b/c", nothing) == {}
+    for topic_filter in ("a/b/c/d", "a/b", "x/y/#"):
+        table.remove(Subscription(topic_filter), topic_filter)
+    assert table.match("a/b/c/d", nothing) == {"a/b/c/+": 0}
+    assert list(levels) == ["a"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_topic_filters_come_and_go_in_any_order(seed: int) -> None:
+    rng = random.Random(seed)
+    table: Table[Subscription, str] = Table(1)
+    held: dict[str, None] = {}
+    for _ in range(200):
+        ends = rng.choice(["", "", "", "/#", "/+", "/"])
+        topic_filter = "/".join(rng.choice("ab+") for _ in range(rng.randint(1, 5))) + ends
+        if topic_filter in held:
+            del held[topic_filter]
+            table.remove(Subscription(topic_filter), topic_filter)
+        else:
+            held[topic_filter] = None
+            table.add(Subscription(topic_filter), topic_filter)
+        topic = "/".join(rng.choice(["a", "b", "a", "b", "$", ""]) for _ in range(rng.randint(1, 6)))
+        assert table.match(topic, nothing).keys() == {it for it in held if names.match(it, topic)}
+    for topic_filter in held:
+        table.remove(Subscription(topic_filter), topic_filter)
+    assert not table._root.below
 
 
 def test_the_subscriptions_that_meet_a_topic_filter_are_found() -> None:
@@ -293,8 +366,8 @@ def test_an_index_of_large_filters_is_made_in_parts() -> None:
     added: list[int] = []
     index_add = Index.add
 
-    def count(self: Index, id: int, filter: Filter, unknown: Unknown) -> None:  # noqa: A002
-        added.append(filter.cost.points)
+    def count(self: Index, id: int, filter: Boxed, unknown: Unknown) -> None:  # noqa: A002
+        added.append(parts_of(filter.boxes(unknown)))
         index_add(self, id, filter, unknown)
 
     with pytest.MonkeyPatch.context() as patch:

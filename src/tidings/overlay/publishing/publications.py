@@ -102,9 +102,7 @@ class Route:
         self.tree = tree
         grown = tree.current if tree is not None else None
         nodes = sessions.local.nodes(topic)
-        self.plain = tuple(
-            sorted(named for node in nodes for entry in node.plain.values() for named in entry.targets)
-        )
+        self.plain = tuple(sorted(named for node in nodes for entry in node.plain for named in entry.targets))
         """(session, name) of every subscription without a content filter."""
         self.filtered = tuple(node for node in nodes if node.filtered)
         """Where there are some with one."""
@@ -117,10 +115,7 @@ class Route:
             and not (
                 shared
                 and any(
-                    named in shared
-                    for node in nodes
-                    for entry in node.entries.values()
-                    for named in entry.targets
+                    named in shared for node in nodes for entry in node.entries() for named in entry.targets
                 )
             )
         )

@@ -7,12 +7,15 @@ bytes are.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tidings.errors import FilterError, SubscriptionError
 from tidings.language import durations, names, normal_form
-from tidings.language.normal_form import NormalForm, Written
-from tidings.language.regions import Unknown
+from tidings.language.filters import Cost
+from tidings.language.normal_form import Written
+from tidings.language.regions import Box, Unknown
 from tidings.language.subscriptions import EVERYTHING, QOS_MAX, Subscription
 
 TOPIC_CHARACTERS_MAX = 65_535
@@ -30,10 +33,18 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Said)
 
 
-class Interest:
-    """One subscription of another broker's set."""
+NO_FILTER = Cost(0, 0, 0, 0, 0)
+"""The cost of a subscription without a content filter."""
 
-    __slots__ = ("every_us", "qos", "topic_filter", "value")
+
+class Interest:
+    """One subscription of another broker's set.
+
+    There may be a million of them, so each keeps nothing but what came, and is its own content filter. Its
+    boxes would take ten times the room, and to ask them is hardly quicker.
+    """
+
+    __slots__ = ("about_topic", "cost", "every_us", "qos", "topic_filter", "value")
 
     unknown = Unknown.WAIT
     """What a missing field counts for is in the normal form."""
@@ -49,26 +60,39 @@ class Interest:
             raise SubscriptionError(fault or "the topic filter is too long")
         if not 0 <= said.qos <= QOS_MAX or said.every_us < 0:
             raise SubscriptionError(f"quality of service {said.qos}, every {said.every_us} us")
-        if said.boxes is not None:
-            normal_form.read(said.boxes)
+        boxes = said.boxes
+        self.cost = NO_FILTER if boxes is None else normal_form.check(boxes)
+        self.about_topic = boxes is not None and normal_form.about_topic(boxes)
         self.topic_filter = said.topic_filter
         self.qos = said.qos
         self.every_us = said.every_us
         self.value = value
 
     @property
-    def filter(self) -> NormalForm | None:
-        """The content filter, read anew; None for all."""
-        boxes = _DECODER.decode(self.value).boxes
-        return None if boxes is None else normal_form.read(boxes)
+    def filter(self) -> Interest | None:
+        """The content filter; None for all."""
+        return None if self.cost is NO_FILTER else self
+
+    def boxes(self, unknown: Unknown = Unknown.WAIT) -> tuple[Box, ...]:  # noqa: ARG002 -- it is decided
+        """The events that match, as a union of boxes."""
+        return normal_form.made(self._written())
+
+    def matches(self, event: Mapping[str, object], unknown: Unknown = Unknown.WAIT) -> bool:  # noqa: ARG002
+        """Whether its content filter matches."""
+        return normal_form.matches(self._written(), event)
+
+    def asking(self, unknown: Unknown) -> None:
+        """A quicker way to ask its content filter: there is none."""
+
+    def _written(self) -> Written:
+        return _DECODER.decode(self.value).boxes or ()
 
     @property
     def text(self) -> str:
         """The subscription for people to read."""
-        read = self.filter
         parts = [
             self.topic_filter or "everything",
-            f'"{normal_form.text(read)}"' if read is not None else "",
+            f'"{normal_form.text(self.boxes())}"' if self.filter is not None else "",
             f"qos={self.qos}",
             f"every={durations.text(self.every_us)}" if self.every_us else "",
         ]

@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Generic, Protocol, TypeVar
 
-from tidings.language.fields import find
+from tidings.language import names
 from tidings.language.filters import Cost
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import EVERYTHING, filters_meet
@@ -23,8 +23,15 @@ from tidings.overlay.routing.deep_filters import DeepFilters
 Fields = Mapping[str, object]
 
 INDEX_FROM = 96
-"""Content filters on one topic filter from which an index pays; below, each is asked in turn. An empty index
-takes 320 kB and 9 us to ask, a filter 1 to 2 us."""
+"""Content filters on one topic filter from which an index pays; below, each is asked in turn. An index takes
+200 kB when it is asked, and 9 us; a filter takes 1 us."""
+
+INDEX_ASKED = 1_000
+"""Times that filters of one topic filter were asked in turn before such an index is made: most brokers know
+filters of topics that nobody publishes there."""
+
+INDEX_AT_ONCE = 1_000
+"""Content filters for which one is made before anything is published: to ask them all once takes 5 ms."""
 
 HOT = 20_000
 """Times that filters of one topic filter were asked in turn from which an index pays for fewer of them."""
@@ -57,6 +64,7 @@ class Readable(Boxed, Protocol):
     def cost(self) -> Cost: ...
     @property
     def about_topic(self) -> bool: ...
+    def asking(self, unknown: Unknown) -> Callable[[Fields], bool] | None: ...
 
 
 class Asked(Protocol):
@@ -81,18 +89,17 @@ T = TypeVar("T")
 class Entry(Generic[A, T]):
     """A subscription and all who ask for it."""
 
-    __slots__ = ("filter", "matches", "number", "subscription", "targets", "topical")
+    __slots__ = ("filter", "matches", "number", "subscription", "targets")
 
-    def __init__(self, subscription: A, number: int) -> None:
+    def __init__(self, subscription: A, target: T) -> None:
         self.subscription = subscription
         self.filter: Readable | None = subscription.filter
-        self.matches: Callable[[Fields], bool] | None = (
-            _matcher(self.filter, subscription.unknown) if self.filter is not None else None
-        )
-        self.topical = self.filter is not None and self.filter.about_topic
-        """Whether it asks for the topic itself."""
-        self.number = number
-        self.targets: dict[T, None] = {}
+        self.matches = self.filter.asking(subscription.unknown) if self.filter is not None else None
+        """A quicker way than its own to ask its content filter, if there is one."""
+        self.number = -1
+        """Of those with a content filter at one node."""
+        self.targets: tuple[T] | dict[T, None] = (target,)
+        """Most have one alone, and a tuple takes less room."""
 
 
 FILTERS_PER_DELIVERY = 8
@@ -104,44 +111,80 @@ SEARCHES_PER_DELIVERY = 400_000
 
 
 class Node(Generic[A, T]):
-    """One level of topic filters."""
+    """A topic filter, or a level at which some of them go different ways.
+
+    There may be as many as subscriptions, so each has little before it needs more.
+    """
 
     __slots__ = (
         "asked",
         "below",
-        "entries",
         "filtered",
         "free",
-        "hot",
         "index",
         "making",
-        "next",
+        "numbered",
         "plain",
+        "rest",
         "searched",
         "topical",
-        "waiting",
     )
 
-    def __init__(self) -> None:
-        self.asked = 0
-        """How many filters were asked in turn."""
-        self.hot = False
-        self.next = 0
-        self.free: list[int] = []
-        """Numbers of subscriptions that are gone."""
-        self.below: dict[str, Node[A, T]] = {}
-        self.entries: dict[A, Entry[A, T]] = {}
-        self.plain: dict[int, Entry[A, T]] = {}
-        self.filtered: dict[int, Entry[A, T]] = {}
+    def __init__(self, rest: str | None = None) -> None:
+        self.rest = rest
+        """What is left of the topic filter here, as long as no other one goes a part of that way."""
+        self.below: dict[str, Node[A, T]] | None = None
+        self.plain: tuple[Entry[A, T], ...] = ()
+        """Subscriptions without a content filter."""
+        self.filtered = 0
+        """How many there are with one, …"""
+        self.numbered: list[Entry[A, T] | None] = []
+        """… by their numbers, …"""
+        self.free: list[int] | None = None
+        """… and the numbers of those that are gone."""
         self.topical = 0
-        """How many of these ask for the topic itself."""
+        """How many of them ask for the topic itself."""
         self.searched = 0
         """Characters for which their LIKE patterns look in a text."""
+        self.asked = 0
+        """How many filters were asked in turn."""
         self.index: Index | None = None
-        self.making: Index | None = None
-        """An index that does not have all of them yet."""
-        self.waiting: deque[Entry[A, T]] = deque()
-        """Those that are to be added to it."""
+        self.making: Making[A, T] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody asks for anything here."""
+        return not self.plain and not self.filtered
+
+    def forget(self) -> None:
+        """Keep nothing of filters that were here."""
+        self.numbered, self.free, self.asked = [], None, 0
+        self.index, self.making = None, None
+
+    def entries(self) -> Iterator[Entry[A, T]]:
+        """All subscriptions."""
+        yield from self.plain
+        yield from self.with_filters()
+
+    def with_filters(self) -> Iterator[Entry[A, T]]:
+        """Those with a content filter."""
+        return (entry for entry in self.numbered if entry is not None)
+
+    def at(self, number: int) -> Entry[A, T]:
+        """One of those."""
+        entry = self.numbered[number]
+        assert entry is not None, "it is there"
+        return entry
+
+
+class Making(Generic[A, T]):
+    """An index that does not have all filters yet, and those that wait."""
+
+    __slots__ = ("index", "waiting")
+
+    def __init__(self, index: Index, waiting: deque[Entry[A, T]]) -> None:
+        self.index = index
+        self.waiting = waiting
 
 
 class Table(Generic[A, T]):
@@ -150,20 +193,21 @@ class Table(Generic[A, T]):
     def __init__(self, cache: int) -> None:
         self._root: Node[A, T] = Node()
         self.deep: DeepFilters[Node[A, T]] = DeepFilters()
+        self._entries: dict[A, Entry[A, T]] = {}
         self._cache_max = cache
         self._nodes: dict[str, tuple[Node[A, T], ...]] = {}
         self._cycles: dict[str, Counter[int]] = {}
         """By topic filter: how many that may match some topic of it ask for each cycle."""
-        self._hot = 0
+        self._hot: dict[Node[A, T], None] = {}
+        """Those that have an index because they are asked so often."""
         self.indexes = 0
         """How many have been made."""
-        self._size = 0
         self.version = 0
         """Counts the changes."""
 
     def __len__(self) -> int:
         """Different subscriptions."""
-        return self._size
+        return len(self._entries)
 
     @property
     def topics_remembered(self) -> int:
@@ -172,37 +216,47 @@ class Table(Generic[A, T]):
     def add(self, subscription: A, target: T) -> bool:
         """From now on somebody asks for this; False if that was known."""
         self.version += 1
-        node = self._node(subscription.topic_filter)
-        entry = node.entries.get(subscription)
+        entry = self._entries.get(subscription)
         if entry is None:
-            if node.free:
-                number = node.free.pop()
-            else:
-                number = node.next
-                node.next += 1
-            entry = Entry(subscription, number)
-            self._size += 1
+            self._place(Entry(subscription, target))
             self._count_cycle(subscription, 1)
-            if not node.entries:
-                self._nodes.clear()
-            node.entries[subscription] = entry
-            if entry.filter is None:
-                node.plain[entry.number] = entry
-            else:
-                node.filtered[entry.number] = entry
-                node.topical += entry.topical
-                node.searched += entry.filter.cost.searched
-                if node.index is not None:
-                    node.index.add(entry.number, entry.filter, subscription.unknown)
-                elif node.making is not None:
-                    node.waiting.append(entry)
-                    self._index_more(node)
-                elif len(node.filtered) >= INDEX_FROM:
-                    self._index(node)
+            return True
         if target in entry.targets:
             return False
+        if isinstance(entry.targets, tuple):
+            entry.targets = dict.fromkeys(entry.targets)
         entry.targets[target] = None
         return True
+
+    def _place(self, entry: Entry[A, T]) -> None:
+        """Nobody has asked for this before."""
+        subscription = entry.subscription
+        self._entries[subscription] = entry
+        node = self._node(subscription.topic_filter)
+        if node.empty:
+            self._nodes.clear()
+        if entry.filter is None:
+            node.plain += (entry,)
+            return
+        node.filtered += 1
+        node.topical += entry.filter.about_topic
+        node.searched += entry.filter.cost.searched
+        if node.free:
+            entry.number = node.free.pop()
+            node.numbered[entry.number] = entry
+        elif node.numbered:
+            entry.number = len(node.numbered)
+            node.numbered.append(entry)
+        else:
+            entry.number = 0
+            node.numbered = [entry]  # which takes less room than if it were appended
+        if node.index is not None:
+            node.index.add(entry.number, entry.filter, subscription.unknown)
+        elif node.making is not None:
+            node.making.waiting.append(entry)
+            self._index_more(node)
+        elif node.filtered >= INDEX_AT_ONCE:
+            self._index(node)
 
     def _node(self, topic_filter: str) -> Node[A, T]:
         """The node of a topic filter, made if there is none."""
@@ -211,57 +265,79 @@ class Table(Generic[A, T]):
             if found is None:
                 found = Node()
                 self.deep.set(topic_filter, found)
-                self._nodes.clear()
             return found
         node = self._root
-        for level in _levels(topic_filter):
+        levels = _levels(topic_filter)
+        for at, level in enumerate(levels, 1):
+            if node.below is None:
+                node.below = {}
+            rest = "/".join(levels[at:]) if at < len(levels) else None
             below = node.below.get(level)
             if below is None:
-                below = node.below[level] = Node()
-                self._nodes.clear()
+                below = node.below[level] = Node(rest)
+            if below.rest == rest:
+                return below
+            if below.rest is not None:
+                # They part here, or further on.
+                first, more, left = below.rest.partition("/")
+                below.rest = left if more else None
+                apart: Node[A, T] = Node()
+                apart.below = {first: below}
+                below = node.below[level] = apart
             node = below
         return node
 
     def remove(self, subscription: A, target: T) -> None:
         self.version += 1
-        topic_filter = subscription.topic_filter
-        deep = _is_deep(topic_filter)
-        levels = [] if deep else _levels(topic_filter)
-        path = [self._node(topic_filter)] if deep else [self._root]
-        for level in levels:
-            path.append(path[-1].below[level])
-        node = path[-1]
-        entry = node.entries[subscription]
-        del entry.targets[target]
-        if entry.targets:
-            return
-        del node.entries[subscription]
-        node.free.append(entry.number)
-        self._size -= 1
-        self._count_cycle(subscription, -1)
-        if entry.filter is None:
-            del node.plain[entry.number]
+        entry = self._entries[subscription]
+        if isinstance(entry.targets, dict):
+            del entry.targets[target]
+            if entry.targets:
+                return
         else:
-            del node.filtered[entry.number]
-            node.topical -= entry.topical
-            node.searched -= entry.filter.cost.searched
-            if node.index is not None:
-                node.index.remove(entry.number)
-            elif node.making is not None and entry.number in node.making:
-                node.making.remove(entry.number)
-        if not node.entries:
-            self._nodes.clear()
-            if node.hot:
-                self._hot -= 1
-                node.hot, node.index, node.making, node.asked = False, None, None, 0
-                node.waiting.clear()
-            if deep:
-                self.deep.remove(topic_filter)
-            for above, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
-                below = above.below[level]
-                if below.entries or below.below:
-                    break
-                del above.below[level]
+            assert entry.targets == (target,), "only who asks for something can stop doing so"
+        del self._entries[subscription]
+        self._count_cycle(subscription, -1)
+        node = self._node(subscription.topic_filter)
+        if entry.filter is None:
+            node.plain = tuple([other for other in node.plain if other is not entry])
+        else:
+            self._remove_filtered(node, entry, entry.filter)
+        if node.empty:
+            self._remove_node(node, subscription.topic_filter)
+
+    def _remove_filtered(self, node: Node[A, T], entry: Entry[A, T], filter: Readable) -> None:  # noqa: A002
+        node.filtered -= 1
+        node.topical -= filter.about_topic
+        node.searched -= filter.cost.searched
+        node.numbered[entry.number] = None
+        if node.free is None:
+            node.free = []
+        node.free.append(entry.number)
+        if node.index is not None:
+            node.index.remove(entry.number)
+        elif node.making is not None and entry.number in node.making.index:
+            node.making.index.remove(entry.number)
+
+    def _remove_node(self, node: Node[A, T], topic_filter: str) -> None:
+        """Nobody asks for anything at a topic filter any more."""
+        self._nodes.clear()
+        self._hot.pop(node, None)
+        node.forget()
+        if _is_deep(topic_filter):
+            self.deep.remove(topic_filter)
+            return
+        levels = _levels(topic_filter)
+        path = [self._root]
+        for level in levels:
+            path.append(_below(path[-1])[level])
+            if path[-1] is node:
+                break
+        for above, level in zip(path[-2::-1], levels[len(path) - 2 :: -1], strict=False):
+            below = _below(above)
+            if not below[level].empty or below[level].below:
+                break
+            del below[level]
 
     def nodes(self, topic: str) -> tuple[Node[A, T], ...]:
         """All that match a topic, each with its subscriptions."""
@@ -272,13 +348,13 @@ class Table(Generic[A, T]):
         """All subscriptions that may match some topic of a filter."""
         levels = _levels(topic_filter) or ["#"]
         for deep in self.deep.all():
-            yield from (it for it in deep.entries if filters_meet(it.topic_filter, topic_filter))
+            yield from _meeting(deep, topic_filter)
         ways = [(self._root, 0)]
         while ways:
             node, at = ways.pop()
-            yield from (it for it in node.entries if filters_meet(it.topic_filter, topic_filter))
+            yield from _meeting(node, topic_filter)
             wanted = levels[at] if at < len(levels) else None
-            for level, below in node.below.items():
+            for level, below in _below(node).items():
                 if wanted == "#":
                     ways.append((below, at))
                 elif level == "#" or wanted in (level, "+") or (level == "+" and wanted is not None):
@@ -309,7 +385,7 @@ class Table(Generic[A, T]):
         total = 0
         for node in self.nodes(topic):
             if node.filtered:
-                total += 1 if node.index is not None else len(node.filtered) // FILTERS_PER_DELIVERY
+                total += 1 if node.index is not None else node.filtered // FILTERS_PER_DELIVERY
                 total += node.searched * size // SEARCHES_PER_DELIVERY
         return total
 
@@ -323,7 +399,7 @@ class Table(Generic[A, T]):
             nodes = self._find(topic)
         found: dict[T, int] = {}
         for node in nodes:
-            for entry in node.plain.values():
+            for entry in node.plain:
                 _take(found, entry)
             if node.filtered:
                 content = fields()
@@ -331,11 +407,10 @@ class Table(Generic[A, T]):
                     continue
                 if node.index is not None:
                     for number in node.index.match(content):
-                        _take(found, node.filtered[int(number)])
+                        _take(found, node.at(int(number)))
                 else:
-                    for entry in node.filtered.values():
-                        assert entry.matches is not None, "filtered entries have filters"
-                        if entry.matches(content):
+                    for entry in node.with_filters():
+                        if (entry.matches or _filter(entry).matches)(content):
                             _take(found, entry)
                     self._count(node, 1)
         return found
@@ -348,14 +423,12 @@ class Table(Generic[A, T]):
         readable = [at for at, content in enumerate(contents) if content is not None]
         some = [content for content in contents if content is not None]
         for node in nodes:
-            filtered = node.filtered
             if node.index is not None:
                 for at, numbers in zip(readable, node.index.match_batch(some), strict=True):
-                    found[at] += [filtered[number] for number in numbers.tolist()]  # type: ignore[union-attr]
+                    found[at] += [node.at(number) for number in numbers.tolist()]  # type: ignore[union-attr]
                 continue
-            for entry in filtered.values():
-                matches = entry.matches
-                assert matches is not None, "filtered entries have filters"
+            for entry in node.with_filters():
+                matches = entry.matches or _filter(entry).matches
                 for at, content in zip(readable, some, strict=True):
                     if matches(content):
                         found[at].append(entry)
@@ -386,33 +459,35 @@ class Table(Generic[A, T]):
         if node.making is not None:
             self._index_more(node)
             return
-        node.asked += times * len(node.filtered)
-        if node.asked < HOT or self._hot >= HOT_MAX:
+        node.asked += times * node.filtered
+        if node.filtered >= INDEX_FROM:
+            if node.asked >= INDEX_ASKED:
+                self._index(node)
+            return
+        if node.asked < HOT or len(self._hot) >= HOT_MAX:
             return
         node.asked = 0
-        if sum(entry.filter.cost.terms for entry in node.filtered.values() if entry.filter) >= HOT_TERMS:
-            self._hot += 1
-            node.hot = True
+        if sum(entry.filter.cost.terms for entry in node.with_filters() if entry.filter) >= HOT_TERMS:
+            self._hot[node] = None
             self._index(node)
 
     def _index(self, node: Node[A, T]) -> None:
         """From now on the content filters of a topic filter are found by an index."""
         self.indexes += 1
-        node.making = Index()
-        node.waiting.extend(node.filtered.values())
+        node.making = Making(Index(), deque(node.with_filters()))
         self._index_more(node)
 
     def _index_more(self, node: Node[A, T]) -> None:
         """Add some of the filters that wait for it to an index that is being made."""
-        index, left = node.making, INDEX_STEPS
-        assert index is not None, "one is being made"
-        while node.waiting and left > 0:
-            entry = node.waiting.popleft()
-            if node.filtered.get(entry.number) is entry and entry.filter is not None:
-                index.add(entry.number, entry.filter, entry.subscription.unknown)
+        making, left = node.making, INDEX_STEPS
+        assert making is not None, "one is being made"
+        while making.waiting and left > 0:
+            entry = making.waiting.popleft()
+            if node.numbered[entry.number] is entry and entry.filter is not None:
+                making.index.add(entry.number, entry.filter, entry.subscription.unknown)
                 left -= entry.filter.cost.constraints + entry.filter.cost.points
-        if not node.waiting:
-            node.index, node.making = index, None
+        if not making.waiting:
+            node.index, node.making = making.index, None
 
     def _find(self, topic: str) -> tuple[Node[A, T], ...]:
         """The nodes whose topic filters match, remembered."""
@@ -426,20 +501,27 @@ class Table(Generic[A, T]):
             following: list[Node[A, T]] = []
             for node in nodes:
                 below = node.below
+                if below is None:
+                    continue
                 if wild and "#" in below:
                     found.append(below["#"])
                 if level in below and level not in ("+", "#"):
                     following.append(below[level])
                 if wild and "+" in below:
                     following.append(below["+"])
-            nodes = following
+            nodes = []
+            for node in following:
+                if node.rest is None:
+                    nodes.append(node)
+                elif names.match(next(node.entries()).subscription.topic_filter, topic):
+                    found.append(node)
             wild = True
         for node in nodes:
             found.append(node)
-            if "#" in node.below:
+            if node.below is not None and "#" in node.below:
                 found.append(node.below["#"])
         found += self.deep.find(topic)
-        answer = tuple(node for node in found if node.entries)
+        answer = tuple(node for node in found if not node.empty)
         if len(topic) <= REMEMBERED_CHARACTERS_MAX:
             if len(self._nodes) >= self._cache_max:
                 del self._nodes[next(iter(self._nodes))]
@@ -455,21 +537,18 @@ def _levels(topic_filter: str) -> list[str]:
     return [] if topic_filter == EVERYTHING else topic_filter.split("/")
 
 
-def _matcher(filter: Readable, unknown: Unknown) -> Callable[[Fields], bool]:  # noqa: A002
-    """The quicker way to ask a filter: term by term, or in its normal form.
+def _filter(entry: Entry[A, T]) -> Readable:
+    assert entry.filter is not None, "only those with a content filter are asked"
+    return entry.filter
 
-    Merged subscriptions have many terms, `x >= 1 AND x < 3 OR x >= 7 AND x < 9 OR …`, that are one set of
-    values of one field; there the normal form is ten times as quick.
-    """
-    boxes = filter.boxes(unknown)
-    if len(boxes) == 1 and len(boxes[0]) == 1:
-        ((path, region),) = boxes[0]
-        if len(path) == 1:
-            name = path[0]
-            return lambda fields: fields.get(name) in region
-    if sum(len(box) for box in boxes) < filter.cost.terms:
-        return lambda fields: any(all(find(fields, path) in region for path, region in box) for box in boxes)
-    return lambda fields: filter.matches(fields, unknown)
+
+def _below(node: Node[A, T]) -> dict[str, Node[A, T]]:
+    return {} if node.below is None else node.below
+
+
+def _meeting(node: Node[A, T], topic_filter: str) -> Iterator[A]:
+    asked = (entry.subscription for entry in node.entries())
+    return (it for it in asked if filters_meet(it.topic_filter, topic_filter))
 
 
 def _take(found: dict[T, int], entry: Entry[A, T]) -> None:
