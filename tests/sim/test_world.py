@@ -335,6 +335,22 @@ def test_clients_come_back_with_their_broker_and_begin_anew_where_nothing_is_lef
     assert (durable.session, visitor.session) == ("d~1", "v~2")
 
 
+def test_a_client_that_comes_back_before_its_slow_broker_has_heard_that_it_left_has_another_session() -> None:
+    world = world_of(two())
+    leaver, visitor = world.client("a", "d", durable=True), world.client("a", "v")
+    world.slow("a", 0.5)
+    leaver.leave()
+    leaver.attach()
+    visitor.detach()
+    visitor.attach()
+    visitor.subscribe("1", EVERYTHING)
+    assert (leaver.session, visitor.session) == ("d~1", "v~1")
+    world.run(10.0)
+    world.crash("a")
+    assert [name for name, life in world.ledger.lives.items() if life.ended is None] == ["d~1"]
+    assert not world.ledger.current
+
+
 def test_connections_are_numbered_once() -> None:
     seen: list[tuple[str, int]] = []
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Client:
     """Somebody who publishes and subscribes."""
 
-    __slots__ = ("_lives", "_world", "attached", "dropped", "durable", "host", "name", "promised", "wanted")
+    __slots__ = ("_lives", "_over", "_world", "attached", "dropped", "durable", "host", "name", "wanted")
 
     def __init__(self, world: World, host: Node, name: str, durable: bool) -> None:
         self._world = world
@@ -40,6 +40,8 @@ class Client:
         self.dropped: dict[str, None] = {}
         """Subscriptions that it had, of which a broker with an old disk may not know that they ended."""
         self._lives = 0
+        self._over = False
+        """Whether its broker was told of the end of its session, and may not have had time to hear it."""
         host.clients.append(self)
 
     @property
@@ -54,8 +56,9 @@ class Client:
             return
         world, session = self._world, self.session
         life = world.ledger.lives.get(session)
-        if life is not None and life.ended is not None:
+        if self._over or (life is not None and life.ended is not None):
             self._lives += 1
+            self._over = False
             session = self.session
         world.tell_client(self.host, SessionOpened(session, self.durable))
         for name in self.dropped:
@@ -69,6 +72,7 @@ class Client:
         """Disconnect; a durable session stays."""
         self.attached = False
         if self.host.up:
+            self._over = not self.durable
             self._world.tell_client(self.host, SessionClosed(self.session))
 
     def leave(self) -> None:
@@ -76,6 +80,7 @@ class Client:
         self.attached = False
         self.wanted.clear()
         if self.host.up:
+            self._over = True
             self._world.tell_client(self.host, SessionEnded(self.session))
 
     def subscribe(self, name: str, subscription: Subscription) -> None:
