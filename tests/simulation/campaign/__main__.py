@@ -130,6 +130,8 @@ def run(
         kept.open("a", encoding="utf-8") as file,
         each(partial(play, campaign.name), seeds, processes) as results,
     ):
+        if kept.stat().st_size and not kept.read_bytes().endswith(b"\n"):
+            file.write("\n")  # the last line was not written to its end
         for count, played in enumerate(results, 1):
             done[played.seed] = played
             file.write(written(played) + "\n")

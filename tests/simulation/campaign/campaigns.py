@@ -107,7 +107,7 @@ CAMPAIGNS = {
             "gathered topics on 9 to 20 brokers, strikes at seats, questions and versions on their way",
             _planned(gathered.plan, gathered.StruckRun),
             gathered.CELLS,
-            (*gathered.LINES, 5052, 6174, 6192, 7197, 9001),
+            (*gathered.LINES, *gathered.FOUND),
         ),
         Campaign("aimed", "eight workloads, each aimed at one rule of routing, on 3 to 6 brokers", _aimed),
         Campaign("waste", "a naive judge of who is sent what, on 3 to 14 brokers", _waste),
