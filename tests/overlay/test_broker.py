@@ -15,6 +15,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import Notice
 from tidings.overlay.events import (
     Accept,
+    ConnectionLost,
     Deliver,
     Effect,
     Erase,
@@ -35,7 +36,8 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame
 from tidings.overlay.links.messages import Bye
-from tidings.overlay.publishing.messages import Done, Publish
+from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.messages import Done, Keep, Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.status import SetStatus
 from tidings.overlay.timers import Timer
@@ -100,9 +102,27 @@ def test_a_stopping_broker_does_not_wait_for_ever() -> None:
         peer.say(now=BEGIN + DEFAULT.drain_within_s - 0.1)
     effects = it.tell(TimerFired(), BEGIN + DEFAULT.drain_within_s)
     assert kinds(effects, Stop) == [Stop("")]
+    assert effects[-1] == Stop("")
     assert "stopping although not all is acknowledged; it is on disk" in [
         log.text for log in effects if isinstance(log, Log)
     ]
+
+
+def test_a_broker_that_has_said_goodbye_does_nothing_any_more() -> None:
+    it = Middle(settings=replace(DEFAULT, acks="neighbour"), wants={"x": [ALL]})
+    it.tell(SessionOpened("s", durable=True))
+    it.tell(SubscriptionAsked("s", "1", ALL))
+    it["a"].say(Keep(Publication("a", 1, "22", 1, "t", b"{}", qos=1)))  # to be sent if "a" is no more
+    it.tell(offer(1))
+    it.tell(StopAsked())
+    it.tell(ConnectionLost(1, "reset"))
+    effects: list[Effect] = []
+    for at in range(1, 12):
+        it["x"].say(now=BEGIN + at)
+        effects += it.tell(TimerFired(), BEGIN + at)
+    assert kinds(effects, Stop) == [Stop("")]
+    assert effects[-1] == Stop("")
+    assert [it.tell(event, BEGIN + 20) for event in (offer(2), TimerFired(), StopAsked())] == [[], [], []]
 
 
 def test_a_broker_that_drains_loses_nothing() -> None:

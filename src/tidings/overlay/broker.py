@@ -122,7 +122,10 @@ class Broker:
         self._announced: float | None = None
         self._saved = dict(saved or {})
         self._stopping: StopAsked | None = None
+        self._drained = False
+        """Whether a stopping broker waits no longer."""
         self._stopped = False
+        """Whether it has said goodbye: it does nothing any more."""
         self._own_first = False
         """Whether publications that entered here go before those of links; in turns."""
         links = self._links = Links(core, self._on_link_up, self._on_link_down, self._on_message)
@@ -308,7 +311,7 @@ class Broker:
         core = self.core
         if now > core.now:  # a clock that goes back is taken to stand still
             core.now = now
-        self._events[type(event)](event)
+        self.tell(event)
         return self.collect()
 
     def handle_all(self, events: Iterable[Event], now: float) -> list[Effect]:
@@ -316,14 +319,14 @@ class Broker:
         core = self.core
         if now > core.now:
             core.now = now
-        handlers = self._events
         for event in events:
-            handlers[type(event)](event)
+            self.tell(event)
         return self.collect()
 
     def tell(self, event: Event) -> None:
         """Something has happened, as of the last `handle`; `collect` then says what is to be done."""
-        self._events[type(event)](event)
+        if not self._stopped:
+            self._events[type(event)](event)
 
     def subscription(self, session: str, name: str) -> Subscription | None:
         """What a client here has asked for under a name, as it is understood."""
@@ -384,6 +387,8 @@ class Broker:
     def collect(self) -> list[Effect]:
         """All that is to be done by now."""
         core = self.core
+        if self._stopped:
+            return []
         if self._own_first:
             self._publications.flush()
         self._links.act()
@@ -403,8 +408,10 @@ class Broker:
         if self._rolls.duplicated:
             core.out.append(Stop(f"another broker of this network has the id {core.id!r}"))
             self._rolls.duplicated = False
-        if self._stopping is not None and self._publications.at_rest and self._seats.reports.at_rest:
-            self._part()
+        if self._stopping is not None and (
+            self._drained or (self._publications.at_rest and self._seats.reports.at_rest)
+        ):
+            self._part(self._stopping.for_good)
         deadline = core.timers.next()
         if deadline != self._announced and deadline is not None and not self._stopped:
             core.out.append(SetTimer(deadline))
@@ -568,14 +575,11 @@ class Broker:
             self.core.timers.set(Timer.DRAIN, None, self.core.now + self.core.settings.drain_within_s)
 
     def _on_drain_late(self, _about: object) -> None:
-        if self._stopping is not None:
-            self.core.log("warning", "stopping although not all is acknowledged; it is on disk")
-            self._part()
+        self.core.log("warning", "stopping although not all is acknowledged; it is on disk")
+        self._drained = True
 
-    def _part(self) -> None:
-        assert self._stopping is not None, "only a broker that stops parts"
-        for_good, self._stopping = self._stopping.for_good, None
-        self.core.timers.cancel(Timer.DRAIN, None)
+    def _part(self, for_good: bool) -> None:
+        """Say goodbye. Nothing comes behind `Stop`: who carries it out would not keep it."""
         self._links.part_all(for_good)
         self.core.out.append(Stop())
         self._stopped = True
