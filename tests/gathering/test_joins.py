@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.gathering.samples import SECOND, Run, Talk, road, runs
+from tests.gathering.samples import SECOND, Run, Talk, line, road, runs
 from tests.gathering.test_copies import successor
-from tidings.gathering import Gatherer, Telling
+from tidings.gathering import Gatherer, Telling, copies
 from tidings.gathering.policies import stamp_order
 from tidings.language.fields import find
 
@@ -226,6 +226,94 @@ def test_an_event_that_is_open_here_and_was_merged_elsewhere_is_merged_here_too(
         "5s 101/2 r1 severity=2 [last] [merged-into 1]",
         "5s 101 closed: merged-into",
     ]
+
+
+def test_what_was_told_elsewhere_of_an_event_that_was_merged_in_silence_is_told_to_be_merged() -> None:
+    topic = road()
+    one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
+    other.number = 100
+    one.say(0, severity=1)
+    other.say(1, severity=2)
+    untold = other.gatherer.copies()
+    for talk in (one, other):
+        talk.until(5)
+    (told,) = other.gatherer.copies()
+    one.gatherer.adopt(untold[0])
+    assert one.out() == ["5s 1/2 r2 severity=2", "5s 101 closed: merged-into"]
+    one.gatherer.adopt(told, ended=(0, {"=101": 1}))
+    assert one.out() == [
+        "5s 101/2 r1 severity=2 [last] [merged-into 1]",
+        "5s 101 closed: merged-into",
+    ]
+
+
+def test_an_event_that_is_open_here_is_merged_although_what_it_was_merged_into_is_closed() -> None:
+    topic = road()
+    one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
+    other.number = 100
+    one.say(0, severity=1, qos=1)
+    other.say(1, severity=2, qos=1)
+    for talk in (one, other):
+        talk.until(5)
+    heal(one, other)
+    other.say(30, severity=3)
+    for talk in (one, other):
+        talk.until(70)
+    assert (one.gatherer.open, other.gatherer.open) == (0, 1)
+    assert heal(other, one) == [
+        "70s 1/3 r3 severity=3",
+        "70s 101/3 r2 severity=3 [last] [merged-into 1]",
+        "70s 101 closed: merged-into",
+    ]
+
+
+def confirmed(talk: Talk, *events: str) -> list[bytes]:
+    """The copies of events that everyone on a side has, once they are closed."""
+    for event in events:
+        talk.gatherer.confirm(event, 100)
+    return [talk.gatherer.copy(entry) for entry in talk.gatherer.past()]
+
+
+def test_what_another_side_has_closed_is_told_to_who_has_missed_it_and_to_nobody_else() -> None:
+    topic = road()
+    one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
+    other.say(0, severity=1, qos=1)
+    other.until(5)
+    other.say(6, severity=2, qos=1)
+    for talk in (one, other):
+        talk.until(200)
+    (copy,) = confirmed(other, "1")
+    one.gatherer.adopt(copy)
+    assert one.gatherer.recall("1", 2) == 2
+    assert one.out() == []
+    assert one.gatherer.recall("1", 1) == 2
+    assert one.out() == ["200s 1/2 r2 severity=2 [last] [again]"]
+    one.gatherer.confirm("1", 2)
+    assert not one.gatherer.holds("1")
+    assert one.gatherer.recall("2", 0) is None
+
+
+def test_everyone_is_told_what_one_side_has_merged_and_the_other_has_closed_for_itself() -> None:
+    for turned in (False, True):
+        topic = road()
+        one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)
+        other.number = 100
+        one.say(0, severity=1, qos=1)
+        other.say(1, severity=2, qos=1)
+        for talk in (one, other):
+            talk.until(5)
+        heal(one, other)
+        for talk in (one, other):
+            talk.until(200)
+        merged = {copies.read(copy).event: copy for copy in confirmed(one, "1", "101")}
+        (closed,) = confirmed(other, "101")
+        here, copy = (other, merged["101"]) if turned else (one, closed)
+        here.gatherer.adopt(copy)
+        (telling,) = here.tellings()
+        assert (telling.everyone, line(telling)) == (
+            True,
+            "200s 101/2 r1 severity=2 [last] [again] [merged-into 1]",
+        )
 
 
 def test_two_sides_of_one_event_are_told_together_at_once() -> None:

@@ -171,6 +171,11 @@ class Entry:
         """The answer to a report that changes nothing, made once for each version."""
 
     @property
+    def past(self) -> bool:
+        """Whether it is closed, and everyone has its last version."""
+        return self.closed and self.confirmed >= self.version
+
+    @property
     def reports(self) -> int:
         """How many reports it is made of: those that opened it and those that changed it."""
         return len(self.events) + sum(self.merged.values())

@@ -118,6 +118,9 @@ class Telling(msgspec.Struct, frozen=True, gc=False):
     late: bool = False
     """Whether everyone had it on another side: for others it is an open event of which they now hear."""
 
+    everyone: bool = False
+    """Whether nobody knows who must hear of it, since another side has closed the event for itself."""
+
 
 class Closing(msgspec.Struct, frozen=True, gc=False):
     """An event is open no more."""
@@ -387,6 +390,13 @@ class Gatherer:
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
         self._opened = max(self._opened, entry.order + 1)
         self._changes = max(self._changes, entry.recent)
+        if heal and self._learn_of_merging(entry):
+            return
+        if heal and entry.past and not self.holds(entry.event) and not (ended and _adds(entry, ended[1])):
+            # Everyone on the other side has its last version. Who has not is told when that is known.
+            if entry.event not in self._past or self._past[entry.event].version < entry.version:
+                self._lay_down(entry)
+            return
         if heal:
             self._take_up(entry.event)
         here = self._of(entry)
@@ -410,23 +420,56 @@ class Gatherer:
             self._make_room()
         elif entry.hashes is not None or here.hashes is not None:
             self._heal_digest(here, entry)
-        elif entry.closed and entry.event not in here.events and not here.closed:
+        elif entry.closed and not here.closed and entry.events.keys().isdisjoint(here.events):
             self._insert(entry)
             self._repeat(entry)
         else:
             self._heal(here, entry)
         known = self._events.get(entry.event)
-        if known is not None and known.closed and known.confirmed >= known.version:
+        if known is not None and known.past:
             self._lay_down(known)
+
+    def _learn_of_merging(self, entry: Entry) -> bool:
+        """Tell everyone of an event that one side merged and the other closed for itself; whether it is one.
+
+        Those to whom it was closed follow it no more, so nobody knows who they are.
+        """
+        here = self._events.get(entry.event) or self._past.get(entry.event)
+        if here is None or not (here.closed and entry.closed) or bool(here.into) == bool(entry.into):
+            return False
+        self._take_up(entry.event)
+        part, other = (here, entry) if here.into else (entry, here)
+        self.forget(entry.event)
+        part.confirmed = 0
+        self._insert(part)
+        self._repeat(part, everyone=True)
+        if _adds(other, known := _made_of(part)):
+            self._append(other, part.version, known)
+        return True
 
     def _append(self, entry: Entry, version: int, merged: Mapping[str, int]) -> None:
         """Tell what another side gathered of an event that was closed here, and close it for good."""
-        if all(count <= merged.get(branch, 0) for branch, count in _made_of(entry).items()):
+        more = _adds(entry, merged)
+        whole = self._whole_of(entry)
+        if whole is not None and (not more or not whole.closed):
+            if more:
+                self._heal(whole, entry)
+            if entry.version > version:
+                # Who was told that much has not heard yet that it is a part of another event.
+                self._merge_into(entry, whole)
+            return
+        if not more:
             return
         entry.closed, entry.untold = False, True
         entry.version, entry.confirmed = max(entry.version, version), 0
         self._events[entry.event] = entry
         self._close(entry, "redundant_for")
+
+    def _whole_of(self, part: Entry) -> Entry | None:
+        """The event here that another one has become part of."""
+        open_ = self._open.get(part.slot)
+        here = (*([] if open_ is None else [open_]), *self._closed.values(), *self._past.values())
+        return next((one for one in here if part.event in one.events and part.event != one.event), None)
 
     def surpass(self, event: str, version: int, merged: Mapping[str, int]) -> bool:
         """Another side has told an event up to a version, made of so many reports, and closed it.
@@ -440,15 +483,14 @@ class Gatherer:
             return False
         if entry.version <= version:
             entry.version = version
-            more = any(count > merged.get(branch, 0) for branch, count in _made_of(entry).items())
-            if more and entry.told is not None:
+            if _adds(entry, merged) and entry.told is not None:
                 was_closed, entry.closed = entry.closed, False
                 entry.untold, entry.confirmed = True, 0
                 if was_closed:
                     self._close(entry, "redundant_for")
                 else:
                     self._grown(entry, at_once=True)
-        if entry.closed and entry.confirmed >= entry.version and self._events.get(event) is entry:
+        if entry.past and self._events.get(event) is entry:
             self._lay_down(entry)
         return True
 
@@ -476,6 +518,21 @@ class Gatherer:
         if entry is not None:
             self._closed[event] = self._events[event] = entry
 
+    def recall(self, event: str, version: int) -> int | None:
+        """Somebody has an event up to a version: tell its last one again if it was closed after that.
+
+        The last version; None if it is not known that it was closed.
+        """
+        entry = self._past.get(event)
+        if entry is None or entry.told is None:
+            return None
+        if entry.version > version or entry.into:
+            self._take_up(event)
+            self._changed[event] = entry
+            entry.confirmed = 0
+            self._repeat(entry)
+        return entry.version
+
     def retell(self) -> None:
         """Tell every latest version again that is not known to have arrived, as it was told.
 
@@ -487,7 +544,7 @@ class Gatherer:
             elif entry.closed:
                 self.forget(entry.event)
 
-    def _repeat(self, entry: Entry, *, late: bool = False) -> None:
+    def _repeat(self, entry: Entry, *, late: bool = False, everyone: bool = False) -> None:
         told = entry.told
         if told is not None and entry.confirmed < told.version:
             self._out.append(
@@ -501,6 +558,7 @@ class Gatherer:
                     entry.into,
                     again=True,
                     late=late,
+                    everyone=everyone,
                 )
             )
 
@@ -515,6 +573,10 @@ class Gatherer:
     def entries(self) -> list[Entry]:
         """All that is held, closed events and digests included, in the order of opening."""
         return sorted(self._events.values(), key=lambda entry: (entry.order, entry.event))
+
+    def past(self) -> list[Entry]:
+        """Closed events that everyone has, the latest of them."""
+        return list(self._past.values())
 
     def matching(self, wanted: Callable[[Event], bool]) -> list[Event]:
         """The latest versions told of open events that somebody wants, in the order of their opening."""
@@ -885,6 +947,11 @@ class Gatherer:
 def _made_of(entry: Entry) -> dict[str, int]:
     """How many reports have changed an event, by branch, and which events have become one in it."""
     return entry.merged | {f"={event}": 1 for event in entry.events}
+
+
+def _adds(entry: Entry, merged: Mapping[str, int]) -> bool:
+    """Whether a copy has more than an event that these reports have changed."""
+    return any(count > merged.get(branch, 0) for branch, count in _made_of(entry).items())
 
 
 def _knows_all(side: Entry, join: Entry) -> bool:

@@ -22,6 +22,7 @@ from tests.overlay.versions.test_session_versions import Seen, seen
 from tidings.language.declarations import parse_topic
 from tidings.language.reports import Event
 from tidings.language.subscriptions import Subscription
+from tidings.overlay.core import Core
 from tidings.overlay.events import (
     Deliver,
     Grant,
@@ -40,6 +41,7 @@ from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees.trees import Edge, TreeEpoch
 from tidings.overlay.versions import catch_up
 from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
+from tidings.overlay.versions.receivers import Receivers
 
 TOPIC = parse_topic("""
 name = "t"
@@ -89,6 +91,9 @@ class Seats:
     def toward(self, grown: TreeEpoch, broker: str) -> Edge | None:
         return next((edge for edge in grown.edges.values() if broker in (edge.members or {})), None)
 
+    def recall(self, _place: str, event: str, version: int) -> int | None:
+        return self._network.recall(event, version)
+
     def shown(self, _place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
         return [
             it
@@ -112,6 +117,8 @@ class Network(Bench):
         self.had = ""
         """A broker that still has it, although another has it too."""
         self.open: dict[str, Publication] = {}
+        self.past: dict[str, int] = {}
+        """Events that another part of the network has closed, with their last versions."""
         super().__init__(ids, links, settings, (TOPIC,))
         self.settle()
 
@@ -119,6 +126,13 @@ class Network(Bench):
         broker = super().start(id_, disk=disk)
         broker._catch_up._seats = Seats(self, id_)
         return broker
+
+    def recall(self, event: str, version: int) -> int | None:
+        """The seat is to tell the last version of a closed event, if somebody has an earlier one."""
+        last = self.past.get(event)
+        if last is not None and last > version:
+            self.told(last, 9, event=event, run=False, last=True)
+        return last
 
     def told(
         self, version: int, x: int = 1, *, event: str = "e", run: bool = True, topic: str = "t", **more: Any
@@ -593,6 +607,33 @@ def test_an_event_that_a_seat_does_not_know_is_not_taken_for_closed_at_once() ->
     assert net.followed() == 1
     net.advance(DEFAULT.absent_hold_s + 2)
     assert net.followed() == net.remembered() == 0
+
+
+def test_who_was_cut_off_is_told_the_last_version_of_an_event_that_others_have_closed() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x = 1")
+    net.told(1, 1)
+    del net.open["e"]
+    net.kill("a")
+    net.settle()
+    net.start("a")
+    net.settle()
+    assert net.states("c", "s") == [(1, "told")]
+    net.past["e"] = 3  # it has come from elsewhere
+    net.advance(3.0)
+    assert net.states("c", "s") == [(1, "told"), (3, "withdrawn")]
+    assert net.followed() == net.remembered() == 0
+
+
+def test_an_answer_to_one_home_takes_a_version_that_waits_from_no_other() -> None:
+    receivers = Receivers(Core("a", 1, 1, DEFAULT, random.Random(1)))
+    receivers.remember("t", "e", 1, {"b": 0, "c": 1})
+    last = Told("t", "e", 2, 2, False, "a", last=True)
+    receivers.close("e", 2)  # it waits for room, and the event is closed by now
+    receivers.remember("t", "e", 1, {"d": 1})
+    receivers.remember("t", "e", 2, {"d": 1})  # the answer to what it follows
+    assert receivers.of(last) == {"b": 0, "c": 1}
+    assert receivers.least("e") == 1
 
 
 def test_a_new_seat_sends_its_own_sessions_what_they_have_missed() -> None:

@@ -100,7 +100,7 @@ class Handover:
         gift = self._gifts.get(seat.place)
         if seat.leaving is None or (gift is not None and gift.to == seat.leaving[0]):
             return
-        gift = self._gift(seat.place, seat.copies(), seat.holder.term + 1, seat.leaving)
+        gift = self._gift(seat.place, seat.copies(past=True), seat.holder.term + 1, seat.leaving)
         self._send(seat.place, gift)
 
     def _gift(self, place: str, copies: Copies, term: int, to: tuple[str, int]) -> Transfer:

@@ -287,9 +287,7 @@ class Seat:
     def adopt(self, copies: Copies, sender: str, number: int) -> None:
         """Take what another broker has gathered at this place; it is told when that is safe here."""
         self._office.touched(self)
-        self._hear_of_closed(copies)
-        copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
-        self._count_up(copies)
+        self._join(copies)
         self._handed.append((sender, number))
 
     def begin(self, inherited: Copies | None, others: Iterable[Copies]) -> None:
@@ -305,9 +303,16 @@ class Seat:
             self._count_up(inherited)
         self.gatherer.retell()
         for copies in others:
-            self._hear_of_closed(copies)
-            copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
-            self._count_up(copies)
+            self._join(copies)
+
+    def _join(self, copies: Copies) -> None:
+        """Take what was gathered in another part of the network."""
+        self._hear_of_closed(copies)
+        copies.into(self.gatherer, self._core.at_us, self.recent, heal=True)
+        for ended in copies.closed.values():
+            if ended.event in copies.entries and not self.gatherer.holds(ended.event):
+                remember(self.recent, ended)
+        self._count_up(copies)
 
     def _count_up(self, copies: Copies) -> None:
         """Reports that are in copies must not be taken again."""
@@ -316,11 +321,16 @@ class Seat:
                 self.marks[origin] = mark
                 self._marked[origin] = None
 
+    def recall(self, event: str, version: int) -> int | None:
+        """Tell the last version of a closed event again, for somebody who has an earlier one."""
+        self._office.touched(self)
+        return self.gatherer.recall(event, version)
+
     def _hear_of_closed(self, copies: Copies) -> None:
         """Another side has closed events: no number of theirs is given to something else."""
         for ended in copies.closed.values():
             if ended.event in copies.entries:
-                continue  # it comes as a whole, for not everyone there has its last version
+                continue  # it comes as a whole
             known = self.recent.get(ended.event)
             if self.gatherer.surpass(ended.event, ended.version, ended.merged):
                 continue
@@ -578,13 +588,12 @@ class Seat:
         self._confirmed, self._gone = {}, {}
         self._send(grown, entries, closed, confirmed, marks, whole=True)
 
-    def copies(self) -> Copies:
-        """All that there is, as copies."""
+    def copies(self, *, past: bool = False) -> Copies:
+        """All that there is, as copies. `past`: closed events that everyone has, too."""
         found = Copies()
         now_us = self._core.at_us
-        found.entries = {
-            entry.event: (self.gatherer.copy(entry), now_us) for entry in self.gatherer.entries()
-        }
+        entries = [*(self.gatherer.past() if past else ()), *self.gatherer.entries()]
+        found.entries = {entry.event: (self.gatherer.copy(entry), now_us) for entry in entries}
         found.marks = dict(self.marks)
         found.closed = dict(self.recent)
         return found

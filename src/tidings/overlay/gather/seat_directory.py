@@ -246,7 +246,7 @@ class Seats(Partitions):
 
     def _give_up(self, place: str, seat: Seat, holder: Holder) -> None:
         """Another has the seat: gather no more, and let that one have what was gathered here."""
-        copies = seat.copies()
+        copies = seat.copies(past=True)
         del self._seats[place]
         self._core.timers.cancel(Timer.GATHER, place)
         if seat.leaving is not None and seat.leaving[0] == holder.seat:
@@ -554,12 +554,25 @@ class Seats(Partitions):
         logged = self._log_writer.told(seat.topic, telling.name, payload, content_type, told)
         if logged is not None:
             seat.copy_log(logged, lasting=telling.qos > 0)
-        self._publications.tell(telling.name, payload, telling.qos, content_type, told)
+        names = self._members(seat.place) if telling.everyone else ()
+        self._publications.tell(telling.name, payload, telling.qos, content_type, told, names)
+
+    def _members(self, place: str) -> tuple[str, ...]:
+        """All brokers on the tree of a place."""
+        grown = self.grown(place)
+        return tuple(grown.members) if grown is not None else ()
 
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
         """The latest versions told of open events at a seat here."""
         seat = self._seats.get(place)
         return shown(self._core, self._topics, seat, wanted) if seat is not None else []
+
+    def recall(self, place: str, event: str, version: int) -> int | None:
+        """Tell the last version of an event again that was closed at a place here, for somebody who has an
+        earlier one; that version, or None if it is not known here.
+        """
+        seat = self._seats.get(place)
+        return seat.recall(event, version) if seat is not None else None
 
     def closed(self, seat: Seat, closing: Closing) -> None:
         """Let those who follow an event know that it is closed."""

@@ -91,6 +91,11 @@ class Places(Protocol):
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
         """The latest versions told of open events here."""
 
+    def recall(self, place: str, event: str, version: int) -> int | None:
+        """Tell the last version of an event again that was closed here, for somebody who has an earlier one;
+        that version, or None if it is not known here.
+        """
+
 
 AnyMessage = Follow | Unfollow | Close | Ask | Snapshot
 
@@ -566,7 +571,12 @@ class CatchUp:
                 sought[event] = None
             if event in self._over:
                 closed.append((event, self._over[event].version))
-            elif not held and len(self._doubts) < self._core.settings.following_max:
+            elif held:
+                continue
+            elif (last := self._seats.recall(place, event, events[event][0])) is not None:
+                if last <= events[event][0]:
+                    closed.append((event, last))
+            elif len(self._doubts) < self._core.settings.following_max:
                 until = self._core.now + self._core.settings.absent_hold_s
                 self._doubts.setdefault((place, event), until)
         if sought:
@@ -776,7 +786,13 @@ class CatchUp:
             del self._changed_at[place]
             self._strangers.pop(place, None)
         self._expire()
-        for place, event in [doubt for doubt, until in self._doubts.items() if until <= now]:
+        for (place, event), until in list(self._doubts.items()):
+            if self._seats.recall(place, event, self.receivers.least(event)) is not None:
+                # Another part of the network had closed it, which is known here by now.
+                del self._doubts[place, event]
+                continue
+            if until > now:
+                continue
             del self._doubts[place, event]
             gatherer = self._seats.mine(place)
             if self._here(place) and (gatherer is None or not gatherer.holds(event)):

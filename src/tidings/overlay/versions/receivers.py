@@ -56,15 +56,23 @@ class Receivers:
     def of(self, told: Told) -> Mapping[str, int]:
         """The homes that have had an earlier version, and the quality of service there."""
         event, past = self._events.get(told.event), self._past.get(told.event)
-        if past is not None and told.version > past.version:
-            # What has waited for room until the event was closed goes there too.
-            event = self._opened(past.place, told.event) if told.version > past.final else past
+        if past is not None and told.version > past.final:
+            event = self._opened(past.place, told.event)
+        elif past is not None:
+            # What has waited for room until the event was closed goes there too. Some may have it by now, as
+            # the answer to what they have said that they follow.
+            return {home: qos for home, (qos, version) in past.homes.items() if version < told.version}
         return {home: qos for home, (qos, _) in event.homes.items()} if event is not None else {}
 
     def homes(self, name: str) -> list[str]:
         """The homes that have had an event which is open or was closed lately."""
         event = self._events.get(name) or self._past.get(name)
         return list(event.homes) if event is not None else []
+
+    def least(self, name: str) -> int:
+        """The earliest version that some home has as its latest; 0 if nobody is known to have any."""
+        event = self._events.get(name) or self._past.get(name)
+        return min((version for _, version in event.homes.values()), default=0) if event is not None else 0
 
     def sent(self, told: Told, homes: Mapping[str, int]) -> None:
         """A version goes to some homes."""
