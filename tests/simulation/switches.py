@@ -119,11 +119,22 @@ def _takes_a_set_in_pieces() -> AbstractContextManager[object]:
     return around(Homes, "on_change", on_change)
 
 
-def _holds_for_nobody() -> AbstractContextManager[object]:
-    def holds_for(_original: object, _absences: Absences, _name: str) -> bool:
-        return False
+@contextmanager
+def _holds_for_former_members_alone() -> Iterator[None]:
+    members: WeakKeyDictionary[Absences, dict[str, None]] = WeakKeyDictionary()
 
-    return around(Absences, "holds_for", holds_for)
+    def on_ready(
+        original: Callable[..., list[tuple[str, str]]], absences: Absences, tree: Tree
+    ) -> list[tuple[str, str]]:
+        assert tree.current is not None, "it is ready"
+        members.setdefault(absences, {}).update(dict.fromkeys(tree.current.bits))
+        return original(absences, tree)
+
+    def holds_for(original: Callable[..., bool], absences: Absences, name: str) -> bool:
+        return name in members.get(absences, {}) and original(absences, name)
+
+    with around(Absences, "on_ready", on_ready), around(Absences, "holds_for", holds_for):
+        yield
 
 
 @contextmanager
@@ -217,9 +228,9 @@ SWITCHES = (
     ),
     Bug(
         "not-held-for-strangers",
-        "A home that matches and is no member of the epoch is held for.",
+        "A home that matches and is no member of the epoch is held for, whether or not it ever was one.",
         "aimed",
-        _holds_for_nobody,
+        _holds_for_former_members_alone,
     ),
     Bug(
         "bits-instead-of-names",

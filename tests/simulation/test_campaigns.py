@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.simulation.campaign.__main__ import main, read
 from tests.simulation.campaign.campaigns import CAMPAIGNS, Played, hunt, play
 from tests.simulation.campaign.strikes import LEAST
 from tests.simulation.switches import PLANTED, SWITCHES
+from tidings.overlay.routing.homes import Homes
 
 SEEDS = range(100)
 
@@ -22,6 +25,16 @@ SEEDS = range(100)
 def test_a_workload_finds_the_broken_rule_that_it_is_aimed_at(name: str) -> None:
     assert PLANTED[name].campaign == "aimed"
     assert hunt(name, SEEDS).found
+
+
+def test_a_planted_bug_that_does_not_fit_the_code_is_no_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(_homes: object) -> None: ...
+
+    name = SWITCHES[0].name
+    rotten = replace(PLANTED[name], plant=lambda: patch.object(Homes, "match", old))
+    monkeypatch.setitem(PLANTED, name, rotten)
+    with pytest.raises(RuntimeError, match="does not fit the code"):
+        hunt(name, SEEDS)
 
 
 @pytest.mark.parametrize("name", aimed.AIMED)

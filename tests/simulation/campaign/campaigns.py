@@ -128,7 +128,14 @@ def _whole(playing: Callable[[int], Played], seed: int, replay: str) -> Played:
     try:
         return playing(seed)
     except Exception as error:  # noqa: BLE001
-        return Played(seed, (f"an error: {error!r}",), replay)
+        return Played(seed, (f"{FAILED}: {error!r}",), replay)
+
+
+FAILED = "an error"
+"""How a broken promise begins that is an exception."""
+
+ROTTEN = tuple(f"{FAILED}: {name}(" for name in ("AttributeError", "ImportError", "NameError", "TypeError"))
+"""What a mutation breaks that does not fit the code any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +152,10 @@ class Hunt:
 
 
 def hunt(name: str, seeds: Iterable[int]) -> Hunt:
-    """Plant a bug, and play the campaign that is to find it, or the workload that is aimed at its rule."""
+    """Plant a bug, and play the campaign that is to find it, or the workload that is aimed at its rule.
+
+    Raises RuntimeError if the bug does not fit the code: that it fails shows nothing.
+    """
     count = 0
     bug = PLANTED[name]
     with planted(name):
@@ -155,5 +165,8 @@ def hunt(name: str, seeds: Iterable[int]) -> Hunt:
             else:
                 played = play(bug.campaign, seed)
             if played.breaches:
-                return Hunt(name, count, played.breaches[0])
+                found = played.breaches[0]
+                if found.removeprefix(f"{name}: ").startswith(ROTTEN):
+                    raise RuntimeError(f"the planted bug {name!r} does not fit the code: {found}")
+                return Hunt(name, count, found)
     return Hunt(name, count, "")
