@@ -390,7 +390,7 @@ class Gatherer:
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
         self._opened = max(self._opened, entry.order + 1)
         self._changes = max(self._changes, entry.recent)
-        if heal and self._learn_of_merging(entry):
+        if heal and self._is_merged(entry):
             return
         if heal and entry.past and not self.holds(entry.event) and not (ended and _adds(entry, ended[1])):
             # Everyone on the other side has its last version. Who has not is told when that is known.
@@ -429,14 +429,36 @@ class Gatherer:
         if known is not None and known.past:
             self._lay_down(known)
 
-    def _learn_of_merging(self, entry: Entry) -> bool:
-        """Tell everyone of an event that one side merged and the other closed for itself; whether it is one.
+    def _is_merged(self, entry: Entry) -> bool:
+        """Join a copy of an event that was merged into another, here or on the other side.
+
+        False if it was not, or if all that was told of it elsewhere is known here.
+        """
+        here = self._events.get(entry.event) or self._past.get(entry.event)
+        if here is None or bool(here.into) == bool(entry.into):
+            return False
+        if here.closed and entry.closed:
+            self._merge_closed(here, entry)
+            return True
+        whole = self._whole_of(entry)
+        if not here.into or whole is None or self._open.get(entry.slot) not in (None, whole):
+            return False
+        # It is open on the other side, and a part of another event here.
+        for event in (entry.event, whole.event):
+            self._take_up(event)
+        if _adds(entry, _made_of(whole)):
+            self._heal(whole, entry)
+        if entry.version > here.version:
+            self.forget(entry.event)
+            entry.confirmed = 0
+            self._merge_into(entry, whole)
+        return True
+
+    def _merge_closed(self, here: Entry, entry: Entry) -> None:
+        """Tell everyone of an event that one side merged and the other closed for itself.
 
         Those to whom it was closed follow it no more, so nobody knows who they are.
         """
-        here = self._events.get(entry.event) or self._past.get(entry.event)
-        if here is None or not (here.closed and entry.closed) or bool(here.into) == bool(entry.into):
-            return False
         self._take_up(entry.event)
         part, other = (here, entry) if here.into else (entry, here)
         self.forget(entry.event)
@@ -445,7 +467,6 @@ class Gatherer:
         self._repeat(part, everyone=True)
         if _adds(other, known := _made_of(part)):
             self._append(other, part.version, known)
-        return True
 
     def _append(self, entry: Entry, version: int, merged: Mapping[str, int]) -> None:
         """Tell what another side gathered of an event that was closed here, and close it for good."""
@@ -521,17 +542,19 @@ class Gatherer:
     def recall(self, event: str, version: int) -> int | None:
         """Somebody has an event up to a version: tell its last one again if it was closed after that.
 
-        The last version; None if it is not known that it was closed.
+        The last version if there is nothing to tell, 0 if it is told; None if it is not known that the event
+        was closed.
         """
         entry = self._past.get(event)
         if entry is None or entry.told is None:
             return None
-        if entry.version > version or entry.into:
-            self._take_up(event)
-            self._changed[event] = entry
-            entry.confirmed = 0
-            self._repeat(entry)
-        return entry.version
+        if entry.version <= version and not entry.into:
+            return entry.version
+        self._take_up(event)
+        self._changed[event] = entry
+        entry.confirmed = 0
+        self._repeat(entry)
+        return 0
 
     def retell(self) -> None:
         """Tell every latest version again that is not known to have arrived, as it was told.

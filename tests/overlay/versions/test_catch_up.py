@@ -130,9 +130,10 @@ class Network(Bench):
     def recall(self, event: str, version: int) -> int | None:
         """The seat is to tell the last version of a closed event, if somebody has an earlier one."""
         last = self.past.get(event)
-        if last is not None and last > version:
-            self.told(last, 9, event=event, run=False, last=True)
-        return last
+        if last is None or last <= version:
+            return last
+        self.told(last, 9, event=event, run=False, last=True)
+        return 0
 
     def told(
         self, version: int, x: int = 1, *, event: str = "e", run: bool = True, topic: str = "t", **more: Any

@@ -569,7 +569,7 @@ class Seats(Partitions):
 
     def recall(self, place: str, event: str, version: int) -> int | None:
         """Tell the last version of an event again that was closed at a place here, for somebody who has an
-        earlier one; that version, or None if it is not known here.
+        earlier one; see `Gatherer.recall`.
         """
         seat = self._seats.get(place)
         return seat.recall(event, version) if seat is not None else None

@@ -92,8 +92,10 @@ class Places(Protocol):
         """The latest versions told of open events here."""
 
     def recall(self, place: str, event: str, version: int) -> int | None:
-        """Tell the last version of an event again that was closed here, for somebody who has an earlier one;
-        that version, or None if it is not known here.
+        """Tell the last version of an event again that was closed here, for somebody who has an earlier one.
+
+        The last version if there is nothing to tell, 0 if it is told; None if it is not known that the event
+        was closed.
         """
 
 
@@ -574,7 +576,7 @@ class CatchUp:
             elif held:
                 continue
             elif (last := self._seats.recall(place, event, events[event][0])) is not None:
-                if last <= events[event][0]:
+                if last:
                     closed.append((event, last))
             elif len(self._doubts) < self._core.settings.following_max:
                 until = self._core.now + self._core.settings.absent_hold_s

@@ -9,6 +9,7 @@ answered, and from what homes say that they follow.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from tidings.overlay.core import Core
 from tidings.overlay.publication import Told, is_last
@@ -61,7 +62,8 @@ class Receivers:
         elif past is not None:
             # What has waited for room until the event was closed goes there too. Some may have it by now, as
             # the answer to what they have said that they follow.
-            return {home: qos for home, (qos, version) in past.homes.items() if version < told.version}
+            later = inf if told.state == "merged-into" else told.version
+            return {home: qos for home, (qos, version) in past.homes.items() if version < later}
         return {home: qos for home, (qos, _) in event.homes.items()} if event is not None else {}
 
     def homes(self, name: str) -> list[str]:
