@@ -292,6 +292,30 @@ def test_what_another_side_adds_to_an_event_that_was_merged_here_goes_into_the_o
     ]
 
 
+def test_an_event_that_was_opened_after_another_had_been_closed_here_joins_it_if_it_is_open_elsewhere() -> (
+    None
+):
+    one = Talk(road(), branch="1", keep_closed=True)
+    one.say(0, severity=1, qos=1)
+    other = Talk(one.gatherer.topic)
+    other.gatherer = successor(one.gatherer, other.gatherer.topic, "2", keep_closed=True)
+    other.number = 200
+    for at in (40, 80):
+        other.say(at, severity=at)
+    one.until(100)
+    one.number = 100
+    one.say(101, note="x", qos=1)
+    for talk in (one, other):
+        talk.until(110)
+    assert (one.gatherer.open, other.gatherer.open) == (1, 1)
+    out = heal(one, other)
+    assert one.gatherer.open == 1
+    assert [line for line in out if "1/" in line][-2:] == [
+        "110s 1/5 r4 severity=80, note=x",
+        "110s 101/2 r1 note=x [last] [merged-into 1]",
+    ]
+
+
 def confirmed(talk: Talk, *events: str) -> list[bytes]:
     """The copies of events that everyone on a side has, once they are closed."""
     for event in events:

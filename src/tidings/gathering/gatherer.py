@@ -904,6 +904,7 @@ class Gatherer:
 
     def _heal(self, here: Entry, entry: Entry) -> None:
         """Join two copies of one event, or two events of one key."""
+        newer = self._open.get(here.slot)
         join = joined(here, entry)
         join.branch = self._label(join.event)
         join.redundant_us = max(here.redundant_us, entry.redundant_us)
@@ -940,6 +941,10 @@ class Gatherer:
             self._merge_into(here, join)
         elif entry.event not in here.events:
             self._merge_into(entry, join)
+        if newer is not None and newer is not here and self._open.get(join.slot) is join:
+            # It was opened after that one had been closed here.
+            self._remove(join)
+            self._heal(newer, join)
 
     def _merge_into(self, loser: Entry, survivor: Entry) -> None:
         """Say once of an event that it is now part of another."""
