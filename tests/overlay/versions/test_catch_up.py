@@ -626,6 +626,22 @@ def test_who_was_cut_off_is_told_the_last_version_of_an_event_that_others_have_c
     assert net.followed() == net.remembered() == 0
 
 
+def test_a_last_version_that_answers_what_a_home_follows_closes_the_event_and_nothing_overtakes_it() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x < 3")
+    net.told(1, 1)
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.told(2, 2, qos=0, last=True, state="merged-into", into="f")
+    mark = net.mark()
+    net.heal("b", "c")
+    net.settle()
+    assert [it.home for _, target, it in net.said(Follow, mark) if target == "a"] == ["c"]
+    assert net.said(Close, mark) == []
+    assert net.states("c", "s") == [(1, "told"), (2, "merged-into")]
+    assert net.followed() == net.remembered() == 0
+
+
 def test_an_answer_to_one_home_takes_a_version_that_waits_from_no_other() -> None:
     receivers = Receivers(Core("a", 1, 1, DEFAULT, random.Random(1)))
     receivers.remember("t", "e", 1, {"b": 0, "c": 1})

@@ -544,7 +544,9 @@ class CatchUp:
         newer, closed = self._judge(place, events)
         for event, version in closed:
             self.receivers.close(event, version)
-        self._send_close(grown, place, closed, grown.bits[home], None)
+        # A last version closes an event by itself. Until it has come, the home must go on to ask for it.
+        last = {it.told.event: None for it in newer if it.told is not None and is_last(it.told)}
+        self._send_close(grown, place, [it for it in closed if it[0] not in last], grown.bits[home], None)
         for publication in newer:
             if publication.told is not None:
                 told = publication.told
