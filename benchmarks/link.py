@@ -234,7 +234,7 @@ class LinkOnly:
         return [e.SetTimer(now + 1)]
 
     def has_heard_of(self, name: str) -> bool:
-        return False
+        return name == self.core.id
 
     def status(self, now: float, *, filters: bool = False) -> None: ...
 

@@ -54,6 +54,7 @@ from tidings.overlay.gather.messages import (
     Taken,
 )
 from tidings.overlay.gather.seat_directory import EventClosed, SeatFound, SeatMoved, Seats
+from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.links.messages import PROTOCOL_VERSION
 from tidings.overlay.publication import Publication, Told
@@ -247,7 +248,7 @@ class Broker:
             Roll: rolls.on_roll,
             Sets: self._on_sets,
             Fetch: homes.on_fetch,
-            Change: homes.on_change,
+            Change: self._on_change,
             Confirm: confirmations.on_confirm,
             Keep: publications.outbox.on_keep,
             Kept: publications.outbox.on_kept,
@@ -482,8 +483,17 @@ class Broker:
         return self._absences.absent_from(grown) if grown is not None else None
 
     def _on_sets(self, link: Link, message: Sets) -> None:
+        if reason := fault([has.home for has in message.homes] + [word[0] for word in message.gone]):
+            self._links.renounce(link, reason)
+            return
         self._absences.on_words(link, message.gone)
         self._homes.on_sets(link, message)
+
+    def _on_change(self, link: Link, message: Change) -> None:
+        if reason := fault((message.home,)):
+            self._links.renounce(link, reason)
+            return
+        self._homes.on_change(link, message)
 
     def _on_set(self, home: str) -> None:
         self._absences.on_set(home)
