@@ -425,6 +425,33 @@ def test_what_a_neighbour_got_on_another_way_is_not_sent_to_it_when_it_is_reache
     assert bench.said(Publish, since) == []
 
 
+def test_what_was_held_for_a_neighbour_comes_before_what_it_gets_on_another_way() -> None:
+    bench = Bench("ocxyz", [("o", "c"), ("x", "y")])
+    bench.blocked.add(frozenset("ox"))
+    bench.settle()
+    bench.subscribe("x", "s", "t/#", qos=1)
+    bench.subscribe("y", "sy", "t/#", qos=1)
+    bench.tell("o", NeighbourAdded("x"))
+    bench.settle()
+    publish(bench, 2, id_="o")
+    assert bench.got("x", "s") == []
+    bench.join("y", "c")
+    bench.settle()
+    publish(bench, 1, id_="o", first=2)
+    # Nobody knows which of the two it was, so it is for both.
+    assert bench.got("x", "s") == bench.got("y", "sy") == payloads(0, 3)
+    since = bench.mark()
+    bench.join("z", "c")
+    bench.settle()
+    sent = [(source, target) for source, target, _ in bench.said(Publish, since)]
+    assert sorted(sent) == [("c", "z")] * 3 + [("o", "c")] * 3  # nor does it know who z is
+    since = bench.mark()
+    bench.heal("o", "x")
+    bench.settle()
+    assert bench.status("o").held == 0
+    assert bench.got("x", "s", since) == []
+
+
 def test_what_is_on_its_way_to_a_neighbour_that_is_reached_meanwhile_is_not_held_for_it() -> None:
     bench = Bench("abc", [("b", "a"), ("c", "a")])
     bench.settle()

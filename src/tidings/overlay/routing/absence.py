@@ -83,6 +83,8 @@ class Absences:
         """Those of `_met` that are on disk."""
         self._unsaved = False
         """Whether those on disk are others."""
+        self._learned: dict[str, None] = {}
+        """Those of them that were not in reach since others spoke of them."""
         self._needed: dict[str, Version] = {}
         """The set of a broker that must be here for it to be known what it wants: the one that it had when it
         was last in reach. Before a restart more may have been confirmed than anybody says now."""
@@ -169,6 +171,7 @@ class Absences:
         known = name in self._met or name == self._core.id
         self._meet({name: boot})
         if not known and not self._is_member(name):
+            self._learned[name] = None
             self._miss(name, min(absent_s, self._core.settings.absent_hold_s))
             self._blind.clear()
 
@@ -247,10 +250,17 @@ class Absences:
             if name in self._met:
                 self._save()
 
-    def on_ready(self, tree: Tree) -> list[tuple[str, str]]:
-        """A new epoch: see who is back and who is missing; the answer is that of `found`."""
+    def on_ready(self, tree: Tree) -> tuple[list[tuple[str, str]], list[str]]:
+        """A new epoch: see who is back and who is missing.
+
+        The answer is that of `found`, and who else may be a neighbour that was not reached yet, if there is
+        one: members that were not in reach before.
+        """
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
+        strangers = [
+            it for it in grown.members if (it not in self._met or it in self._learned) and it != self._core.id
+        ]
         self._meet({name: member.boot for name, member in grown.members.items()})
         for name, member in grown.members.items():
             if self._core.timers.is_set(Timer.ABSENT, name):
@@ -258,6 +268,7 @@ class Absences:
                 self._save()
             self._expected.pop(name, None)
             self._asked.pop(name, None)
+            self._learned.pop(name, None)
             self._needed[name] = member.boot, member.number
             self._tell_all(self._gone.come_back(name, member.boot))
         reached = self.found(grown.bits)
@@ -272,7 +283,8 @@ class Absences:
         for word in doubtful.values():
             if self._gone.is_news(word) and word[1] >= self._boot(word[0]):
                 self._take(word)
-        return reached
+        known = [peer for _, peer in reached]
+        return reached, [it for it in strangers if it not in known] if self._unreached else []
 
     def _miss_all(self) -> None:
         self._blind.clear()
@@ -329,6 +341,7 @@ class Absences:
     def _drop(self, name: str) -> None:
         self._unreached.pop(name, None)
         self._expected.pop(name, None)
+        self._learned.pop(name, None)
         self._saved.pop(name, None)
         self._needed.pop(name, None)
         self._core.timers.cancel(Timer.ABSENT, name)
@@ -455,3 +468,8 @@ class Absences:
 def unreached(address: str) -> str:
     """How a neighbour is called here before its id is known; no id has a control character."""
     return f"\t{address}"
+
+
+def is_unreached(name: str) -> bool:
+    """Whether a name is that of an address."""
+    return name.startswith("\t")
