@@ -831,6 +831,7 @@ class Node:
                 self._timer.cancel()
             for task in self._tasks:
                 task.cancel()
+            # Kept here since the loop itself does not keep a task alive.
             self._ending = self._loop.create_task(self._end_all(reason, discard))
 
     async def _end_all(self, reason: str, discard: bool) -> None:

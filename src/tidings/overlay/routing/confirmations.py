@@ -8,10 +8,9 @@ its members.
 A broker confirms a version only when it is on its disk that it knows the home: after a restart it must know
 for whom to hold what is published at it.
 
-If a confirmation is late, the message names the brokers that are waited for, hop by hop: a broker names the
-neighbour that does not answer for those behind it, or whom that one names. Names are said again when they
-change, so that the home soon knows the broker that does not confirm, however far away, and no longer those
-that have.
+If a confirmation is late, the message names the brokers that are waited for, hop by hop. Names are said again
+when they change, so that the home soon knows the broker that does not confirm, however far away, and no
+longer those that have.
 """
 
 from __future__ import annotations
