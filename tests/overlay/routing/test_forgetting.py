@@ -15,7 +15,7 @@ from tidings.overlay.events import EntryOffered, ForgetAsked, Log, StopAsked, Ti
 from tidings.overlay.routing import gone
 from tidings.overlay.routing.absence import WORDS_EACH_MAX
 from tidings.overlay.routing.catalogue import pages_text
-from tidings.overlay.routing.messages import Change, Sets
+from tidings.overlay.routing.messages import Change, Has, Sets
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Grow, Join, Roll
 
@@ -322,6 +322,14 @@ def test_one_that_others_have_seen_in_a_later_boot_is_to_be_forgotten_again() ->
     forget(bench, "c", "a")
     assert held(bench, "ab") == [NOTHING] * 2
     assert said(bench, "a", SEEN) == 1
+
+
+def test_a_word_without_a_boot_that_a_broker_has_come_back_has_it_not_forgotten() -> None:
+    it = Middle()
+    it["x"].say(Sets((Has("z", 3, 1, 60.0),)))
+    effects = it["x"].say(Sets((), (("z", 0, 2),)))
+    assert it.broker.status(BEGIN).absent == ("z",)
+    assert it.heard(effects, Sets) == [("x", Sets((), (("z", 3, 0),)))]
 
 
 def test_a_broker_logs_and_writes_once_that_it_was_forgotten() -> None:

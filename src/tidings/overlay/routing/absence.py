@@ -380,12 +380,12 @@ class Absences:
     def on_words(self, link: Link, words: Iterable[Word]) -> None:
         """A neighbour says that brokers are gone for good, or have come back."""
         for word in islice(words, GONE_MAX):
-            name, boot, _ = word
+            name, boot, count = word
             if not self._gone.is_news(word):
                 continue
             if name == self._core.id:
                 self._on_own_word(word)
-            elif boot == 0 < self._boot(name):
+            elif boot == 0 < self._boot(name) and count % 2 == 1:
                 # The neighbour was asked to forget a broker of which it knows only the name.
                 self._take(self._gone.leave(name, self._boot(name)))
             elif boot < self._boot(name):
