@@ -74,7 +74,7 @@ said again."""
 WAITING_MAX = 10_000
 """Questions that wait for sets, of which each member has an equal share; beyond, they are asked again."""
 
-_encoder = msgspec.msgpack.Encoder()
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class Places(Protocol):
@@ -846,7 +846,7 @@ class CatchUp:
         early = self._early.get(key)
         if early is None or early.generation != link.generation:
             early = self._early[key] = Early(link)
-        size = len(_encoder.encode(message))
+        size = len(_ENCODER.encode(message))
         of_link = [it for (peer, _), it in self._early.items() if peer == link.peer]
         if (
             sum(len(it.messages) for it in of_link) < EARLY_MAX
