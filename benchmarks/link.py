@@ -233,6 +233,9 @@ class LinkOnly:
         self.core.timers.set(Timer.TICK, None, now + 1)
         return [e.SetTimer(now + 1)]
 
+    def has_heard_of(self, name: str) -> bool:
+        return name == self.core.id
+
     def status(self, now: float, *, filters: bool = False) -> None: ...
 
     def kept(self) -> dict[tuple[str, str], float]:

@@ -70,6 +70,9 @@ class LocalBroker:
     def start(self, now: float) -> list[e.Effect]:
         return []
 
+    def has_heard_of(self, name: str) -> bool:
+        return name == self.id
+
     def status(self, now: float, *, filters: bool = False) -> LocalStatus:
         return LocalStatus(self.id)
 

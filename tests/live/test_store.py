@@ -185,9 +185,10 @@ def test_a_store_of_an_earlier_format_is_refused_and_left_as_it_is(used: Path, f
     for _ in range(2):
         assert refusal(used) == (
             f"the store FOLDER/{FILE} has format {form}, and this release reads format 3: it cannot read the "
-            "sessions in it, nor what it holds for other brokers. To pass that on, let the broker leave "
-            "(`tidings leave`, or POST /leave) with the release that wrote it; then, or without that, move "
-            "its folder away: it then starts as one that has lost its disk"
+            "sessions in it, nor what it holds for other brokers. To have that delivered, run the network "
+            "with the release that wrote it until tidings_publications_held and tidings_mqtt_queued are 0 at "
+            "all brokers, and stop it; then, or without that, move its folder away: it then starts as one "
+            "that has lost its disk"
         )
     assert (used / FILE).read_bytes() == before
 

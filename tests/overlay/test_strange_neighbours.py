@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,9 +20,12 @@ from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     ConnectionLost,
     Deliver,
+    Effect,
     Event,
     FrameReceived,
     Grant,
+    HangUp,
+    NeighbourAdded,
     PublicationOffered,
     SessionClosed,
     SessionOpened,
@@ -53,7 +57,7 @@ from tidings.overlay.routing.messages import (
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.messages import Distance, Grow, Join, Regrow, Roll, Seek
 
-ROOTS = ["a", "m", "x", "zz", "A", "", "\t"]
+ROOTS = [*["a", "m", "x", "zz", "A"] * 4, "", "\t"]
 EPOCHS = [EPOCH, EPOCH, (1, 2), (1, 3), (2, 1), (0, 0), (-1, 5), (2**64 - 1, 1)]
 NUMBERS = [0, 1, 2, 3, 5, -1, 2**40, 2**64 - 1]
 TOPICS = ["t", "t/u", "roads/a1", "#", "", "$s", "a//b", "\0"]
@@ -307,6 +311,72 @@ def test_nobody_speaks_for_this_brokers_own_set() -> None:
         it["x"].say(Sets((Has("m", boot, 7),)))
     assert it.broker.status(BEGIN, filters=True).sets == before
     assert state(it, "x") == "up"
+
+
+WRONG_IDS = ["", "\t127.0.0.1:1883", "two\nlines", "n" * 256]
+
+
+@pytest.mark.parametrize("wrong", WRONG_IDS)
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda id_: Sets((Has(id_, 1, 1),)),
+        lambda id_: Sets((), ((id_, 1, 1),)),
+        lambda id_: Change(id_, 1, 1, ()),
+        lambda id_: Confirm("a", EPOCH, ((id_, 1, 1),)),
+        lambda id_: Confirm("a", EPOCH, (), ("b", id_)),
+        lambda id_: Roll("a", (1, 2), (("x", 1, 1, 0), (id_, 1, 1, 0))),
+    ],
+    ids=["set", "word", "change", "confirmed", "late", "member"],
+)
+def test_who_names_a_broker_that_cannot_be_is_renounced(say: Callable[[str], Message], wrong: str) -> None:
+    it = Middle()
+    it["a"].say(Grow("a", (1, 2), ("a",)))
+    it["x"].say(Join("a", (1, 2)))
+    it["x"].say(say("y"))
+    assert [link.state for link in it.broker.status(BEGIN).links] == ["up", "up"]
+    effects = it["x"].say(say(wrong))
+    assert [effect.reason.endswith("1 to 255 printable characters") for effect in hang_ups(effects)] == [True]
+    assert max(len(effect.reason) for effect in hang_ups(effects)) < 150
+    assert [one.home for one in it.broker.status(BEGIN).sets if one.home == wrong] == []
+
+
+def test_what_is_held_for_an_address_is_not_for_who_calls_itself_like_it() -> None:
+    it = Middle()
+    it.tell(NeighbourAdded("127.0.0.1:1883"))
+    it["x"].say(Sets((Has("\t127.0.0.1:1883", 1, 0, 1e6),)))
+    assert it.broker.status(BEGIN).absent == ()
+
+
+@pytest.mark.parametrize("count", [4_096, 4_097])
+def test_an_epoch_has_no_more_members_than_there_can_be(count: int) -> None:
+    it = Middle(("x", "y"))
+    names = [f"n{number:04}" for number in range(count - 4)]
+    it["a"].say(Grow("a", (1, 2), ("a",)))
+    for child in "xy":
+        it[child].say(Join("a", (1, 2)))
+    it["a"].say(Roll("a", (1, 2), (("a", 1, 1, 0),)))
+    half = len(names) // 2
+    for child, some in (("x", names[:half]), ("y", names[half:])):
+        effects = it[child].say(Roll("a", (1, 2), tuple((name, 1, 1, 0) for name in (*some, child))))
+        assert not hang_ups(effects) or (child, count) == ("y", 4_097)
+    assert len(hang_ups(effects)) == (count > 4_096)
+    tree = next(tree for tree in it.broker.status(BEGIN).trees if tree.root == "a")
+    assert len(tree.members) == (4_096 if count == 4_096 else 4)
+
+
+def hang_ups(effects: list[Effect]) -> list[HangUp]:
+    return [effect for effect in effects if isinstance(effect, HangUp)]
+
+
+def test_names_of_who_is_late_do_not_make_a_grant_long() -> None:
+    it = Middle(confirm=False)
+    it.tell(SessionOpened("c", False))
+    it.tell(SubscriptionAsked("c", "s", Subscription("q", qos=1)))
+    it["x"].say(Confirm("a", EPOCH, (), tuple(f"{number:0255}" for number in range(NAMED_MAX + 1))))
+    (grant,) = kinds(it.tell(TimerFired(), BEGIN + 1.01), Grant)
+    assert isinstance(grant, Grant)
+    assert 4_000 < len(grant.reason) < 5_000
 
 
 def test_a_confirmation_of_what_was_never_said_grants_nothing_else() -> None:

@@ -73,6 +73,7 @@ class StubNode:
         self.synchronising = False
         self.absent: tuple[str, ...] = ("b3",)
         self.pages = {"b9": "http://127.0.0.1:1"}
+        self.heard_of = ("b3", "b5", "b9")
         self.asked: list[tuple[str, object]] = []
 
     def gauges(self) -> Mapping[str, float]:
@@ -130,8 +131,10 @@ class StubNode:
         self.asked.append(("remove session", client))
         return client.startswith("c")
 
-    def forget(self, broker: str) -> None:
-        self.asked.append(("forget", broker))
+    def forget(self, broker: str) -> bool:
+        if broker in self.heard_of:
+            self.asked.append(("forget", broker))
+        return broker in self.heard_of
 
     # The log is tested with real nodes in `test_reading`.
     logs: Logs | None = None
@@ -317,7 +320,9 @@ def test_a_broker_that_will_not_come_back_is_forgotten(pages: Pages, node: StubN
     assert ask(pages, "/forget", b'{"broker": "b3"}') == (200, {"forgotten": "b3"})
     # Nothing is held for this one any more, but readers of the log would still wait for it.
     assert ask(pages, "/forget", b'{"broker": "b9"}') == (200, {"forgotten": "b9"})
-    assert node.asked == [("forget", "b3"), ("forget", "b9")]
+    # Nothing is held for this one here, but other brokers may still hold something.
+    assert ask(pages, "/forget", b'{"broker": "b5"}') == (200, {"forgotten": "b5"})
+    assert node.asked == [("forget", "b3"), ("forget", "b9"), ("forget", "b5")]
     assert ask(pages, "/forget", b"{}")[0] == 400
 
 

@@ -191,6 +191,8 @@ class BrokerLike(Protocol):
 
     def kept(self) -> Mapping[tuple[str, str], float]: ...
 
+    def has_heard_of(self, name: str) -> bool: ...
+
     def status(self, now: float, *, filters: bool = False) -> Any: ...
 
 
@@ -497,9 +499,12 @@ class Node:
         """Where the other brokers of the network serve their pages, as far as they have said so."""
         return {name: url for name, url in self.broker.catalogue.pages().items() if name != self.id}
 
-    def forget(self, broker: str) -> None:
-        """Tell the whole network that a broker out of reach will not come back."""
-        self.tell_all((e.ForgetAsked(broker), _no_pages(broker)))
+    def forget(self, broker: str) -> bool:
+        """Tell the whole network that a broker out of reach will not come back; whether it was heard of."""
+        heard_of = self.broker.has_heard_of(broker)
+        if heard_of:
+            self.tell_all((e.ForgetAsked(broker), _no_pages(broker)))
+        return heard_of
 
     def user(self, name: str, password: bytes) -> str | None:
         """Who somebody is, "" if names say nothing here; None if they do not fit. Slow, for threads."""
@@ -826,6 +831,7 @@ class Node:
                 self._timer.cancel()
             for task in self._tasks:
                 task.cancel()
+            # Kept here since the loop itself does not keep a task alive.
             self._ending = self._loop.create_task(self._end_all(reason, discard))
 
     async def _end_all(self, reason: str, discard: bool) -> None:

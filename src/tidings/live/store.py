@@ -361,9 +361,9 @@ def _foreign(path: Path, form: int) -> SetupError:
     text = f"the store {path} has format {form}, and this release reads format {FORMAT}"
     if 0 < form < FORMAT:
         text += (
-            ": it cannot read the sessions in it, nor what it holds for other brokers. To pass that on, let "
-            "the broker leave (`tidings leave`, or POST /leave) with the release that wrote it; then, or "
-            "without that,"
+            ": it cannot read the sessions in it, nor what it holds for other brokers. To have that "
+            "delivered, run the network with the release that wrote it until tidings_publications_held and "
+            "tidings_mqtt_queued are 0 at all brokers, and stop it; then, or without that,"
         )
     else:
         text += "; start the broker with the release that wrote it, or"

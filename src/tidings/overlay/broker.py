@@ -54,6 +54,7 @@ from tidings.overlay.gather.messages import (
     Taken,
 )
 from tidings.overlay.gather.seat_directory import EventClosed, SeatFound, SeatMoved, Seats
+from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.links.messages import PROTOCOL_VERSION
 from tidings.overlay.publication import Publication, Told
@@ -227,7 +228,7 @@ class Broker:
             NeighbourAdded: self._on_neighbour_added,
             NeighbourRemoved: self._on_neighbour_removed,
             StopAsked: self._on_stop_asked,
-            ForgetAsked: absences.on_forget_asked,
+            ForgetAsked: self._on_forget_asked,
             SessionOpened: self._on_session_opened,
             SessionClosed: lambda e: sessions.close_session(e.session),
             SessionEnded: lambda e: sessions.end_session(e.session),
@@ -247,7 +248,7 @@ class Broker:
             Roll: rolls.on_roll,
             Sets: self._on_sets,
             Fetch: homes.on_fetch,
-            Change: homes.on_change,
+            Change: self._on_change,
             Confirm: confirmations.on_confirm,
             Keep: publications.outbox.on_keep,
             Kept: publications.outbox.on_kept,
@@ -349,6 +350,10 @@ class Broker:
                 return grown.names_of(members)
         return ()
 
+    def has_heard_of(self, name: str) -> bool:
+        """Whether there is, or was, a broker of this name, as far as is known here."""
+        return self._absences.has_heard_of(name) or name in self.catalogue.pages()
+
     def wanted_by(self, publication: Publication) -> Mapping[str, int]:
         """Which other brokers want a publication, by all that is known here, and with which QoS."""
         return self._homes.match(publication.topic, self._topics.fields(publication))
@@ -430,6 +435,10 @@ class Broker:
         self._links.remove_address(event.address)
         self._absences.on_neighbour_removed(event.address)
 
+    def _on_forget_asked(self, event: ForgetAsked) -> None:
+        if self.has_heard_of(event.broker):
+            self._absences.forget(event.broker)
+
     def _on_log_read(self, event: LogRead) -> None:
         self.core.record(
             Kind.REQUESTED,
@@ -474,8 +483,17 @@ class Broker:
         return self._absences.absent_from(grown) if grown is not None else None
 
     def _on_sets(self, link: Link, message: Sets) -> None:
-        self._absences.on_words(message.gone)
+        if reason := fault([has.home for has in message.homes] + [word[0] for word in message.gone]):
+            self._links.renounce(link, reason)
+            return
+        self._absences.on_words(link, message.gone)
         self._homes.on_sets(link, message)
+
+    def _on_change(self, link: Link, message: Change) -> None:
+        if reason := fault((message.home,)):
+            self._links.renounce(link, reason)
+            return
+        self._homes.on_change(link, message)
 
     def _on_set(self, home: str) -> None:
         self._absences.on_set(home)

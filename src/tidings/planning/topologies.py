@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any
 from tidings import installation
 from tidings.errors import InputError
 from tidings.language import durations
+from tidings.overlay.ids import ID_RULE, is_id
 
 if TYPE_CHECKING:
     import networkx as nx
 
 BROKERS_MAX = 100_000
 """More would not fit into the memory of one machine; it is a slip of the pen."""
-
-ID_LENGTH_MAX = 255
 
 DELAY_S = 0.001
 """Of a link, where nothing else is said: brokers in one building."""
@@ -425,8 +424,8 @@ def checked(topology: Topology, source: str, *, whole: bool = True) -> Topology:
     for place in topology.places:
         if place.id in known:
             problems.append(f"broker {place.id!r} is there twice; ids must differ")
-        if not 1 <= len(place.id) <= ID_LENGTH_MAX or not place.id.isprintable():
-            problems.append(f"broker id {place.id!r:.80} is not 1 to {ID_LENGTH_MAX} printable characters")
+        if not is_id(place.id):
+            problems.append(f"broker id {place.id!r:.80} is not {ID_RULE}")
         known[place.id] = None
     seen: dict[frozenset[str], None] = {}
     for link in topology.links:

@@ -67,7 +67,7 @@ class Watched(Metered, Keeper, Protocol):
     def remove_neighbour(self, address: str) -> None: ...
     def expel(self, client: str) -> bool: ...
     def remove_session(self, client: str) -> bool: ...
-    def forget(self, broker: str) -> None: ...
+    def forget(self, broker: str) -> bool: ...
     async def stop(self, for_good: bool = False) -> str: ...
 
 
@@ -340,13 +340,12 @@ class Pages:
                 f"{asked.broker} is in reach; let it leave instead (POST /leave there, or `tidings leave`), "
                 "or stop it and ask again when its links are given up",
             )
-        known = {*status["absent"], *self._node.pages_of_others()} - in_reach
-        if asked.broker not in known:
+        if not self._node.forget(asked.broker):
+            known = {*status["absent"], *self._node.pages_of_others()} - in_reach
             others = f"out of reach are {_some(known)}" if known else "no broker is out of reach"
             raise BadRequest(
                 HTTPStatus.NOT_FOUND, f"no broker is known as {asked.broker[:NAME_SHOWN]!r}; {others}"
             )
-        self._node.forget(asked.broker)
         return _told(HTTPStatus.OK, {"forgotten": asked.broker})
 
     def _leave(self) -> Answer:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.errors import DeclarationError
 from tidings.language import durations
 from tidings.language.faults import shown
+from tidings.overlay.ids import ID_RULE, is_id
 from tidings.service import addresses
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 OFF = "off"
 """Turns off what can be turned off."""
-
-ID_LENGTH_MAX = 255
 
 Address = tuple[str, int]
 """Host and port."""
@@ -55,8 +54,8 @@ def _text(value: object) -> str:
 
 
 def _id(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= ID_LENGTH_MAX or not value.isprintable():
-        raise ValueError(f"{shown(value)} is not an id: 1 to {ID_LENGTH_MAX} printable characters")
+    if not isinstance(value, str) or not is_id(value):
+        raise ValueError(f"{shown(value)} is not an id: {ID_RULE}")
     return value
 
 

@@ -68,6 +68,31 @@ def test_what_waits_keeps_its_order_although_some_of_it_could_go() -> None:
     assert (numbers(it, "x", effects), numbers(it, "y", effects)) == ([5], [6])
 
 
+@pytest.mark.parametrize(
+    ("settled", "answered"),
+    [
+        ((1, 5), (1, 5)),
+        ((1, 2**62), (1, 5)),
+        ((-(2**62), 2**62), (1, 5)),
+        ((2, 3), (2, 3)),
+        ((2, 2, 4, 9), (2, 2, 4, 5)),
+        ((5, 2**62, 1, 1), (5, 5)),  # the second is not in order
+        ((1, 5, 1, 5, 1, 5), (1, 5)),
+        ((3, 2), ()),
+        ((6, 2**62), ()),
+        ((1,), ()),
+    ],
+)
+def test_of_ranges_of_slots_only_those_under_way_count(
+    settled: tuple[int, ...], answered: tuple[int, ...]
+) -> None:
+    it = Middle()
+    for number in range(1, 6):
+        it["a"].say(publish(number, number - 1, publication(number)))
+    done = it.heard(it["x"].say(Done("a", settled, ())), Done)
+    assert done == ([("a", Done("a", answered, ()))] if answered else [])
+
+
 def test_a_full_link_does_not_hold_up_what_comes_from_another() -> None:
     it = Middle(("x", "y", "z"), NARROW)
     for number in range(1, 6):

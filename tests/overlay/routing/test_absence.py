@@ -18,6 +18,7 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.publishing.messages import Publish
+from tidings.overlay.routing.absence import RETURN_S
 from tidings.overlay.settings import DEFAULT, Settings
 from tidings.records.record import Kind, Record
 
@@ -301,6 +302,80 @@ def test_a_broker_that_joins_holds_only_for_the_time_that_remains() -> None:
     assert (bench.status("d").absent, bench.status("d").held) == ((), 0)
 
 
+def star(absent_hold_s: float) -> Bench:
+    """B in the middle of a, c and d, with a session at d that wants something; d is dead."""
+    settings = replace(DEFAULT, absent_hold_s=absent_hold_s)
+    bench = Bench("abcd", [("a", "b"), ("c", "b"), ("d", "b")], settings)
+    bench.settle()
+    bench.subscribe("d", "s", "t/1", durable=True, qos=1)
+    bench.settle()
+    bench.kill("d")
+    return bench
+
+
+def test_restarts_do_not_begin_the_time_to_hold_anew() -> None:
+    bench = star(60.0)
+    for id_ in "abcabc":  # whoever restarts tells the others for how long it holds
+        bench.advance(9.0)
+        bench.kill(id_)
+        bench.start(id_)
+    bench.settle()
+    assert [bench.status(id_).absent for id_ in "abc"] == [("d",)] * 3
+    bench.advance(RETURN_S)  # who has just started waits a little longer
+    assert [bench.status(id_).absent for id_ in "abc"] == [()] * 3
+    assert [one.home for one in bench.status("a").sets] == ["a", "b", "c"]
+
+
+def test_who_has_given_a_broker_up_holds_nothing_for_it_again_because_others_do() -> None:
+    bench = star(60.0)
+    bench.kill("c")  # which does not know that d is dead
+    bench.advance(70.0)
+    bench.start("c")
+    for id_ in "ab":
+        bench.settle()
+        bench.kill(id_)
+        bench.start(id_)
+    bench.settle()
+    assert [bench.status(id_).absent for id_ in "abc"] == [(), (), ("d",)]
+    publish(bench, 1, "b")
+    assert bench.status("b").held == 0
+    bench.start("d")
+    bench.settle()
+    publish(bench, 1, "a", first=1)
+    assert bench.got("d", "s") == payloads(1, 1)
+    bench.kill("d")
+    bench.settle()
+    assert [bench.status(id_).absent for id_ in "abc"] == [("d",)] * 3
+
+
+def test_one_that_was_given_up_is_held_for_when_others_have_seen_a_later_boot() -> None:
+    bench = star(60.0)
+    bench.cut("a", "b")
+    bench.advance(70.0)
+    assert bench.status("a").absent == ()
+    bench.start("d")
+    bench.settle()
+    bench.kill("d")
+    bench.settle()
+    bench.heal("a", "b")
+    bench.advance(30.0)
+    assert bench.status("a").absent == ("d",)
+
+
+def test_a_clock_that_was_set_does_not_make_the_time_to_hold_longer_or_shorter_than_it_may_be() -> None:
+    for set_by, left_s in ((-1e6, 60.0), (1e6, RETURN_S)):
+        bench = star(60.0)
+        bench.settle()
+        bench.kill("a")
+        bench.cut("a", "b")
+        bench.now += set_by
+        bench.start("a")
+        bench.advance(left_s - 1.0)
+        assert "d" in bench.status("a").absent
+        bench.advance(2.0)
+        assert "d" not in bench.status("a").absent
+
+
 def test_until_a_neighbour_has_been_reached_all_is_held_for_it() -> None:
     bench = Bench("ab")
     bench.blocked.add(frozenset("ab"))
@@ -348,6 +423,33 @@ def test_what_a_neighbour_got_on_another_way_is_not_sent_to_it_when_it_is_reache
     assert bench.tree("b", "a").epoch == epoch
     assert bench.status("b").held == 0
     assert bench.said(Publish, since) == []
+
+
+def test_what_was_held_for_a_neighbour_comes_before_what_it_gets_on_another_way() -> None:
+    bench = Bench("ocxyz", [("o", "c"), ("x", "y")])
+    bench.blocked.add(frozenset("ox"))
+    bench.settle()
+    bench.subscribe("x", "s", "t/#", qos=1)
+    bench.subscribe("y", "sy", "t/#", qos=1)
+    bench.tell("o", NeighbourAdded("x"))
+    bench.settle()
+    publish(bench, 2, id_="o")
+    assert bench.got("x", "s") == []
+    bench.join("y", "c")
+    bench.settle()
+    publish(bench, 1, id_="o", first=2)
+    # Nobody knows which of the two it was, so it is for both.
+    assert bench.got("x", "s") == bench.got("y", "sy") == payloads(0, 3)
+    since = bench.mark()
+    bench.join("z", "c")
+    bench.settle()
+    sent = [(source, target) for source, target, _ in bench.said(Publish, since)]
+    assert sorted(sent) == [("c", "z")] * 3 + [("o", "c")] * 3  # nor does it know who z is
+    since = bench.mark()
+    bench.heal("o", "x")
+    bench.settle()
+    assert bench.status("o").held == 0
+    assert bench.got("x", "s", since) == []
 
 
 def test_what_is_on_its_way_to_a_neighbour_that_is_reached_meanwhile_is_not_held_for_it() -> None:

@@ -9,18 +9,24 @@ from math import inf
 
 import pytest
 
-from tests.overlay.bench import Bench, Mailbox, path, ring
-from tidings.overlay.events import ForgetAsked, Log, StopAsked, TimerFired
+from tests.overlay.bench import BEGIN, Bench, Mailbox, Middle, heard, item, kinds, path, ring
+from tidings.language.subscriptions import Subscription
+from tidings.overlay.events import EntryOffered, ForgetAsked, Log, StopAsked, TimerFired, Write
 from tidings.overlay.routing import gone
-from tidings.overlay.routing.messages import Sets
+from tidings.overlay.routing.absence import WORDS_EACH_MAX
+from tidings.overlay.routing.catalogue import pages_text
+from tidings.overlay.routing.messages import Change, Has, Sets
 from tidings.overlay.settings import DEFAULT
-from tidings.overlay.trees.messages import Roll
+from tidings.overlay.trees.messages import Grow, Join, Roll
 
 GONE = "a broker is gone for good; nothing is held for it"
 TOLD = (
     "the network was told that this broker is gone for good, and has held nothing for it since; it joins as "
     "a new one"
 )
+
+
+SEEN = "a broker that was to be forgotten has been seen since; if it is gone, forget it again"
 
 
 def network(ids: str = "abc", links: Iterable[tuple[str, str]] = (), trees: int = 1) -> Bench:
@@ -245,6 +251,120 @@ def test_who_was_away_does_not_have_a_broker_forgotten_that_has_come_back_since(
     bench.settle()
     assert sorted(bench.got("c", "s")) == [b"0", b"1"]
     assert said(bench, "c", TOLD) == 1
+
+
+def test_all_are_told_although_nothing_is_held_where_the_operator_asks() -> None:
+    brief, long = replace(DEFAULT, absent_hold_s=5.0), replace(DEFAULT, absent_hold_s=600.0)
+    bench = Bench("abcd", path(*"abcd"), {"a": brief, "b": long, "c": long, "d": long})
+    bench.settle()
+    bench.subscribe("d", "s", "t", durable=True, qos=1)
+    bench.settle()
+    bench.kill("d")
+    bench.advance(20.0)
+    publish(bench, "b", 0)
+    assert held(bench, "ab")[0] == NOTHING
+    assert bench.status("b").held == 1
+    forget(bench, "d", "a")
+    assert held(bench, "abc") == [NOTHING] * 3
+    # Asked again, it does no harm.
+    forget(bench, "d", "a")
+    assert held(bench, "abc") == [NOTHING] * 3
+    assert bench["a"].has_heard_of("d")
+    assert not bench["a"].has_heard_of("e")
+
+
+def test_one_of_which_only_pages_are_known_is_forgotten() -> None:
+    brief, long = replace(DEFAULT, absent_hold_s=5.0), replace(DEFAULT, absent_hold_s=600.0)
+    bench = Bench("abcd", path(*"abc"), {"a": brief, "b": long, "c": long, "d": long})
+    bench.tell("c", EntryOffered("", 0, "pages", "c", pages_text("c", "http://127.0.0.1:1")))
+    bench.settle()
+    bench.kill("c")
+    bench.advance(20.0)
+    bench.join("d", "a")
+    bench.settle()
+    assert [bench.status(id_).absent for id_ in "abd"] == [(), ("c",), ()]
+    forget(bench, "c", "d")
+    assert held(bench, "abd") == [NOTHING] * 3
+    assert said(bench, "d", SEEN) == 0
+
+
+def test_one_of_which_only_the_name_was_learned_is_forgotten_everywhere() -> None:
+    bench = Bench("abc", path("a", "b"))
+    bench.settle()
+    bench.kill("b")
+    bench.settle()
+    bench.kill("a")
+    bench.start("a")  # which has no set of b to tell, and so no boot
+    bench.join("c", "a")
+    bench.settle()
+    assert [bench.status(id_).absent for id_ in "ac"] == [("b",)] * 2
+    forget(bench, "b", "c")
+    assert held(bench, "ac") == [NOTHING] * 2
+
+
+def test_one_that_others_have_seen_in_a_later_boot_is_to_be_forgotten_again() -> None:
+    bench = network("abc", [("a", "b"), ("c", "b")])
+    bench.kill("c")
+    bench.settle()
+    bench.cut("a", "b")
+    bench.start("c")
+    bench.settle()
+    bench.kill("c")
+    bench.settle()
+    publish(bench, "b", 0)
+    bench.heal("a", "b")
+    bench.stopped.add("b")
+    bench.tell("a", ForgetAsked("c"))  # of which a has not heard since its first boot
+    bench.go_on("b")
+    bench.settle()
+    assert said(bench, "a", SEEN) == 1
+    assert bench.status("b").held == 1
+    forget(bench, "c", "a")
+    assert held(bench, "ab") == [NOTHING] * 2
+    assert said(bench, "a", SEEN) == 1
+
+
+def test_a_word_without_a_boot_that_a_broker_has_come_back_has_it_not_forgotten() -> None:
+    it = Middle()
+    it["x"].say(Sets((Has("z", 3, 1, 60.0),)))
+    effects = it["x"].say(Sets((), (("z", 0, 2),)))
+    assert it.broker.status(BEGIN).absent == ("z",)
+    assert it.heard(effects, Sets) == [("x", Sets((), (("z", 3, 0),)))]
+
+
+def test_a_broker_logs_and_writes_once_that_it_was_forgotten() -> None:
+    it = Middle()
+    effects = [effect for count in range(100) for effect in it["x"].say(Sets((), (("m", 1, count),)))]
+    assert len([log for log in kinds(effects, Log) if isinstance(log, Log) and log.text == TOLD]) == 1
+    assert len(kinds(effects, Write)) == 1
+    assert heard(effects) == []
+
+
+def test_a_neighbour_may_speak_of_few_brokers_that_nobody_has_met() -> None:
+    it = Middle()
+    names = [f"n{number:04}" for number in range(1_000)]
+    effects = [effect for name in names for effect in it["x"].say(Sets((), ((name, 1, 1),)))]
+    assert len({message.gone for _, message in it.heard(effects, Sets)}) == WORDS_EACH_MAX
+    assert len(kinds(effects, Write)) == WORDS_EACH_MAX
+    # Of those that were heard of it may still speak, and another neighbour of any.
+    for peer, name in (("x", "n0000"), ("a", "n0999")):
+        effects = it[peer].say(Sets((), ((name, 1, 2),)))
+        assert [who for who, _ in it.heard(effects, Sets)] == ["a", "x"]
+
+
+def test_one_that_is_a_member_is_not_gone_whatever_boot_was_said() -> None:
+    latest = 2**53 - 1
+    it = Middle()
+    it["x"].say(Sets((), (("z", latest, 1),)))
+    it["x"].say(Change("z", 7, 1, (item(1, Subscription("t", qos=1)),)))
+    assert [one.home for one in it.broker.status(BEGIN).sets] == ["m", "a", "x"]
+    it["a"].say(Grow("a", (1, 2), ("a",)))
+    it["x"].say(Join("a", (1, 2)))
+    it["x"].say(Roll("a", (1, 2), (("x", 1, 1, 0), ("z", 7, 7, 1))))
+    effects = it["a"].say(Roll("a", (1, 2), (("a", 1, 1, 0),)))
+    assert ("a", Sets((), (("z", latest, 2),))) in it.heard(effects, Sets)
+    it["x"].say(Change("z", 7, 1, (item(1, Subscription("t", qos=1)),)))
+    assert [one.number for one in it.broker.status(BEGIN).sets if one.home == "z"] == [1]
 
 
 def test_one_that_was_only_cut_off_is_found_again_with_what_it_asks_for() -> None:

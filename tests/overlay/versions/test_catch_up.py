@@ -38,6 +38,7 @@ from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.batches import message_of, unpacked
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
+from tidings.overlay.trees.messages import Grow, Join, Roll
 from tidings.overlay.trees.trees import Edge, TreeEpoch
 from tidings.overlay.versions import catch_up
 from tidings.overlay.versions.messages import Ask, Close, Follow, Snapshot, Unfollow
@@ -773,7 +774,7 @@ def test_a_home_that_was_sent_a_snapshot_gets_what_follows() -> None:
 def test_questions_of_one_home_whose_set_never_comes_leave_room_for_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(catch_up, "EARLY_MAX", 30)
+    monkeypatch.setattr(catch_up, "WAITING_MAX", 30)
     net = Network("abc", path("b", "a", "c"), "a")
     net.told(1)
     epoch = net.tree("a", "a").epoch
@@ -797,6 +798,27 @@ def test_questions_of_one_home_whose_set_never_comes_leave_room_for_those_of_oth
     answered = [(to, it.number) for _, to, it in net.said(Snapshot, mark) if it.number >= 1000]
     assert answered == [("c", number) for number in range(1000, 1010)]
     assert {home: len(waiting) for home, waiting in net["a"]._catch_up._waiting.items()} == {"b": 10}
+
+
+def test_a_neighbour_that_says_much_before_its_epoch_is_ready_leaves_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catch_up, "EARLY_MAX", 10)
+    monkeypatch.setattr(catch_up, "EARLY_BYTES", 2_000)
+    for name, kept in (("r", 10), ("r" * 1_000, 1)):
+        it = Middle(("x", "y", "z"))
+        it["a"].say(Grow("a", (1, 2), ("a",)))
+        for child in "xyz":
+            it[child].say(Join("a", (1, 2)))
+        asks = [Unfollow("a", (1, 2), "t", "z", "x", ((f"{name}{number}", 1),)) for number in range(20)]
+        for ask in asks:
+            it["x"].say(ask)
+        late = Unfollow("a", (1, 2), "t", "z", "y", (("s", 1),))
+        it["y"].say(late)
+        effects = []
+        for peer in it.peers:
+            effects += it[peer].say(Roll("a", (1, 2), ((peer, 1, 1, 0),)))
+        assert it["z"].heard(effects, Unfollow) == [*asks[:kept], late]
 
 
 def test_a_snapshot_is_no_repeat_of_what_came_live_and_leaves_no_gap() -> None:

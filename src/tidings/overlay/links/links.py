@@ -29,6 +29,7 @@ from enum import Enum, auto
 from tidings.overlay.core import Core
 from tidings.overlay.events import ConnectionMade, Dial, HangUp, Send
 from tidings.overlay.frames import Data, Frame, Message
+from tidings.overlay.ids import ID_RULE, is_id
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.settings import Settings
@@ -513,8 +514,8 @@ class Links:
             return f"network {greet.network!r} is not {settings.network!r}"
         if greet.broker == core.id:
             return f"two brokers have the id {core.id!r}; give one of them another"
-        if not 0 < len(greet.broker) <= 255 or not greet.broker.isprintable():
-            return "a broker's id has 1 to 255 printable characters"
+        if not is_id(greet.broker):
+            return f"a broker's id has {ID_RULE}"
         if len(greet.nonce) > NONCE_BYTES_MAX:
             return f"a nonce has {NONCE_BYTES_MAX} bytes at most"
         low, high = greet.versions

@@ -11,7 +11,6 @@ several trees could.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -197,9 +196,14 @@ class Flow:
         if channel is None or channel.generation != link.generation:
             return
         slots = message.settled
-        known = list(channel.under_way)  # in the order sent
+        at = 0
         for first, last in zip(slots[::2], slots[1::2], strict=False):
-            for slot in known[bisect_left(known, first) : bisect_right(known, last)]:
+            # Slots count up by one, and ranges are in order; where one is longer than what is under way, a
+            # neighbour has gone wrong.
+            span = range(max(first, at), min(last, channel.slot) + 1)
+            at = max(at, span.stop)
+            under_way = channel.under_way
+            for slot in span if len(span) <= len(under_way) else [it for it in under_way if it in span]:
                 self._answered(channel, slot, 0)
         for slot, missing in message.stale:
             self._answered(channel, slot, unpacked(missing))

@@ -1,4 +1,4 @@
-"""Keeping: what goes to the log, and under which number.
+"""Log writer: what goes to the log, and under which number.
 
 A topic declared with `keep` is kept where it enters: a plain topic at each broker for what was published
 there, a gathered one at its seat for what it told. With `keep_reports` each broker keeps the reports that

@@ -1,4 +1,4 @@
-"""Holding: what an origin keeps until everyone has it, and copies that it keeps for neighbours.
+"""Outbox: what an origin keeps until everyone has it, and copies that it keeps for neighbours.
 
 A publication of QoS 1 or 2 is held from when it enters until all members of its tree have it, its client
 knows that it is safe, and no absent broker may want it. It is on disk all that time. With `acks =
@@ -11,7 +11,7 @@ What is held for absent brokers is bounded. How publications travel is not known
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -22,7 +22,7 @@ from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.messages import Forget, Keep, Kept
-from tidings.overlay.routing.absence import Absences
+from tidings.overlay.routing.absence import Absences, is_unreached
 from tidings.overlay.routing.topics import Content, Topics
 from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import TreeEpoch, Trees
@@ -99,7 +99,7 @@ class Held:
         """Its fields, until it has been sent for the first time: they are read once."""
 
     def reaches(self, name: str) -> bool:
-        """Whether a broker has it or need not, or gets it in the epoch in which it is sent."""
+        """True if the broker has it, does not need it, or is addressed in the current epoch."""
         return name in self.done or (self.grown is not None and name in self.grown.bits)
 
     def settle(self) -> None:
@@ -307,6 +307,16 @@ class Outbox:
                 held.absent[peer] = None
             elif not held.absent and held.passed:
                 self._kept_for_nobody(held)
+
+    def met(self, strangers: Sequence[str]) -> None:
+        """Members that were not in reach before: each may be a neighbour that was not reached yet.
+
+        What is kept for that one must be sent to it before anything new. When its link comes up it is too
+        late: an earlier number of a stream would be taken for a repeat.
+        """
+        for held in self.everything():
+            if any(is_unreached(name) for name in held.absent):
+                held.absent |= {name: None for name in strangers if not held.reaches(name)}
 
     def _kept_for_nobody(self, held: Held) -> None:
         """No absent broker is left for which it was kept."""

@@ -1024,8 +1024,11 @@ class Publications:
 
     def on_ready(self, tree: Tree) -> None:
         """A new epoch: see who is back, then send again what not everyone has."""
-        for name, peer in self._absences.on_ready(tree):
+        reached, strangers = self._absences.on_ready(tree)
+        for name, peer in reached:
             self.outbox.reached(name, peer, late=False)
+        if strangers:
+            self.outbox.met(strangers)
         self.rearrange()
         self.outbox.on_ready()
 

@@ -3,8 +3,9 @@
 Every broker that was in an epoch with this one, or for which others hold something, is known here, on disk
 too. One that is in no epoch now is *absent*, and so is a neighbour that is to be dialled and has not been
 reached yet. What an absent broker may want is held for it: what its set says, if it is known to be the latest
-that this broker has confirmed, else everything. How long is bounded. What is held is not known here
-(`publishing`).
+that this broker has confirmed, else everything. How long is bounded, and a restart does not begin it anew.
+When that is over the broker is given up, until it is a member again, or is known to have started since. What
+is held is not known here (`publishing`).
 
 For a broker that is gone for good (`gone`) nothing is held.
 """
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from itertools import islice
+from math import inf
 
 import msgspec
 
 from tidings.overlay.core import Core, Notice
-from tidings.overlay.events import ForgetAsked, Write
-from tidings.overlay.links.links import Links
+from tidings.overlay.events import Write
+from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing.gone import GONE_MAX, Gone, Word
 from tidings.overlay.routing.homes import NONE, Homes, Version
 from tidings.overlay.routing.messages import Sets
@@ -30,6 +32,24 @@ MET = "homes"
 
 LATEST: Version = (2**53, 0)
 """Later than any version of a set."""
+
+RETURN_S = 30.0
+"""For so long at least something is held again after a restart: where all have stopped, others start too."""
+
+WORDS_EACH_MAX = 64
+"""Brokers never heard of that a neighbour may say to be gone for good. There is seldom one: what is held for
+somebody is said before."""
+
+
+class Met(msgspec.Struct, frozen=True, array_like=True):
+    """What is on disk."""
+
+    known: dict[str, tuple[int, int]]
+    """By broker: its latest boot, and until when something is held for it, in microseconds; 0 if it was in
+    reach."""
+
+    given_up: dict[str, int]
+    """Of `Absences`."""
 
 
 class HomeSaved(Notice, frozen=True):
@@ -56,10 +76,15 @@ class Absences:
         self._met: dict[str, int] = {}
         """Brokers that were in reach at some time and are not gone for good, with the latest boot that is
         known."""
+        self._given_up: dict[str, int] = {}
+        """Brokers that were away for too long, with the latest boot that is known, the longest first: others
+        may still hold something for them."""
         self._saved: dict[str, None] = {}
-        """Those of them that are on disk."""
+        """Those of `_met` that are on disk."""
         self._unsaved = False
         """Whether those on disk are others."""
+        self._learned: dict[str, None] = {}
+        """Those of them that were not in reach since others spoke of them."""
         self._needed: dict[str, Version] = {}
         """The set of a broker that must be here for it to be known what it wants: the one that it had when it
         was last in reach. Before a restart more may have been confirmed than anybody says now."""
@@ -72,6 +97,12 @@ class Absences:
         """Neighbours that leave for good, and their boots: once they are in no epoch, they are gone."""
         self._doubtful: dict[str, Word] = {}
         """What was said of members while an epoch grows, which shows whether they are still there."""
+        self._asked: dict[str, None] = {}
+        """Brokers that were to be forgotten, as the operator has said here."""
+        self._strangers: dict[str, int] = {}
+        """By neighbour: how many brokers it has said to be gone of which nothing else was ever heard."""
+        self._warned = False
+        """Whether this broker has logged that the network takes it for gone."""
         self._blind: dict[str, tuple[TreeEpoch, list[str]]] = {}
         """By root and epoch: what `blind` answers."""
 
@@ -79,13 +110,17 @@ class Absences:
         """Those known before a restart: all absent until seen again."""
         core = self._core
         if MET in saved:
-            self._met = msgspec.msgpack.decode(saved[MET], type=dict[str, int])
+            found = msgspec.msgpack.decode(saved[MET], type=Met)
+            self._met = {name: boot for name, (boot, _) in found.known.items()}
+            self._given_up = found.given_up
             self._saved = dict.fromkeys(self._met)
             self._needed = dict.fromkeys(self._met, LATEST)
             self._expected = dict.fromkeys(self._met, core.now + core.settings.settle_s)
-            for name in self._met:
+            for name, (_, until_us) in found.known.items():
                 self._homes.meet(name)  # so that others hear of it
-                self._miss(name, core.settings.absent_hold_s)
+                # Clocks may have been set meanwhile.
+                left_s = max(RETURN_S, (until_us - core.at_us) / 1e6) if until_us else inf
+                self._miss(name, min(left_s, core.settings.absent_hold_s))
 
     # Who is known.
 
@@ -101,6 +136,8 @@ class Absences:
             return
         new = [name for name in later if name not in met]
         met |= later
+        for name in new:
+            self._given_up.pop(name, None)
         self._save()
 
         def synced() -> None:
@@ -119,15 +156,22 @@ class Absences:
         """Write down who is known, once for all that an event has changed."""
         if self._unsaved:
             self._unsaved = False
-            self._core.out.append(Write(MET, msgspec.msgpack.encode(self._met)))
+            due = self._core.timers.due
+            known = {
+                name: (boot, round((due(Timer.ABSENT, name) or 0) * 1e6)) for name, boot in self._met.items()
+            }
+            self._core.out.append(Write(MET, msgspec.msgpack.encode(Met(known, self._given_up))))
 
     def learn(self, name: str, boot: int, absent_s: float) -> None:
-        """Others hold something for a broker that this one may not have met: what is published here may be
-        for it too, for as long as it is for them.
+        """Others hold publications for a broker that this one may not have met: it holds them too.
+
+        `absent_s`: how long other brokers will still hold publications for this broker. One that was given up
+        here is learned again only in a later boot (see `is_gone`).
         """
         known = name in self._met or name == self._core.id
         self._meet({name: boot})
         if not known and not self._is_member(name):
+            self._learned[name] = None
             self._miss(name, min(absent_s, self._core.settings.absent_hold_s))
             self._blind.clear()
 
@@ -203,15 +247,28 @@ class Absences:
         timers = self._core.timers
         if not timers.is_set(Timer.ABSENT, name):
             timers.set(Timer.ABSENT, name, self._core.now + within_s)
+            if name in self._met:
+                self._save()
 
-    def on_ready(self, tree: Tree) -> list[tuple[str, str]]:
-        """A new epoch: see who is back and who is missing; the answer is that of `found`."""
+    def on_ready(self, tree: Tree) -> tuple[list[tuple[str, str]], list[str]]:
+        """A new epoch: see who is back and who is missing.
+
+        The answer is that of `found`, and who else may be a neighbour that was not reached yet, if there is
+        one: members that were not in reach before.
+        """
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
+        strangers = [
+            it for it in grown.members if (it not in self._met or it in self._learned) and it != self._core.id
+        ]
         self._meet({name: member.boot for name, member in grown.members.items()})
         for name, member in grown.members.items():
-            self._core.timers.cancel(Timer.ABSENT, name)
+            if self._core.timers.is_set(Timer.ABSENT, name):
+                self._core.timers.cancel(Timer.ABSENT, name)
+                self._save()
             self._expected.pop(name, None)
+            self._asked.pop(name, None)
+            self._learned.pop(name, None)
             self._needed[name] = member.boot, member.number
             self._tell_all(self._gone.come_back(name, member.boot))
         reached = self.found(grown.bits)
@@ -223,8 +280,11 @@ class Absences:
                 del self._leaving[name]
                 self._forget(self._gone.leave(name, boot))
         doubtful, self._doubtful = self._doubtful, {}
-        self.on_words(doubtful.values())
-        return reached
+        for word in doubtful.values():
+            if self._gone.is_news(word) and word[1] >= self._boot(word[0]):
+                self._take(word)
+        known = [peer for _, peer in reached]
+        return reached, [it for it in strangers if it not in known] if self._unreached else []
 
     def _miss_all(self) -> None:
         self._blind.clear()
@@ -267,6 +327,10 @@ class Absences:
     def on_late(self, name: str) -> None:
         """It has been away for too long."""
         self._core.log("warning", "nothing more is held for a broker out of reach", broker=name.strip())
+        if name in self._met:
+            self._given_up[name] = self._boot(name)
+            if len(self._given_up) > GONE_MAX:
+                del self._given_up[next(iter(self._given_up))]
         self._give_up(name)
 
     def _give_up(self, name: str) -> None:
@@ -277,6 +341,7 @@ class Absences:
     def _drop(self, name: str) -> None:
         self._unreached.pop(name, None)
         self._expected.pop(name, None)
+        self._learned.pop(name, None)
         self._saved.pop(name, None)
         self._needed.pop(name, None)
         self._core.timers.cancel(Timer.ABSENT, name)
@@ -286,45 +351,97 @@ class Absences:
             self._save()
 
     def is_gone(self, name: str, boot: int) -> bool:
-        """Whether a broker is gone for good, and this is what it said in a boot before that."""
-        return self._gone.since(name, boot) and not self._is_member(name)
+        """Whether nothing is held for a broker any more, and this is what it said in a boot before that."""
+        gone = self._gone.since(name, boot) or boot <= self._given_up.get(name, -1)
+        return gone and not self._is_member(name)
 
-    def on_forget_asked(self, event: ForgetAsked) -> None:
-        """The operator says that a broker is gone for good."""
-        if event.broker in self._met and not self._is_member(event.broker):
-            self._forget(self._gone.leave(event.broker, self._boot(event.broker)))
+    def has_heard_of(self, name: str) -> bool:
+        """Whether a broker was in reach at some time, or others have spoken of it."""
+        known = (self._met, self._given_up, self._homes.homes, self._links.links)
+        return any(name in names for names in known) or self._gone.has_heard_of(name)
+
+    def forget(self, name: str) -> None:
+        """The operator says that a broker is gone for good.
+
+        Others are told even if nothing is held for it here: one of them may still hold something.
+        """
+        if name != self._core.id and not self._is_member(name):
+            self._asked[name] = None
+            word = self._gone.leave(name, self._boot(name))
+            if self._gone.is_news(word):
+                self._forget(word)
+            else:
+                self._say(word)
 
     def on_left(self, name: str, boot: int) -> None:
         """A neighbour has said that it leaves for good."""
         self._leaving[name] = boot
 
-    def on_words(self, words: Iterable[Word]) -> None:
-        """Neighbours say that brokers are gone for good, or have come back."""
+    def on_words(self, link: Link, words: Iterable[Word]) -> None:
+        """A neighbour says that brokers are gone for good, or have come back."""
         for word in islice(words, GONE_MAX):
             name, boot, count = word
-            if not self._gone.is_news(word) or (boot < self._boot(name) and name != self._core.id):
-                continue  # it has come back meanwhile, which the neighbour does not know
-            is_gone = count % 2 == 1
-            if not is_gone:
-                self._tell_all(word)
-            elif name == self._core.id:
-                self._gone.hear(word)
+            if not self._gone.is_news(word):
+                continue
+            if name == self._core.id:
+                self._on_own_word(word)
+            elif boot == 0 < self._boot(name) and count % 2 == 1:
+                # The neighbour was asked to forget a broker of which it knows only the name.
+                self._take(self._gone.leave(name, self._boot(name)))
+            elif boot < self._boot(name):
+                # It has come back meanwhile, which the neighbour does not know.
+                self._links.send(link, Sets((), ((name, self._boot(name), 0),)))
+            elif self._is_welcome(link, name):
+                self._take(word)
+
+    def _on_own_word(self, word: Word) -> None:
+        """It is about this broker. Those who have it in an epoch say that it is there."""
+        if not self._warned and word[2] % 2 == 1:
+            self._warned = True
+            self._gone.hear(word)
+            self._core.log(
+                "warning",
+                "the network was told that this broker is gone for good, and has held nothing for it "
+                "since; it joins as a new one",
+            )
+
+    def _is_welcome(self, link: Link, name: str) -> bool:
+        """Whether a neighbour may speak of a broker: of those never heard of there is a bound for each."""
+        if self.has_heard_of(name):
+            return True
+        strangers = self._strangers.get(link.peer, 0)
+        self._strangers[link.peer] = min(strangers + 1, WORDS_EACH_MAX)
+        return strangers < WORDS_EACH_MAX
+
+    def _take(self, word: Word) -> None:
+        """Another broker is gone for good, or has come back."""
+        name, boot, count = word
+        is_gone = count % 2 == 1
+        if not is_gone:
+            if self._asked.pop(name, "") is None:
                 self._core.log(
                     "warning",
-                    "the network was told that this broker is gone for good, and has held nothing for it "
-                    "since; it joins as a new one",
+                    "a broker that was to be forgotten has been seen since; if it is gone, forget it again",
+                    broker=name,
                 )
-            elif not self._is_member(name):
-                self._forget(word)
-            elif any(tree.growing is not None for tree in self._trees.trees.values()):
-                # The neighbour may be in an epoch without it, and this broker will soon be.
-                self._doubtful[name] = word
-            else:
-                self._tell_all((name, boot, count + 1))
+            self._tell_all(word)
+        elif not self._is_member(name):
+            self._forget(word)
+        elif any(tree.growing is not None for tree in self._trees.trees.values()):
+            # The neighbour may be in an epoch without it, and this broker will soon be.
+            self._doubtful[name] = word
+        else:
+            self._tell_all((name, boot, count + 1))
 
     def _boot(self, name: str) -> int:
         """The latest boot of a broker that is known here."""
-        return max(self._met.get(name, 0), self._homes.version(name)[0])
+        link = self._links.links.get(name)
+        return max(
+            self._met.get(name, 0),
+            self._given_up.get(name, 0),
+            self._homes.version(name)[0],
+            link.boot if link is not None else 0,
+        )
 
     def _forget(self, word: Word) -> None:
         """A broker is gone for good."""
@@ -333,16 +450,26 @@ class Absences:
             if name in self._met:
                 self._core.log("info", "a broker is gone for good; nothing is held for it", broker=name)
             self._give_up(name)
+            if self._given_up.pop(name, None) is not None:
+                self._save()
             self._tell_all(word)
 
     def _tell_all(self, word: Word | None) -> None:
         """Keep a word, and tell the neighbours."""
         if word is not None:
             self._gone.hear(word)
-            for link in self._links.up():
-                self._links.send(link, Sets((), (word,)))
+            self._say(word)
+
+    def _say(self, word: Word) -> None:
+        for link in self._links.up():
+            self._links.send(link, Sets((), (word,)))
 
 
 def unreached(address: str) -> str:
     """How a neighbour is called here before its id is known; no id has a control character."""
     return f"\t{address}"
+
+
+def is_unreached(name: str) -> bool:
+    """Whether a name is that of an address."""
+    return name.startswith("\t")

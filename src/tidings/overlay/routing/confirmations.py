@@ -8,9 +8,9 @@ its members.
 A broker confirms a version only when it is on its disk that it knows the home: after a restart it must know
 for whom to hold what is published at it.
 
-What takes long is explained towards the home by names: a broker names the neighbour that does not answer for
-those behind it, or whom that one names. Names are said again when they change, so that the home soon knows
-the broker that does not confirm, however far away, and no longer those that have.
+If a confirmation is late, the message names the brokers that are waited for, hop by hop. Names are said again
+when they change, so that the home soon knows the broker that does not confirm, however far away, and no
+longer those that have.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 
 from tidings.overlay.core import Core
+from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing.homes import HOMES_MAX, NONE, Homes, Version
 from tidings.overlay.routing.messages import Confirm
@@ -124,6 +125,9 @@ class Confirmations:
             if edge is None or not edge.alive:
                 return
             late = message.late[:NAMED_MAX]
+            if reason := fault((*late, *(home for home, _, _ in message.homes))):
+                self._links.renounce(link, reason)
+                return
             self._late_changed |= late != edge.late
             edge.late = late
             for home, boot, number in message.homes:

@@ -51,6 +51,10 @@ class Gone:
         """Whether a broker is gone for good."""
         return self._words.get(name, UNHEARD)[1] % 2 == 1
 
+    def has_heard_of(self, name: str) -> bool:
+        """Whether anything was said of a broker."""
+        return name in self._words
+
     def since(self, name: str, boot: int) -> bool:
         """Whether a broker is gone for good, and this boot is not a later one."""
         return name in self and boot <= self._words[name][0]
@@ -78,16 +82,20 @@ class Gone:
         self._core.ask_sync()
 
     def leave(self, name: str, boot: int) -> Word:
-        """The word that a broker is gone for good since a boot."""
+        """The word that a broker is gone for good since a boot, or since a later one that was said."""
         known, count = self._words.get(name, UNHEARD)
-        return name, boot, count | 1 if known == boot else 1
+        return (name, boot, 1) if boot > known else (name, known, count | 1)
 
     def come_back(self, name: str, boot: int) -> Word | None:
-        """The word that a broker has come back in a boot; None if nobody need be told."""
+        """The word that a broker is a member in a boot, so it has come back; None if nobody need be told.
+
+        That may be an earlier boot than the one that was said: who said so was mistaken, or the folder of the
+        broker was put back from a copy.
+        """
         known, count = self._words.get(name, UNHEARD)
-        if count % 2 == 0 or boot < known:
+        if name not in self:
             return None
-        return name, boot, count + 1 if known == boot else 0
+        return (name, boot, 0) if boot > known else (name, known, count + 1)
 
 
 def _key(name: str) -> str:

@@ -25,6 +25,7 @@ from tidings.overlay.routing.interest import EVERYTHING_AT_ALL, Interest
 from tidings.overlay.routing.messages import FILTER, Change, Fetch, Has, Item, Sets
 from tidings.overlay.routing.own_set import OwnSet
 from tidings.overlay.routing.table import Fields, Table
+from tidings.overlay.trees.rolls import MEMBERS_MAX
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 
 Version = tuple[int, int]
@@ -45,7 +46,7 @@ PART_ITEMS = 1_000
 ITEM_BYTES_MAX = 256 * 1024
 """Of one item: four times what the longest topic filter and the largest normal form take."""
 
-HOMES_MAX = 4_096
+HOMES_MAX = MEMBERS_MAX
 """Brokers of which sets are kept: more than there can be of one network."""
 
 

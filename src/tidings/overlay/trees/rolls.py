@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.overlay.core import Core
+from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.trees.messages import Roll
 from tidings.overlay.trees.trees import UNLIKE, Edge, Member, Tree, TreeEpoch, Trees, digest
+
+MEMBERS_MAX = 4_096
+"""Of an epoch: more than there are brokers in any network. Sets of members have a bit for each."""
 
 MET_MAX = 3
 """Epochs in a row with this broker's id behind a link until it is sure that another broker has it."""
@@ -51,6 +55,14 @@ class Rolls:
             return
         edge = grown.edges.get(link.peer)
         if edge is None or not edge.alive:
+            return
+        named = [row[0] for row in message.members]
+        others = sum(len(other.members or ()) for other in grown.edges.values() if other is not edge)
+        if 1 + others + len(named) > MEMBERS_MAX:
+            self._links.renounce(link, f"more than {MEMBERS_MAX} members of one epoch")
+            return
+        if reason := fault(named):
+            self._links.renounce(link, reason)
             return
         edge.members = {
             member: Member(boot, incarnation, number) for member, boot, incarnation, number in message.members

@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
+
 from tidings.errors import FilterError
 from tidings.gathering.gatherer import Gatherer
 from tidings.language import names
@@ -65,9 +67,14 @@ CALM_S = 60.0
 """After so long without a change a seat has told all that others had gathered when the tree changed, and what
 it said of closed events has come where it should."""
 
-EARLY_MAX = 10_000
-"""Messages that wait for their epoch to be ready here, or for sets, of which each member has an equal share;
-beyond, they are lost and said again."""
+EARLY_MAX, EARLY_BYTES = 10_000, 8 * 1024 * 1024
+"""Messages of a link that wait for their epochs to be ready here, and their length; beyond, they are lost and
+said again."""
+
+WAITING_MAX = 10_000
+"""Questions that wait for sets, of which each member has an equal share; beyond, they are asked again."""
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 
 class Places(Protocol):
@@ -150,6 +157,18 @@ class Way:
         )
 
 
+class Early:
+    """What has come over a link before its epoch was ready here."""
+
+    __slots__ = ("generation", "link", "messages", "size")
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.generation = link.generation
+        self.messages: list[AnyMessage] = []
+        self.size = 0
+
+
 class Over:
     """An event that was closed here lately."""
 
@@ -194,9 +213,9 @@ class CatchUp:
         self._unasked: dict[tuple[Named | None, str, Subscription], None] = {}
         """What is to be asked, and the place, which waits for a tree."""
         self._members: dict[str, Mapping[str, object]] = {}
-        """By place: who was on its tree when its seat was last looked for, …"""
+        """By place: who was on its tree when its seat was last looked for."""
         self._strangers: dict[str, dict[str, None]] = {}
-        """… and who has come to it lately: should one of them have the seat, nothing of it is known here."""
+        """Members new to the tree. If one of them has the seat, ask it for all open events."""
         self._changed_at: dict[str, float] = {}
         """By place: when the way to its seat last changed."""
         self._questions: dict[int, Question] = {}
@@ -215,8 +234,8 @@ class CatchUp:
         """Events of which versions came here although nobody follows them: the place, and the latest."""
         self._doubts: dict[tuple[str, str], float] = {}
         """Events that are followed, and not known to the seat here; and when they are taken for closed."""
-        self._early: dict[str, list[tuple[Link, int, AnyMessage]]] = {}
-        """By root: what came before its epoch was ready here."""
+        self._early: dict[tuple[str, str], Early] = {}
+        """By neighbour and root."""
         self._waiting: dict[str, dict[int, tuple[Link, int, Ask]]] = {}
         """By home and number: questions that came before the set of the home."""
         self._moved: dict[str, None] = {}
@@ -322,7 +341,7 @@ class CatchUp:
             return
         if not self._homes.has(message.home, message.version):
             waiting = self._waiting.setdefault(message.home, {})
-            if len(waiting) < max(1, EARLY_MAX // len(grown.members)):
+            if len(waiting) < max(1, WAITING_MAX // len(grown.members)):
                 waiting[message.number] = (link, link.generation, message)
             return
         found = self._matching(message.place, message.subscription)
@@ -702,9 +721,10 @@ class CatchUp:
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
         self._forget_waiting(tree.root)
-        for link, generation, message in self._early.pop(tree.root, []):
-            if link.generation == generation and message.epoch >= grown.epoch:
-                self._take(link, message)
+        for early in self._pop_early(tree.root):
+            for message in early.messages:
+                if early.link.generation == early.generation and message.epoch >= grown.epoch:
+                    self._take(early.link, message)
         for event, over in self._over.items():
             if over.homes and self._core.now - over.at < CALM_S:
                 self._unsaid[event] = None
@@ -724,7 +744,7 @@ class CatchUp:
 
     def on_dropped(self, root: str) -> None:
         """A tree is used no more."""
-        self._early.pop(root, None)
+        self._pop_early(root)
         self._forget_waiting(root)
 
     def _forget_waiting(self, root: str) -> None:
@@ -835,10 +855,25 @@ class CatchUp:
             edge = tree.current.edges.get(link.peer)
             return tree.current if edge is not None and edge.alive else None
         if tree.growing is not None and tree.growing.epoch == message.epoch:
-            early = self._early.setdefault(message.root, [])
-            if len(early) < EARLY_MAX:
-                early.append((link, link.generation, message))
+            self._keep_early(link, message)
         return None
+
+    def _pop_early(self, root: str) -> list[Early]:
+        return [self._early.pop(key) for key in list(self._early) if key[1] == root]
+
+    def _keep_early(self, link: Link, message: AnyMessage) -> None:
+        key = link.peer, message.root
+        early = self._early.get(key)
+        if early is None or early.generation != link.generation:
+            early = self._early[key] = Early(link)
+        size = len(_ENCODER.encode(message))
+        of_link = [it for (peer, _), it in self._early.items() if peer == link.peer]
+        if (
+            sum(len(it.messages) for it in of_link) < EARLY_MAX
+            and sum(it.size for it in of_link) + size <= EARLY_BYTES
+        ):
+            early.messages.append(message)
+            early.size += size
 
 
 def _parts(publications: Sequence[Publication]) -> Iterator[tuple[Publication, ...]]:

@@ -18,7 +18,7 @@ from tidings.errors import InputError
 from tidings.language.topics import Strategy
 from tidings.overlay.gather.centre import FINDERS, TREE, Finder, Said
 from tidings.overlay.gather.messages import AnySurveyed
-from tidings.planning.topologies import ID_LENGTH_MAX
+from tidings.overlay.ids import ID_RULE, is_id
 from tidings.sim.clock import Agenda
 
 Tree = Mapping[str, Sequence[str]]
@@ -298,8 +298,8 @@ def _rows(lines: Iterable[str], name: str) -> Iterable[tuple[int, list[str]]]:
 
 
 def _check_id(broker: str, where: str) -> None:
-    if not 1 <= len(broker) <= ID_LENGTH_MAX or not broker.isprintable():
-        raise InputError(f"{where}: id {broker!r:.80} is not 1 to {ID_LENGTH_MAX} printable characters")
+    if not is_id(broker):
+        raise InputError(f"{where}: id {broker!r:.80} is not {ID_RULE}")
 
 
 def _check_whole(parts: Mapping[str, list[str]], name: str) -> None:
