@@ -52,7 +52,10 @@ class Told(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Whether all had it who were within reach of its seat before: to others it is an open event."""
 
 
-FINAL_STATES = ("ended", "merged-into")
+MERGED = "merged-into"
+"""The state of a version that says that its event is part of another one."""
+
+FINAL_STATES = ("ended", MERGED)
 """Nothing follows a version in one of these."""
 
 

@@ -35,7 +35,7 @@ from tidings.overlay.core import Core
 from tidings.overlay.gather.messages import Holder
 from tidings.overlay.gather.partitions import PART
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication, Told, is_last
+from tidings.overlay.publication import MERGED, Publication, Told, is_last
 from tidings.overlay.publishing.batches import packed, unpacked
 from tidings.overlay.routing.grants import Named
 from tidings.overlay.routing.homes import Homes, Version
@@ -610,7 +610,7 @@ class CatchUp:
             it
             for event, it in known.items()
             # Who merged two events may not know how far one had come on the other side of a partition.
-            if it.told is not None and (it.told.version > events[event][0] or it.told.state == "merged-into")
+            if it.told is not None and (it.told.version > events[event][0] or it.told.state == MERGED)
         ]
         return newer, closed
 
@@ -663,8 +663,15 @@ class CatchUp:
         self._over[event] = Over(place, version, self._core.now, homes)
         self.receivers.close(event, version)
         self._session_versions.close(event, version)
-        if homes:
+        if homes and not self._was_merged(event):
             self._unsaid[event] = None
+
+    def _was_merged(self, event: str) -> bool:
+        """Whether homes are told that an event is merged. They may have later versions of another side, so a
+        closing that overtook it would end the event for them.
+        """
+        publication, _ = self._told.get(event, (None, 0.0))
+        return publication is not None and (told := publication.told) is not None and told.state == MERGED
 
     def _say_closings(self) -> None:
         """Let others know what has been closed since this was last done: nobody is in a hurry to forget."""
@@ -726,7 +733,7 @@ class CatchUp:
                 if early.link.generation == early.generation and message.epoch >= grown.epoch:
                     self._take(early.link, message)
         for event, over in self._over.items():
-            if over.homes and self._core.now - over.at < CALM_S:
+            if over.homes and self._core.now - over.at < CALM_S and not self._was_merged(event):
                 self._unsaid[event] = None
         self.refresh()
 

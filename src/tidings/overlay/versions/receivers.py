@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import inf
 
 from tidings.overlay.core import Core
-from tidings.overlay.publication import Told, is_last
+from tidings.overlay.publication import MERGED, Told, is_last
 
 PAST_MAX = 10_000
 """Closed events of which is remembered who had them."""
@@ -62,7 +62,7 @@ class Receivers:
         elif past is not None:
             # What has waited for room until the event was closed goes there too. Some may have it by now, as
             # the answer to what they have said that they follow.
-            later = inf if told.state == "merged-into" else told.version
+            later = inf if told.state == MERGED else told.version
             return {home: qos for home, (qos, version) in past.homes.items() if version < later}
         return {home: qos for home, (qos, _) in event.homes.items()} if event is not None else {}
 

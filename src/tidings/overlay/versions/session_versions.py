@@ -20,7 +20,7 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.links.links import Link
-from tidings.overlay.publication import Publication, Told, is_last
+from tidings.overlay.publication import MERGED, Publication, Told, is_last
 from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.grants import Named
 from tidings.overlay.routing.sessions import Sessions
@@ -128,7 +128,7 @@ class Closed(msgspec.Struct, array_like=True):
 
     def is_outlived(self, told: Told) -> bool:
         """Whether the event went on elsewhere, or turns out to be one with another."""
-        return told.version > self.final or (told.state == "merged-into" and self.final < ALL)
+        return told.version > self.final or (told.state == MERGED and self.final < ALL)
 
     def knows(self, session: str, version: int) -> bool:
         """Whether a version is nothing new to a session."""
@@ -219,7 +219,7 @@ class SessionVersions:
             followed, closed = self._events.get(told.event), None
         if not found and followed is None:
             if is_last(told):
-                last = ALL if told.state == "merged-into" else told.version
+                last = ALL if told.state == MERGED else told.version
                 self._remember_closed(told.event, last, last, {}, durable=False)
             return False
         if self._sessions.shares.groups:
@@ -265,7 +265,7 @@ class SessionVersions:
     ) -> bool:
         """Decide for each session that matches, or follows, what it gets."""
         told = _told(publication)
-        merged = told.state == "merged-into"
+        merged = told.state == MERGED
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         given: dict[str, Names] = {}
         begun: dict[str, Names] = {}
