@@ -118,9 +118,6 @@ class Telling(msgspec.Struct, frozen=True, gc=False):
     late: bool = False
     """Whether everyone had it on another side: for others it is an open event of which they now hear."""
 
-    everyone: bool = False
-    """Whether nobody knows who must hear of it, since another side has closed the event for itself."""
-
 
 class Closing(msgspec.Struct, frozen=True, gc=False):
     """An event is open no more."""
@@ -438,7 +435,16 @@ class Gatherer:
         if here is None or bool(here.into) == bool(entry.into):
             return False
         if here.closed and entry.closed:
-            self._merge_closed(here, entry)
+            # One side has closed it for itself: those who heard that need not hear that it was merged.
+            part, other = (here, entry) if here.into else (entry, here)
+            if part is entry:
+                self._take_up(entry.event)
+                self.forget(entry.event)
+                entry.confirmed = 0
+                self._insert(entry)
+                self._repeat(entry)
+            if _adds(other, known := _made_of(part)):
+                self._append(other, part.version, known)
             return True
         whole = self._whole_of(entry)
         if not here.into or whole is None or self._open.get(entry.slot) not in (None, whole):
@@ -453,20 +459,6 @@ class Gatherer:
             entry.confirmed = 0
             self._merge_into(entry, whole)
         return True
-
-    def _merge_closed(self, here: Entry, entry: Entry) -> None:
-        """Tell everyone of an event that one side merged and the other closed for itself.
-
-        Those to whom it was closed follow it no more, so nobody knows who they are.
-        """
-        self._take_up(entry.event)
-        part, other = (here, entry) if here.into else (entry, here)
-        self.forget(entry.event)
-        part.confirmed = 0
-        self._insert(part)
-        self._repeat(part, everyone=True)
-        if _adds(other, known := _made_of(part)):
-            self._append(other, part.version, known)
 
     def _append(self, entry: Entry, version: int, merged: Mapping[str, int]) -> None:
         """Tell what another side gathered of an event that was closed here, and close it for good."""
@@ -567,7 +559,7 @@ class Gatherer:
             elif entry.closed:
                 self.forget(entry.event)
 
-    def _repeat(self, entry: Entry, *, late: bool = False, everyone: bool = False) -> None:
+    def _repeat(self, entry: Entry, *, late: bool = False) -> None:
         told = entry.told
         if told is not None and entry.confirmed < told.version:
             self._out.append(
@@ -581,7 +573,6 @@ class Gatherer:
                     entry.into,
                     again=True,
                     late=late,
-                    everyone=everyone,
                 )
             )
 

@@ -554,13 +554,7 @@ class Seats(Partitions):
         logged = self._log_writer.told(seat.topic, telling.name, payload, content_type, told)
         if logged is not None:
             seat.copy_log(logged, lasting=telling.qos > 0)
-        names = self._members(seat.place) if telling.everyone else ()
-        self._publications.tell(telling.name, payload, telling.qos, content_type, told, names)
-
-    def _members(self, place: str) -> tuple[str, ...]:
-        """All brokers on the tree of a place."""
-        grown = self.grown(place)
-        return tuple(grown.members) if grown is not None else ()
+        self._publications.tell(telling.name, payload, telling.qos, content_type, told)
 
     def shown(self, place: str, wanted: Callable[[Event], bool]) -> list[Publication]:
         """The latest versions told of open events at a seat here."""

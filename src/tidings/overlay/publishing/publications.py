@@ -333,16 +333,8 @@ class Publications:
 
     # From a seat here.
 
-    def tell(
-        self,
-        topic: str,
-        payload: bytes,
-        qos: int,
-        content_type: str,
-        told: Told,
-        names: tuple[str, ...] = (),
-    ) -> int:
-        """Send a version of an event to all who want it, and to these; its number in its stream.
+    def tell(self, topic: str, payload: bytes, qos: int, content_type: str, told: Told) -> int:
+        """Send a version of an event to all who want it; its number in its stream.
 
         `confirmed` is called when everyone has it; what has QoS 0 is taken to be there when it is sent.
         """
@@ -364,8 +356,7 @@ class Publications:
             told=told,
         )
         self._core.tell(VersionTold(publication))
-        if qos:
-            names += tuple(name for name, asked in self.receivers(told).items() if asked)
+        names = tuple(name for name, asked in self.receivers(told).items() if asked) if qos else ()
         held = self.outbox.wrap(publication, names)
         held.content = self._topics.fields(publication)
         durable = self._deliver(publication, held.content, None, 0)

@@ -468,12 +468,14 @@ class GatheredPromises:
             if latest is not None and wish.name in latest.names and wish.asked < latest.turn
         ]
         if event.into:
-            # Only those who had something of it need to know.
+            # Only those who had something of it need to know, and to whom it was not closed by their side.
+            parted = self._notes.parted.get(identity, -1) if self._divided else -1
             if (
                 latest is not None
                 and latest.told.state not in (MERGED_INTO, WITHDRAWN)
                 and latest.qos
                 and same
+                and parted < latest.turn
             ):
                 yield Breach("always the last", f"{latest} and not that it was merged into {event.into}")
             return

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tidings.overlay.publication import MERGED
 from tidings.records.record import Kind, Record
 
 DECISIONS = (Kind.OPENED, Kind.MERGED)
@@ -42,6 +43,9 @@ class Notes:
     closed: dict[str, int] = field(default_factory=dict)
     """By event: the turn in which a seat first closed it."""
 
+    parted: dict[str, int] = field(default_factory=dict)
+    """By event: the turn in which a seat last closed it for itself, and not because it was merged."""
+
     seatings: list[Seating] = field(default_factory=list)
 
     decided: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -64,6 +68,8 @@ class Notes:
             self.counts[kind.value] += 1
         elif kind is Kind.CLOSED and record.event is not None:
             self.closed.setdefault(record.event, self.turn())
+            if reason != MERGED:
+                self.parted[record.event] = self.turn()
             self.counts[kind.value] += 1
         elif kind is Kind.SEATED and record.link == record.broker:
             deputy = record.receivers[0] if record.receivers else ""
