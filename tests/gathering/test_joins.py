@@ -342,6 +342,24 @@ def test_what_another_side_has_closed_is_told_to_who_has_missed_it_and_to_nobody
     assert one.gatherer.recall("2", 0) is None
 
 
+def test_what_two_sides_told_under_one_number_and_closed_is_told_anew() -> None:
+    topic = road()
+    begin = Talk(topic, branch="0")
+    begin.say(0, severity=1, qos=1)
+    one, other = Talk(topic), Talk(topic)
+    one.gatherer = successor(begin.gatherer, topic, "1", keep_closed=True)
+    other.gatherer = successor(begin.gatherer, topic, "2", keep_closed=True)
+    one.number, other.number = 10, 100
+    other.say(1, severity=3, qos=1)
+    for talk in (one, other):
+        talk.until(200)
+    (mine,), (theirs,) = confirmed(one, "1"), confirmed(other, "1")
+    one.gatherer.adopt(mine)
+    assert one.out() == []
+    one.gatherer.adopt(theirs)
+    assert one.out() == ["200s 1/2 r2 severity=3 [last]", "200s 1 closed: redundant_for"]
+
+
 def test_what_one_side_merged_and_the_other_closed_for_itself_is_merged() -> None:
     for turned in (False, True):
         topic = road()

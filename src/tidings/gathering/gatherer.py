@@ -27,7 +27,7 @@ import msgspec
 from tidings.gathering import copies, digests
 from tidings.gathering.copies import Copy
 from tidings.gathering.entries import Change, Entry, earlier, joined
-from tidings.gathering.policies import Stamp
+from tidings.gathering.policies import Stamp, joined_counts
 from tidings.gathering.rules import Rules
 from tidings.language.keys import Key
 from tidings.language.reports import Event, Report
@@ -389,11 +389,14 @@ class Gatherer:
         self._changes = max(self._changes, entry.recent)
         if heal and self._is_merged(entry):
             return
-        if heal and entry.past and not self.holds(entry.event) and not (ended and _adds(entry, ended[1])):
-            # Everyone on the other side has its last version. Who has not is told when that is known.
-            if entry.event not in self._past or self._past[entry.event].version < entry.version:
+        if heal and entry.past and not self.holds(entry.event):
+            known = self._past.get(entry.event)
+            if known is None and not (ended and _adds(entry, ended[1])):
+                # Everyone on the other side has its last version. Who has not is told when that is known.
                 self._lay_down(entry)
-            return
+                return
+            if known is not None and joined_counts(known.tellings, entry.tellings) == known.tellings:
+                return
         if heal:
             self._take_up(entry.event)
         here = self._of(entry)
