@@ -8,7 +8,6 @@ Nothing is known here of what the items say.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from tidings.overlay.routing.messages import Change, Item
 
@@ -137,9 +136,9 @@ class Latest:
         self._changes.clear()
         self._weight = 0
 
-    def between(self, known: Version, version: Version) -> Iterator[Change] | None:
+    def between(self, known: Version, version: Version) -> tuple[Change, ...] | None:
         """All that has changed between two versions; None if not all of it is here."""
         missed = [parts for parts, _ in self._changes if parts[0].number > known[1]]
         if known[0] != version[0] or len(missed) != version[1] - known[1]:
             return None
-        return (part for parts in missed for part in parts)
+        return tuple(part for parts in missed for part in parts)

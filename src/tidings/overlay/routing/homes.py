@@ -424,7 +424,7 @@ class Homes:
         """A home, which may not have been known; None if there are too many."""
         home = self.homes.get(name)
         if home is None and len(self.homes) < HOMES_MAX:
-            home = self.homes[name] = self._heard.pop(name, None) or Home(name)
+            home = self.homes[name] = self._heard.pop(name) if name in self._heard else Home(name)
         return home
 
     def _hear(self, name: str) -> Home:
