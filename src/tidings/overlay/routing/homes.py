@@ -263,33 +263,29 @@ class Homes:
                 return
 
     def on_fetch(self, link: Link, message: Fetch) -> None:
-        core, known = self._core, (message.boot, message.number)
-        omitted = 0
+        core, known, home = self._core, (message.boot, message.number), self.homes.get(message.home)
         if message.home == core.id:
-            version, changes = (core.boot, self._own.number), self._own_changes
-            items: Iterable[Item] = self._own.items.values()
+            has, changes = Has(core.id, core.boot, self._own.number), self._own_changes
+        elif home is not None:
+            has, changes = self._has(home), home.changes
         else:
-            home = self.homes.get(message.home)
-            if home is None:
-                self._links.send(link, Sets((Has(message.home, *NONE),)))
-                return
-            version, changes, omitted = home.version, home.changes, home.omitted
-            items = _items(home)
+            self._links.send(link, Sets((Has(message.home, *NONE),)))
+            return
+        version = (has.boot, has.number)
         if known >= version:
-            has = Has(message.home, *version, self._absent_s(message.home), omitted)
             self._links.send(link, Sets((has,)))
             return
         missed = changes.between(known, version)
-        if missed is None:
-            key = (link.peer, message.home)
-            generation, number = self._answers.get(key, (0, 0))
-            if generation == link.generation and not link.has_received(number):
-                return  # the answer is on its way
-            missed = parts_of(message.home, version, tuple(items), (), whole=True, omitted=omitted)
+        if missed is not None:
             self._send(link, missed)
-            self._answers[key] = (link.generation, link.last_control)
-        else:
-            self._send(link, missed)
+            return
+        key = (link.peer, message.home)
+        generation, number = self._answers.get(key, (0, 0))
+        if generation == link.generation and not link.has_received(number):
+            return  # the answer is on its way
+        items = tuple(_items(home) if home is not None else self._own.items.values())
+        self._send(link, parts_of(message.home, version, items, (), whole=True, omitted=has.omitted))
+        self._answers[key] = (link.generation, link.last_control)
 
     def tick(self) -> None:
         """Ask again where no answer has come, and for sets that may be small enough by now."""
