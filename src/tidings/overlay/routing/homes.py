@@ -36,6 +36,9 @@ HOMES_MAX = 4_096
 HEARD_MAX = 4_096
 """… and brokers of which neighbours say that there is a set, and nothing has come yet."""
 
+OMITTED_MAX = 2**53
+"""Items that a neighbour may say a set has besides: beyond any that there can be."""
+
 FETCH_AGAIN_S = 10.0
 """When a neighbour is asked again that has not answered, or not gone on with its answer."""
 
@@ -340,15 +343,15 @@ class Homes:
             if _is_asked(home, link):
                 home.fetching = None
             self._fetch(home)
-        elif parts.too_large:
-            omitted = parts.items + self._core.settings.homes_filters_max
+            return
+        whole, omitted = message.whole, 0
+        if parts.too_large:
+            # It cannot be small enough before the home tells its set anew.
             self._log_too_large(home, parts.items)
-            self._take(home, link, version, [], [], whole=True, omitted=omitted)
-        else:
-            omitted = message.omitted if message.whole else 0
-            self._take(
-                home, link, version, parts.added, parts.removed, whole=message.whole, omitted=max(0, omitted)
-            )
+            whole, omitted = True, parts.items + self._core.settings.homes_filters_max
+        elif whole:
+            omitted = min(max(0, message.omitted), OMITTED_MAX)
+        self._take(home, link, version, parts.added, parts.removed, whole=whole, omitted=omitted)
 
     def _take(
         self,
