@@ -637,6 +637,14 @@ def test_who_omits_a_set_says_so_and_is_not_asked_for_it_again() -> None:
     assert (asks(it), wanted(it, "elsewhere")) == ((1, 5, ["one qos=1"]), {})
 
 
+@pytest.mark.parametrize("omitted", [2**64 - 1, -1])
+def test_what_is_said_to_be_omitted_can_be_said_on(omitted: int) -> None:
+    it = middle(("x", "y"))
+    it["x"].say(whole(3, item(7, ONE), omitted=omitted), change(4, item(8, TWO)))
+    ((_, told),) = it.heard(it["y"].say(Fetch("h", 0, 0)), Change)
+    assert 0 <= told.omitted < 2**54
+
+
 def test_of_more_than_there_is_room_for_the_largest_set_is_omitted() -> None:
     it = middle(settings=BOUNDED)
     flood(it, 6, "h")
