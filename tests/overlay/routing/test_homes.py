@@ -620,6 +620,25 @@ def test_a_set_that_was_omitted_is_fetched_when_it_is_small_enough() -> None:
     assert found.widened == 0
 
 
+def test_a_set_that_was_omitted_is_fetched_when_its_share_grows() -> None:
+    it = middle(("x", "y"), BOUNDED)
+    flood(it, 1, "i")
+    flood(it, 12)
+    assert it.heard(it["x"].say(change(13, removed=tuple(range(1, 11)))), Fetch) == []
+    it["x"].say(change(2, home="i", removed=(1,)))
+    effects = it.tell(TimerFired(), BEGIN + DEFAULT.heartbeat_s)
+    assert it.heard(effects, Fetch) == [("x", Fetch("h", 0, 0))]
+
+
+def test_that_a_set_is_no_longer_omitted_is_told_to_those_who_have_its_version() -> None:
+    it = middle(("x", "y"), BOUNDED)
+    flood(it, 12)
+    it["x"].say(has(90))
+    it["y"].say(Sets((Has("h", 1, 90, omitted=2),)))
+    effects = it["x"].say(whole(90, item(1, ONE)))
+    assert announced(it, effects) == [("a", "h", 1, 90), ("y", "h", 1, 90)]
+
+
 def test_who_omits_a_set_says_so_and_is_not_asked_for_it_again() -> None:
     it = middle(("x", "y"), BOUNDED)
     effects = it["x"].say(Sets((Has("h", 1, 3, omitted=40),)))
