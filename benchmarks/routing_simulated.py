@@ -31,7 +31,8 @@ from tidings.overlay.frames import Frame
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing import interest
-from tidings.overlay.routing.homes import PART_ITEMS, Homes
+from tidings.overlay.routing.changes import parts_of
+from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.messages import FILTER, Change, Item
 from tidings.overlay.routing.own_set import OwnSet
 from tidings.overlay.settings import DEFAULT
@@ -312,7 +313,7 @@ def taken_by(count: int, topics: int, traced: bool) -> float:
     gc.collect()
     after = tracemalloc.get_traced_memory()[0] if traced else _resident()
     freed = sum(map(len, frames))
-    assert homes.filters == count, "all are there"
+    assert homes.items == count, "all are there"
     assert freed == 0, "frames are gone"
     return (after - before) / count
 
@@ -325,11 +326,10 @@ def _frames(count: int, topics: int, boot: int) -> list[bytes]:
         value, wider = interest.written(two_comparisons(key, topics))
         assert not wider
         items.append(Item(FILTER, key + 1, value))
-        if len(items) == PART_ITEMS or key + 1 == count:
-            encoder = Encoder()
-            encoder.add(Frame(1, 0, (Change("b", boot, 1, tuple(items), (), True, key + 1 < count),)))
-            made.append(bytes(encoder.take()))
-            items = []
+    for part in parts_of("b", (boot, 1), tuple(items), (), whole=True):
+        encoder = Encoder()
+        encoder.add(Frame(1, 0, (part,)))
+        made.append(bytes(encoder.take()))
     return made
 
 

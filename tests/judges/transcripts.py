@@ -52,7 +52,7 @@ from tidings.overlay.links import links
 from tidings.overlay.links.messages import Bye, Greet, Refuse
 from tidings.overlay.publishing.batches import publications_of, unpacked
 from tidings.overlay.publishing.messages import Publish
-from tidings.overlay.routing import homes
+from tidings.overlay.routing import changes
 from tidings.overlay.routing.interest import Interest
 from tidings.overlay.routing.messages import FILTER, Change, Confirm, Enter, Fetch, Item, Sets
 from tidings.overlay.settings import Settings
@@ -283,7 +283,7 @@ class Player:
 
     def _do_parts(self, words: list[str]) -> None:
         """`parts 1`: how many items of a set go into one message; each message has a frame of its own."""
-        self.patches.enter_context(patch.object(homes, "PART_ITEMS", int(words[0])))
+        self.patches.enter_context(patch.object(changes, "PART_ITEMS", int(words[0])))
         self.patches.enter_context(patch.object(links, "FRAME_WEIGHT", 1))
 
     def _do_mend(self, words: list[str]) -> None:

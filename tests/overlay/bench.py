@@ -431,6 +431,8 @@ class Peer:
         self.session: tuple[int, ...] = ()
         self.received = 0
         self.sent = 0
+        self.heard_up_to = 0
+        """The number of the last message to it among the effects of what it said."""
         self.certified: str | None = None
 
     def greeting(self, proposal: int = 7) -> Greet:
@@ -466,6 +468,9 @@ class Peer:
     def handle(self, event: Event, now: float = BEGIN) -> list[Effect]:
         effects = self.broker.handle(event, now)
         self.broker.audit()
+        for effect in effects:
+            if isinstance(effect, Send) and effect.connection == self.connection and effect.frame.first:
+                self.heard_up_to = effect.frame.first + len(effect.frame.messages) - 1
         return effects
 
     def say_unnumbered(self, *messages: Message, now: float = BEGIN) -> list[Effect]:

@@ -29,8 +29,9 @@ from tidings.overlay.publishing.messages import Places
 from tidings.overlay.publishing.outbox import Held
 from tidings.overlay.publishing.publications import Publications
 from tidings.overlay.routing.absence import Absences
+from tidings.overlay.routing.changes import NONE, Version
 from tidings.overlay.routing.confirmations import Confirmations
-from tidings.overlay.routing.homes import NONE, Home, Homes, Version
+from tidings.overlay.routing.homes import Home, Homes
 from tidings.overlay.routing.messages import Change, Item
 from tidings.overlay.routing.own_set import OwnSet
 from tidings.overlay.routing.table import Fields
@@ -110,7 +111,7 @@ def _takes_a_set_in_pieces() -> AbstractContextManager[object]:
     def on_change(original: Callable[..., None], homes: Homes, link: Link, message: Change) -> None:
         home = homes.homes.get(message.home)
         if home is not None and message.whole and message.boot > home.version[0] and message.more:
-            if (link.peer, message.home) not in homes._parts:
+            if not message.part:
                 homes._clear(home)
             for item in message.added:
                 homes._add(home, item)

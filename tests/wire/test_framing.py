@@ -17,6 +17,7 @@ from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Refuse, Welc
 from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Done, Keep, Publish
+from tidings.overlay.routing.changes import parts_of
 from tidings.overlay.routing.messages import FILTER, Change, Confirm, Fetch, Has, Item, Sets
 from tidings.overlay.trees.messages import Distance, Roll, Seek
 from tidings.wire import framing
@@ -120,6 +121,15 @@ def test_frames_do_not_grow_without_bound() -> None:
     said = [Frame(n, 0, (Seek("r", (1, 1)),)) for n in range(1, 2 * FRAME_MESSAGES_MAX + 2)]
     heard = Decoder().feed(encoded(*said))
     assert [len(frame.messages) for frame in heard] == [FRAME_MESSAGES_MAX, FRAME_MESSAGES_MAX, 1]
+
+
+def test_frames_with_much_in_them_are_not_joined() -> None:
+    parts = parts_of("h", (1, 1), tuple(Item(1, key, b"x" * 60_000) for key in range(500)), (), whole=True)
+    heard = Decoder()
+    heard.feed(encoded(WELCOME))
+    frames = heard.feed(encoded(*[Frame(number, 0, (part,)) for number, part in enumerate(parts, 1)]))
+    assert sum(len(frame.messages) for frame in frames) == len(parts)
+    assert all(len(encoded(frame)) < 2 * 1024 * 1024 for frame in frames)
 
 
 def test_a_gap_in_the_numbers_is_not_written_over() -> None:

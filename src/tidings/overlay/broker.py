@@ -574,6 +574,7 @@ class Broker:
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
         self._publications.write_lanes()
+        self._homes.tick()
         self._own.tick()
         self._versions.tick()
         self._seats.tick()
@@ -676,7 +677,7 @@ class Broker:
                 name,
                 *home.version,
                 home.filters,
-                home.misread,
+                home.widened,
                 self._confirmations.said(name),
                 absent_s=self._absences.absent_s(name),
                 asks=tuple(sorted(it.text for it in home.interests.values())) if filters else (),

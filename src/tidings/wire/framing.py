@@ -19,13 +19,15 @@ LENGTH_BYTES = 4
 """Of the length in front of each frame."""
 
 FRAME_BYTES_MAX = 64 * 1024 * 1024
-"""The largest frame between brokers: a table of a million subscriptions of 60 bytes fits."""
+"""The largest frame that is read from a broker. Those that are written have a few MiB: a publication, or what
+links put into one frame (`overlay.links`)."""
 
 GREETING_BYTES_MAX = 64 * 1024
 """The largest frame from a peer that is not welcome yet: a greeting has some hundred."""
 
 FRAME_MESSAGES_MAX = 1024
-"""Messages that are written as one frame, at most: larger frames gain nothing and arrive later."""
+"""Messages that are written as one frame, at most, by their weight: larger frames gain nothing and arrive
+later."""
 
 
 class _Frame(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -56,21 +58,25 @@ class Encoder:
         self._first = 0
         self._ack = 0
         self._messages: list[Message] = []
+        self._weight = 0
 
     def add(self, frame: Frame) -> None:
         """Write this frame too, behind those before it."""
         count = len(self._messages)
+        weight = sum([message.weight for message in frame.messages])
         if count and (
             not frame.messages
-            or (frame.first == self._first + count and count + len(frame.messages) <= FRAME_MESSAGES_MAX)
+            or (frame.first == self._first + count and self._weight + weight <= FRAME_MESSAGES_MAX)
         ):
             self._messages += frame.messages
+            self._weight += weight
             self._ack = frame.ack
             return
         self._close()
         if frame.first and frame.messages:
             self._first, self._ack = frame.first, frame.ack
             self._messages += frame.messages
+            self._weight = weight
         else:
             self._write(frame)
 

@@ -242,6 +242,25 @@ def test_a_broker_widens_what_it_asks_for_and_narrows_it_again_with_time() -> No
     assert (mine.asks, mine.widened) == (("t/3 qos=0", "t/4 qos=0"), 0)
 
 
+def test_a_set_is_widened_when_its_share_shrinks() -> None:
+    shares = [10]
+    own = OwnSet(Core("m", 1, 1, DEFAULT, random.Random(0)), lambda: shares[0])
+    for number in range(6):
+        own.add(Subscription(f"t/{number}"))
+    own.take()
+    own.tick()
+    assert own.take() is None
+    shares[0] = 5
+    own.tick()
+    taken = own.take()
+    assert taken is not None
+    assert said(taken[0]) == ["t/# qos=0"]
+    assert len(taken[1]) == own.widened == 6
+    shares[0] = 12
+    own.tick()
+    assert len(own.items) == 6
+
+
 TOPICS = ["t", "t/1", "t/2", "u/1", "$x/1"]
 FILTERS = ["t", "t/#", "t/1", "t/2", "+/1", "#", "u/1", "u/+", "$x/1", "v/1", "w/1"]
 WHERES = ["", "x > 3", "x > 5", "x BETWEEN 1 AND 4", "x BETWEEN 4 AND 6", "y = 1", "x > 5 AND y = 1"]

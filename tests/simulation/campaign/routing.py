@@ -16,7 +16,7 @@ from tests.simulation.campaign.strikes import KINDS, Cell, Eyes, Sighting, Strik
 from tidings.overlay.events import Effect, Grant, SubscriptionAsked
 from tidings.overlay.links import links
 from tidings.overlay.publishing.messages import Done
-from tidings.overlay.routing import homes
+from tidings.overlay.routing import changes
 from tidings.overlay.routing.messages import Change, Fetch, Sets
 from tidings.overlay.settings import Settings
 from tidings.overlay.trees.messages import Roll
@@ -138,8 +138,8 @@ def cells_of(seed: int, cells: Sequence[Cell] = CELLS, count: int = STRIKES) -> 
 def in_small_parts() -> Iterator[None]:
     """Let small sets travel as large ones do."""
     with (
-        patch.object(homes, "PART_ITEMS", PART_ITEMS),
-        patch.object(homes, "CHANGES_KEPT", CHANGES_KEPT),
+        patch.object(changes, "PART_ITEMS", PART_ITEMS),
+        patch.object(changes, "CHANGES_KEPT", CHANGES_KEPT),
         patch.object(links, "FRAME_WEIGHT", FRAME_WEIGHT),
     ):
         yield

@@ -123,6 +123,15 @@ class Link:
         """Messages that wait to be sent, or to be received."""
         return len(self._control) + len(self._data) + len(self._replay)
 
+    @property
+    def last_control(self) -> int:
+        """The number that the latest control message has, or will have: data does not overtake it."""
+        return self._sent + len(self._control)
+
+    def has_received(self, number: int) -> bool:
+        """Whether the other side has said that it has received a message."""
+        return number <= self._acked
+
     def take_ack(self, ack: int) -> bool:
         """The other side has received up to this; False if it cannot have."""
         if ack > self._sent:
@@ -770,5 +779,5 @@ ALREADY_LINKED = "already linked by another connection"
 
 
 FRAME_WEIGHT = 2000
-"""Control messages in one frame, those with tables or texts counted by what is in them: a frame stays below a
-few MiB."""
+"""Control messages in one frame, those with tables or texts counted by what is in them, about an item or a
+KiB each: a frame ends with the message that reaches this, so it stays below a few MiB."""

@@ -21,8 +21,9 @@ import msgspec
 from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Write
 from tidings.overlay.links.links import Link, Links
+from tidings.overlay.routing.changes import NONE, Version
 from tidings.overlay.routing.gone import GONE_MAX, Gone, Word
-from tidings.overlay.routing.homes import NONE, Homes, Version
+from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.messages import Sets
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Tree, TreeEpoch, Trees

@@ -21,7 +21,8 @@ from collections.abc import Callable, Container, Sequence
 from tidings.overlay.core import Core
 from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.routing.homes import HOMES_MAX, NONE, Homes, Version
+from tidings.overlay.routing.changes import NONE, Version
+from tidings.overlay.routing.homes import HOMES_MAX, Homes
 from tidings.overlay.routing.messages import Confirm
 from tidings.overlay.timers import Timer
 from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees

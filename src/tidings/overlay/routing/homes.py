@@ -8,18 +8,21 @@ changes in between, or the whole set. A set of a later boot takes the place of t
 as a whole, and not sooner.
 
 What comes from outside is bounded. Of a home that asks for more than its share, or for what cannot be read,
-more is taken to be wanted than it asks for, so that nothing is missed. Who is in reach is not known here
-(`absence`), nor who must know of a change (`confirmations`).
+more is taken to be wanted than it asks for, so that nothing is missed. The items of a set that is too large
+are *omitted*: they are counted, its home is sent everything, and its changes are passed on and count as
+known. Neighbours that have it from nobody else are told so, and do the same. The set is fetched again as soon
+as it would fit. Who is in reach is not known here (`absence`), nor who must know of a change
+(`confirmations`).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable
 
 from tidings.errors import FilterError, SubscriptionError
 from tidings.overlay.core import Core, Notice
 from tidings.overlay.links.links import Link, Links
+from tidings.overlay.routing.changes import NONE, Latest, Parts, Version, parts_of
 from tidings.overlay.routing.gone import Word
 from tidings.overlay.routing.interest import EVERYTHING_AT_ALL, Interest
 from tidings.overlay.routing.messages import FILTER, Change, Fetch, Has, Item, Sets
@@ -28,26 +31,17 @@ from tidings.overlay.routing.table import Fields, Table
 from tidings.overlay.trees.rolls import MEMBERS_MAX
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 
-Version = tuple[int, int]
-"""Of a set: boot of its home, and number of the last change."""
-
-NONE: Version = (0, 0)
-"""Of a home of which no set is here."""
-
-CHANGES_KEPT = 64
-"""Changes of a home that are kept for neighbours that have missed them, …"""
-
-CHANGES_ITEMS = 1_000
-"""… and items in them. Who has missed more gets the whole set."""
-
-PART_ITEMS = 1_000
-"""Items in one message; larger changes and whole sets take several, so that no frame is too long."""
-
-ITEM_BYTES_MAX = 256 * 1024
-"""Of one item: four times what the longest topic filter and the largest normal form take."""
-
 HOMES_MAX = MEMBERS_MAX
-"""Brokers of which sets are kept: more than there can be of one network."""
+"""Brokers of which sets are kept: more than there can be of one network, …"""
+
+HEARD_MAX = 4_096
+"""… and brokers of which neighbours say that there is a set, and nothing has come yet."""
+
+OMITTED_MAX = 2**53
+"""Items that a neighbour may say a set has besides: beyond any that there can be."""
+
+FETCH_AGAIN_S = 10.0
+"""When a neighbour is asked again that has not answered, or not gone on with its answer."""
 
 
 class SetChanged(Notice, frozen=True):
@@ -64,30 +58,20 @@ class HomeLearned(Notice, frozen=True):
     absent_s: float
 
 
-class Parts:
-    """A change that comes in several messages."""
-
-    def __init__(self, link: Link, first: Change) -> None:
-        self.link = link
-        self.generation = link.generation
-        self.version = (first.boot, first.number)
-        self.whole = first.whole
-        self.added: list[Item] = []
-        self.removed: list[int] = []
-
-
 class Home:
     """What is known of one other broker's set."""
 
     __slots__ = (
-        "catch_all",
+        "asked_at",
         "changes",
         "doubled",
         "fetching",
         "interests",
+        "lacking",
         "misread",
         "name",
         "offers",
+        "omitted",
         "others",
         "version",
     )
@@ -98,24 +82,37 @@ class Home:
         """Up to which all of it is here."""
         self.interests: dict[int, Interest] = {}
         self.others: dict[int, Item] = {}
-        """Items of kinds that are not understood here."""
+        """Items of kinds that are not understood here, and those that were misread."""
         self.doubled: dict[Interest, int] = {}
         """Those that it has under more than one key."""
-        self.changes: deque[tuple[Change, ...]] = deque()
-        """The latest, each in its parts."""
+        self.changes = Latest()
         self.offers: dict[str, Version] = {}
         """By neighbour: what that one is known to have."""
+        self.lacking: dict[str, None] = {}
+        """Neighbours that have omitted it, as far as is known."""
         self.fetching: tuple[str, int] | None = None
         """The neighbour that was asked for it, and the generation of the link."""
+        self.asked_at = 0.0
+        """When that was, or when the answer last went on."""
         self.misread = 0
-        """Items that were not understood, or are too many, for which everything is taken to be wanted."""
-        self.catch_all = False
-        """Whether it asks for more than is kept here: it gets everything."""
+        """Items that were not understood, for which everything is taken to be wanted."""
+        self.omitted = 0
+        """Items that are not kept here, since there are too many: it gets everything."""
 
     @property
     def filters(self) -> int:
         """Subscriptions in its set, as far as they are kept here."""
         return len(self.interests)
+
+    @property
+    def kept(self) -> int:
+        """Items in its set, as far as they are kept here."""
+        return len(self.interests) + len(self.others) - self.misread
+
+    @property
+    def widened(self) -> int:
+        """Items for which it gets more than it asks for."""
+        return self.misread + self.omitted
 
 
 class Homes:
@@ -140,15 +137,19 @@ class Homes:
         self._absent_s = absent_s
         self._is_gone = is_gone
         self.homes: dict[str, Home] = {}
+        self._heard: dict[str, Home] = {}
+        """Those of which neighbours say that there is a set, and nothing has come yet."""
         self.table: Table[Interest, str] = Table(core.settings.topic_cache)
         """Which homes want what."""
-        self.filters = 0
-        """Subscriptions in all sets."""
-        self.refused = 0
-        """Items and sets that were not taken as they came."""
-        self._own_changes: deque[tuple[Change, ...]] = deque()
-        self._parts: dict[tuple[str, str], Parts] = {}
-        """By neighbour and home."""
+        self.items = 0
+        """What is kept of all sets."""
+        self._sharing = 0
+        """Homes that have something in their set, or are members of an epoch."""
+        self._own_changes = Latest()
+        self._parts: dict[str, Parts] = {}
+        """By neighbour: the change that it is in the midst of."""
+        self._answers: dict[tuple[str, str], tuple[int, int]] = {}
+        """By neighbour and home: the last message of the latest whole set, and the generation of the link."""
 
     def version(self, name: str) -> Version:
         """The version of a home's set that is here."""
@@ -165,8 +166,16 @@ class Homes:
 
     @property
     def share(self) -> int:
-        """How many subscriptions are kept of one home."""
-        return max(1, self._core.settings.homes_filters_max // (len(self.homes) + 1))
+        """How many items are kept of one home, if not all can be."""
+        return max(1, self._core.settings.homes_filters_max // (self._sharing + 1))
+
+    def _divide(self) -> None:
+        """See how many have a share."""
+        trees = [tree.current for tree in self._trees.trees.values() if tree.current is not None]
+        self._sharing = sum(
+            bool(home.kept or home.omitted) or any(name in grown.bits for grown in trees)
+            for name, home in self.homes.items()
+        )
 
     # What has changed here.
 
@@ -176,8 +185,8 @@ class Homes:
         if taken is None:
             return
         core = self._core
-        parts = tuple(_parts(core.id, (core.boot, self._own.number), *taken, whole=False))
-        _keep(self._own_changes, parts)
+        parts = parts_of(core.id, (core.boot, self._own.number), *taken, whole=False)
+        self._own_changes.keep(parts)
         for link in self._links.up():
             self._send(link, parts)
 
@@ -193,17 +202,24 @@ class Homes:
         self._links.send(link, Sets((own, *map(self._has, self.homes.values())), tuple(gone)))
 
     def _has(self, home: Home) -> Has:
-        return Has(home.name, *home.version, self._absent_s(home.name))
+        return Has(home.name, *home.version, self._absent_s(home.name), home.omitted)
 
     def on_link_down(self, link: Link) -> None:
         """What was asked for there will not come."""
-        for key in [key for key in self._parts if key[0] == link.peer]:
-            del self._parts[key]
-        for home in self.homes.values():
+        self._parts.pop(link.peer, None)
+        for key in [key for key in self._answers if key[0] == link.peer]:
+            del self._answers[key]
+        for home in self._all():
             home.offers.pop(link.peer, None)
+            home.lacking.pop(link.peer, None)
             if home.fetching is not None and home.fetching[0] == link.peer:
                 home.fetching = None
                 self._fetch(home)
+            if not home.offers:
+                self._heard.pop(home.name, None)
+
+    def _all(self) -> list[Home]:
+        return [*self.homes.values(), *self._heard.values()]
 
     def on_sets(self, link: Link, message: Sets) -> None:
         for has in message.homes:
@@ -211,61 +227,89 @@ class Homes:
                 continue
             if self._is_gone(has.home, has.boot):
                 continue
-            home = self.meet(has.home)
+            home = self.meet(has.home) if has.absent_s >= 0 else self._hear(has.home)
             if home is None:
                 continue
             if has.absent_s >= 0:
                 self._core.tell(HomeLearned(has.home, has.boot, has.absent_s))
             version = (has.boot, has.number)
-            home.offers[link.peer] = version
-            if home.fetching == (link.peer, link.generation) and version <= home.version:
+            self._offered(home, link, version, has.omitted)
+            if _is_asked(home, link) and version <= home.version:
                 home.fetching = None  # it has lost what it was asked for
             if version > home.version and has.number == 0:
-                self._replace(home, version, [])  # a home that has asked for nothing since it started
-                self._announce(home, link)
+                if self.meet(home.name) is not None:
+                    self._replace(home, version, [])  # a home that has asked for nothing since it started
+                    self._announce(home, link)
             else:
                 self._fetch(home)
+
+    def _offered(self, home: Home, link: Link, version: Version, omitted: int) -> None:
+        """A neighbour has a set in this version, but for omitted items."""
+        home.offers[link.peer] = version
+        if omitted:
+            home.lacking[link.peer] = None
+        else:
+            home.lacking.pop(link.peer, None)
 
     def _fetch(self, home: Home) -> None:
         """Ask a neighbour for what is not here, if nobody is being asked already."""
         if home.fetching is not None:
             return
-        for peer in sorted(home.offers, key=lambda peer: (home.offers[peer], peer), reverse=True):
+        offers, lacking = home.offers, home.lacking
+        again = bool(home.omitted) and home.kept + home.omitted <= self.share
+        for peer in sorted(offers, key=lambda peer: (offers[peer], peer not in lacking, peer), reverse=True):
             link = self._links.get(peer)
-            if home.offers[peer] <= home.version:
-                return
-            if link is not None:
+            whole = again and offers[peer] == home.version and peer not in lacking
+            if link is not None and (whole or offers[peer] > home.version):
                 home.fetching = (peer, link.generation)
-                self._links.send(link, Fetch(home.name, *home.version))
+                home.asked_at = self._core.now
+                self._links.send(link, Fetch(home.name, *(NONE if again else home.version)))
                 return
 
     def on_fetch(self, link: Link, message: Fetch) -> None:
-        core, known = self._core, (message.boot, message.number)
+        core, known, home = self._core, (message.boot, message.number), self.homes.get(message.home)
         if message.home == core.id:
-            version, changes = (core.boot, self._own.number), self._own_changes
-            items: Iterable[Item] = self._own.items.values()
+            has, changes = Has(core.id, core.boot, self._own.number), self._own_changes
+        elif home is not None:
+            has, changes = self._has(home), home.changes
         else:
-            home = self.homes.get(message.home)
-            if home is None or home.catch_all:
-                self._links.send(link, Sets((Has(message.home, *NONE),)))
-                return
-            version, changes = home.version, home.changes
-            items = _items(home)
-        if known >= version:
-            self._links.send(link, Sets((Has(message.home, *version, self._absent_s(message.home)),)))
+            self._links.send(link, Sets((Has(message.home, *NONE),)))
             return
-        missed = [parts for parts in changes if parts[0].number > known[1]]
-        if known[0] == version[0] and len(missed) == version[1] - known[1]:
-            for parts in missed:
-                self._send(link, parts)
-        else:
-            self._send(link, _parts(message.home, version, tuple(items), (), whole=True))
+        version = (has.boot, has.number)
+        if known >= version:
+            self._links.send(link, Sets((has,)))
+            return
+        missed = changes.between(known, version)
+        if missed is not None:
+            self._send(link, missed)
+            return
+        key = (link.peer, message.home)
+        generation, number = self._answers.get(key, (0, 0))
+        if generation == link.generation and not link.has_received(number):
+            return  # the answer is on its way
+        items = tuple(_items(home) if home is not None else self._own.items.values())
+        self._send(link, parts_of(message.home, version, items, (), whole=True, omitted=has.omitted))
+        self._answers[key] = (link.generation, link.last_control)
 
-    def _announce(self, home: Home, source: Link) -> None:
-        """Let the other neighbours know of a set that has not come change by change."""
+    def tick(self) -> None:
+        """Ask again where no answer has come, and for sets that may be small enough by now."""
+        self._divide()
+        for home in self._all():
+            if home.fetching is not None and home.asked_at + FETCH_AGAIN_S <= self._core.now:
+                link = self._links.get(home.fetching[0])
+                if link is not None and _is_asked(home, link):
+                    home.fetching = None
+                    self._fetch(home)
+            elif home.omitted:
+                self._fetch(home)
+
+    def _announce(self, home: Home, source: Link, *, again: bool = False) -> None:
+        """Let the other neighbours know of a set that has not come change by change; `again`: even those that
+        have this version, since more of it is here than was.
+        """
         has = self._has(home)
         for link in self._links.up():
-            if link is not source and home.offers.get(link.peer, NONE) < home.version:
+            if link is not source and (again or home.offers.get(link.peer, NONE) < home.version):
                 self._links.send(link, Sets((has,)))
 
     # What has changed elsewhere.
@@ -273,35 +317,42 @@ class Homes:
     def on_change(self, link: Link, message: Change) -> None:
         if message.home == self._core.id:
             return  # it has gone round
-        if not _plausible(message.boot, message.number):
-            self._links.renounce(link, f"no set has the version {(message.boot, message.number)}")
+        version = (message.boot, message.number)
+        if not _plausible(*version):
+            self._links.renounce(link, f"no set has the version {version}")
             return
         if self._is_gone(message.home, message.boot):
             return
-        home = self.meet(message.home)
-        if home is None:
+        home = self._hear(message.home)
+        if message.more and _is_asked(home, link):
+            home.asked_at = self._core.now
+        parts = self._parts.pop(link.peer, None) if message.part else None
+        if parts is None:
+            parts = Parts(2 * self._core.settings.homes_filters_max)
+        fits = parts.take(message)
+        if fits and message.more:
+            self._parts[link.peer] = parts
+        if message.more:
             return
-        key, version = (link.peer, message.home), (message.boot, message.number)
-        parts = self._parts.get(key)
-        if parts is not None and (parts.version, parts.whole) != (version, message.whole):
-            del self._parts[key]
-            parts = None
-        if message.more or parts is not None:
-            if parts is None:
-                parts = self._parts[key] = Parts(link, message)
-            parts.added += message.added
-            parts.removed += message.removed
-            if len(parts.added) + len(parts.removed) > 2 * self._core.settings.homes_filters_max:
-                self._links.renounce(link, "a change of a set that does not end")
-                return
-            if message.more:
-                return
-            del self._parts[key]
-            added, removed = parts.added, parts.removed
+        before = home.offers.get(link.peer, NONE)
+        if message.whole or version[0] > before[0]:
+            self._offered(home, link, max(version, before), message.omitted)
         else:
-            added, removed = list(message.added), list(message.removed)
-        home.offers[link.peer] = max(version, home.offers.get(link.peer, NONE))
-        self._take(home, link, version, added, removed, whole=message.whole)
+            home.offers[link.peer] = max(version, before)
+        if not fits:
+            # A part of it was not taken: all of it has to come again.
+            if _is_asked(home, link):
+                home.fetching = None
+            self._fetch(home)
+            return
+        whole, omitted = message.whole, 0
+        if parts.too_large:
+            # It cannot be small enough before the home tells its set anew.
+            self._log_too_large(home, parts.items)
+            whole, omitted = True, parts.items + self._core.settings.homes_filters_max
+        elif whole:
+            omitted = min(max(0, message.omitted), OMITTED_MAX)
+        self._take(home, link, version, parts.added, parts.removed, whole=whole, omitted=omitted)
 
     def _take(
         self,
@@ -312,23 +363,32 @@ class Homes:
         removed: list[int],
         *,
         whole: bool,
+        omitted: int,
     ) -> None:
         """A change has come in all its parts."""
-        asked = home.fetching == (link.peer, link.generation)
-        if version <= home.version:
-            if asked and home.offers[link.peer] <= home.version:
+        asked, before = _is_asked(home, link), home.version
+        if version <= before:
+            if asked and home.offers[link.peer] <= before:
                 home.fetching = None
+            if home.omitted and whole and not omitted:
+                self._complete(home, link, version, added)
+            elif asked and whole:
+                self._fetch(home)
+            return
+        first = version[1] == 1 and version[0] > before[0]
+        follows = version == (before[0], before[1] + 1)
+        if (whole or first or follows) and self.meet(home.name) is None:
             return
         if whole:
-            home.changes.clear()
-            self._replace(home, version, added)
+            again = bool(home.omitted) and not omitted
+            self._replace(home, version, added, omitted)
             home.fetching = None
-            self._announce(home, link)
-        elif version[1] == 1 and version[0] > home.version[0]:
-            # The first of a later boot: before it there was nothing.
+            self._announce(home, link, again=again)
+        elif first:
+            # Of a later boot: before it there was nothing.
             self._replace(home, version, added)
             self._pass_on(home, link, version, added, removed)
-        elif version == (home.version[0], home.version[1] + 1):
+        elif follows:
             self._amend(home, version, added, removed)
             self._pass_on(home, link, version, added, removed)
         elif not asked:
@@ -338,25 +398,42 @@ class Homes:
             home.fetching = None
         self._fetch(home)
 
+    def _complete(self, home: Home, source: Link, version: Version, items: list[Item]) -> None:
+        """A set of which items were omitted has come as a whole; there may have been changes since."""
+        missed = home.changes.between(version, home.version) if version < home.version else ()
+        if missed is None:
+            return
+        complete = {item.key: item for item in items}
+        for change in missed:
+            complete |= {item.key: item for item in change.added}
+            for key in change.removed:
+                complete.pop(key, None)
+        self._replace(home, home.version, list(complete.values()))
+        self._announce(home, source, again=True)
+
     def _pass_on(
         self, home: Home, source: Link, version: Version, added: list[Item], removed: list[int]
     ) -> None:
-        parts = tuple(_parts(home.name, version, tuple(added), tuple(removed), whole=False))
-        if version[1] == 1:
-            home.changes.clear()
-        _keep(home.changes, parts)
+        parts = parts_of(home.name, version, tuple(added), tuple(removed), whole=False)
+        home.changes.keep(parts)
         for link in self._links.up():
             if link is not source and home.offers.get(link.peer, NONE) < version:
                 self._send(link, parts)
 
     def meet(self, name: str) -> Home | None:
-        """A home, which may not have been known."""
+        """A home, which may not have been known; None if there are too many."""
         home = self.homes.get(name)
+        if home is None and len(self.homes) < HOMES_MAX:
+            home = self.homes[name] = self._heard.pop(name) if name in self._heard else Home(name)
+        return home
+
+    def _hear(self, name: str) -> Home:
+        """A home that a neighbour says something of, which may be all that there is."""
+        home = self.homes.get(name) or self._heard.get(name)
         if home is None:
-            if len(self.homes) >= HOMES_MAX:
-                self.refused += 1
-                return None
-            home = self.homes[name] = Home(name)
+            home = self._heard[name] = Home(name)
+            if len(self._heard) > HEARD_MAX:
+                del self._heard[next(iter(self._heard))]
         return home
 
     def on_ready(self, grown: TreeEpoch) -> None:
@@ -377,31 +454,35 @@ class Homes:
                 toward = next(edge for edge in grown.ordered if edge.mask & grown.bits[name])
                 home.offers.setdefault(toward.peer, version)
                 self._fetch(home)
+        self._divide()
 
     # Taking a set over.
 
-    def _replace(self, home: Home, version: Version, items: list[Item]) -> None:
-        """A set has come as a whole."""
+    def _replace(self, home: Home, version: Version, items: list[Item], omitted: int = 0) -> None:
+        """A set has come as a whole, but for omitted items."""
         self._clear(home)
-        home.misread = 0
-        for item in items:
-            self._add(home, item)
-        self._arrived(home, version)
+        home.changes.clear()
+        if omitted:
+            self._omit(home, omitted)
+        self._amend(home, version, items, [])
 
     def _amend(self, home: Home, version: Version, added: list[Item], removed: list[int]) -> None:
         """A set has changed."""
-        if not home.catch_all:
+        if home.omitted:
+            self._count(home, added, removed)
+        else:
             for item in added:
                 self._add(home, item)
             for key in removed:
                 self._remove(home, key)
-        self._arrived(home, version)
-
-    def _arrived(self, home: Home, version: Version) -> None:
         home.version = version
-        if not home.catch_all and self.filters > self._core.settings.homes_filters_max:
-            if home.filters > self.share:
-                self._catch_all(home)
+        if self.items > self._core.settings.homes_filters_max:
+            self._divide()
+            while self.items > self._core.settings.homes_filters_max:
+                largest = max(self.homes.values(), key=lambda home: (home.kept, home.name))
+                if largest.kept <= self.share:
+                    break
+                self._catch(largest)
         for tree in self._trees.trees.values():
             grown = tree.current
             if grown is not None and home.name in grown.unknown:
@@ -409,27 +490,48 @@ class Homes:
                     del grown.unknown[home.name]
         self._core.tell(SetChanged(home.name))
 
-    def _catch_all(self, home: Home) -> None:
+    def _catch(self, home: Home) -> None:
         """A home asks for more than its share: it is sent everything, and its subscriptions are not kept."""
-        self.refused += 1
+        self._log_too_large(home, home.kept)
+        kept = {key: item for key, item in home.others.items() if item.kind != FILTER}
+        if len(kept) > self.share:
+            kept = {}
+        omitted = home.omitted + home.kept - len(kept)
+        self._clear(home)
+        self._omit(home, omitted)
+        home.others = kept
+        self.items += len(kept)
+
+    def _log_too_large(self, home: Home, items: int) -> None:
         self._core.log(
             "warning",
             "a broker asks for more than is kept of it; it is sent everything",
             broker=home.name,
-            subscriptions=home.filters,
+            subscriptions=items,
             share=self.share,
         )
-        home.misread = home.filters
-        self._clear(home)
-        home.changes.clear()
-        home.catch_all = True
+
+    def _omit(self, home: Home, items: int) -> None:
+        home.omitted = items
         self.table.add(EVERYTHING_AT_ALL, home.name)
+
+    def _count(self, home: Home, added: list[Item], removed: list[int]) -> None:
+        """A set has changed of which items are omitted: those of unknown kinds are kept all the same."""
+        for key in removed:
+            if home.others.pop(key, None) is not None:
+                self.items -= 1
+            else:
+                home.omitted = max(1, home.omitted - 1)
+        for item in added:
+            if item.kind != FILTER and len(home.others) < self.share:
+                self.items += item.key not in home.others
+                home.others[item.key] = item
+            else:
+                home.omitted += 1
 
     def _add(self, home: Home, item: Item) -> None:
         self._remove(home, item.key)
-        if len(item.value) > ITEM_BYTES_MAX:
-            item = Item(item.kind, item.key, b"")  # a filter without a value is not understood
-            self.refused += item.kind != FILTER
+        self.items += 1
         if item.kind != FILTER:
             home.others[item.key] = item
             return
@@ -437,7 +539,6 @@ class Homes:
             interest = Interest(item.value)
         except (FilterError, SubscriptionError) as error:
             # Of another release, perhaps. To send too much loses nothing.
-            self.refused += 1
             home.misread += 1
             if home.misread == 1:
                 self._core.log(
@@ -446,16 +547,16 @@ class Homes:
             home.others[item.key] = item
             interest = EVERYTHING_AT_ALL
         home.interests[item.key] = interest
-        self.filters += 1
         if not self.table.add(interest, home.name):
             home.doubled[interest] = home.doubled.get(interest, 0) + 1
 
     def _remove(self, home: Home, key: int) -> None:
-        home.others.pop(key, None)
-        interest = home.interests.pop(key, None)
+        other, interest = home.others.pop(key, None), home.interests.pop(key, None)
+        if other is not None or interest is not None:
+            self.items -= 1
         if interest is None:
             return
-        self.filters -= 1
+        home.misread -= other is not None
         more = home.doubled.pop(interest, 0)
         if more > 1:
             home.doubled[interest] = more - 1
@@ -465,10 +566,10 @@ class Homes:
     def _clear(self, home: Home) -> None:
         """Keep nothing of a set."""
         held = dict.fromkeys(home.interests.values())
-        for interest in held if not home.catch_all else [EVERYTHING_AT_ALL]:
+        for interest in held if not home.omitted else [EVERYTHING_AT_ALL]:
             self.table.remove(interest, home.name)
-        self.filters -= len(home.interests)
-        home.interests, home.others, home.doubled, home.catch_all = {}, {}, {}, False
+        self.items -= home.kept
+        home.interests, home.others, home.doubled, home.misread, home.omitted = {}, {}, {}, 0, 0
 
     def forget(self, name: str) -> None:
         """Nothing of a home is known any more."""
@@ -476,24 +577,12 @@ class Homes:
         if home is None:
             return
         self._clear(home)
-        for key in [key for key in self._parts if key[1] == name]:
-            del self._parts[key]
 
 
 def _joined_with(grown: TreeEpoch, name: str) -> Version:
     """The version of a member's set when it said that it is in an epoch."""
     member = grown.members[name]
     return member.boot, member.number
-
-
-def _parts(
-    home: str, version: Version, added: tuple[Item, ...], removed: tuple[int, ...], *, whole: bool
-) -> Iterable[Change]:
-    """A change in messages that are not too long."""
-    count = max(1, -(-len(added) // PART_ITEMS), -(-len(removed) // PART_ITEMS))
-    for at in range(count):
-        part = slice(at * PART_ITEMS, (at + 1) * PART_ITEMS)
-        yield Change(home, *version, added[part], removed[part], whole, at + 1 < count)
 
 
 def _items(home: Home) -> list[Item]:
@@ -506,11 +595,9 @@ def _items(home: Home) -> list[Item]:
     return [*read, *home.others.values()]
 
 
-def _keep(changes: deque[tuple[Change, ...]], parts: tuple[Change, ...]) -> None:
-    """Remember a change for neighbours that may have missed it."""
-    changes.append(parts)
-    while len(changes) > CHANGES_KEPT or sum(len(p.added) for some in changes for p in some) > CHANGES_ITEMS:
-        changes.popleft()
+def _is_asked(home: Home, link: Link) -> bool:
+    """Whether a neighbour was asked for a set, and may still answer."""
+    return home.fetching == (link.peer, link.generation)
 
 
 def _plausible(boot: int, number: int) -> bool:

@@ -34,6 +34,9 @@ class Has(msgspec.Struct, frozen=True, array_like=True, gc=False):
     absent_s: float = -1.0
     """If it is out of reach: for how many seconds more something is held for it."""
 
+    omitted: int = 0
+    """Items of it that the sender does not keep, since there are too many."""
+
 
 class Sets(Message, frozen=True, tag=20):
     """Which sets the sender has, of all homes or of some.
@@ -77,12 +80,20 @@ class Change(Message, frozen=True, tag=22):
     whole: bool = False
     """Whether it is all there is, and not what has changed since the number before."""
 
+    part: int = 0
+    """Counts the messages of one change."""
+
     more: bool = False
     """Whether it goes on in the next."""
 
+    omitted: int = 0
+    """Items that a whole set has besides these, and that the sender does not keep: until they are here,
+    everything is for that home."""
+
     @property
     def weight(self) -> int:
-        return 1 + len(self.added) + len(self.removed) // 8
+        size = sum([len(item.value) for item in self.added])
+        return 1 + len(self.added) + size // 1024 + len(self.removed) // 8
 
 
 class Confirm(Message, frozen=True, tag=23):

@@ -96,10 +96,11 @@ class OwnSet:
         return added, removed
 
     def tick(self) -> None:
-        """Tell the set as it is again, if there is room for it by now."""
+        """Tell the set as it is again, if there is room for it by now, or wider, if the share is smaller."""
         if self._is_wide and len(self._told_as) <= NARROW_BELOW * self._share():
             self._wide_topics, self._wide_levels, self._wide_all = {}, {}, False
             self._tell_again(list(self._told_as))
+        self._fit()
 
     # As what subscriptions are told.
 

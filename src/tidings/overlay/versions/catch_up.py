@@ -37,8 +37,9 @@ from tidings.overlay.gather.partitions import PART
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.publication import MERGED, Publication, Told, is_last
 from tidings.overlay.publishing.batches import packed, unpacked
+from tidings.overlay.routing.changes import Version
 from tidings.overlay.routing.grants import Named
-from tidings.overlay.routing.homes import Homes, Version
+from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Topics
 from tidings.overlay.trees.messages import Epoch
