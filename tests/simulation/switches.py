@@ -313,28 +313,6 @@ def _passes_changes_to_all_but_one() -> AbstractContextManager[object]:
     return around(Homes, "_pass_on", pass_on)
 
 
-def _compares_numbers_alone() -> AbstractContextManager[object]:
-    def on_ready(original: Callable[..., None], homes: Homes, grown: TreeEpoch) -> None:
-        original(homes, grown)
-        for name, member in grown.members.items():
-            if homes.version(name)[1] >= member.number:
-                grown.unknown.pop(name, None)
-
-    return around(Homes, "on_ready", on_ready)
-
-
-def _carries_confirmations_into_the_next_epoch() -> AbstractContextManager[object]:
-    def on_ready(original: Callable[..., None], confirmations: Confirmations, tree: Tree) -> None:
-        assert tree.current is not None, "a ready epoch is the current one"
-        for peer, edge in tree.current.edges.items():
-            before = tree.past.edges.get(peer) if tree.past is not None else None
-            if before is not None:
-                edge.confirmed = {**before.confirmed, **edge.confirmed}
-        original(confirmations, tree)
-
-    return around(Confirmations, "on_ready", on_ready)
-
-
 def _leaves_the_covered_out() -> AbstractContextManager[object]:
     def change(
         original: Callable[..., None], own: OwnSet, added: list[Subscription], removed: list[Subscription]
@@ -429,18 +407,6 @@ PLANTED = {
             "A change is passed on to all neighbours but the one that it came from.",
             "routing",
             _passes_changes_to_all_but_one,
-        ),
-        Bug(
-            "numbers-compared-without-boots",
-            "A set of an earlier boot is not known, whatever its number.",
-            "routing",
-            _compares_numbers_alone,
-        ),
-        Bug(
-            "confirmations-outlive-their-epoch",
-            "In a new epoch all is confirmed again, with its members.",
-            "routing",
-            _carries_confirmations_into_the_next_epoch,
         ),
         Bug(
             "covered-not-brought-back",

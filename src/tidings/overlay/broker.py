@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tidings.language.ids import fault
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.language.views import View
@@ -54,7 +55,6 @@ from tidings.overlay.gather.messages import (
     Taken,
 )
 from tidings.overlay.gather.seat_directory import EventClosed, SeatFound, SeatMoved, Seats
-from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links, State
 from tidings.overlay.links.messages import PROTOCOL_VERSION
 from tidings.overlay.publication import Publication, Told

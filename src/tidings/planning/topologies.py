@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tidings import installation
 from tidings.errors import InputError
 from tidings.language import durations
-from tidings.overlay.ids import ID_RULE, is_id
+from tidings.language.ids import ID_RULE, is_id
 
 if TYPE_CHECKING:
     import networkx as nx

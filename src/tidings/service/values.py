@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.errors import DeclarationError
 from tidings.language import durations
 from tidings.language.faults import shown
-from tidings.overlay.ids import ID_RULE, is_id
+from tidings.language.ids import ID_RULE, is_id
 from tidings.service import addresses
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tidings.overlay.links import links
 from tidings.overlay.publishing.messages import Done
 from tidings.overlay.routing import changes
 from tidings.overlay.routing.messages import Change, Fetch, Sets
-from tidings.overlay.settings import Settings
+from tidings.overlay.settings import DEFAULT, Settings
 from tidings.overlay.trees.messages import Roll
 from tidings.planning import topologies
 from tidings.planning.topologies import Topology
@@ -44,6 +44,11 @@ FRAME_WEIGHT = 6
 
 CHANGES_KEPT = 4
 """So that whole sets travel often."""
+
+FIRST_WITH_LITTLE_ROOM = 100_000
+
+LITTLE_ROOM = (24, 60, 150)
+"""Filters of others that brokers keep in some networks: homes widen their sets, and others omit them."""
 
 
 class State(StrEnum):
@@ -106,6 +111,7 @@ def plan(seed: int, publications: int = PUBLICATIONS) -> Plan:
             acks=source.choice(("origin", "origin", "neighbour")),
             link_window_messages=source.choice((16_384, 16_384, 8)),
             cover_effort=source.choice((32, 32, 2)),
+            homes_filters_max=_room(seed),
         ),
         late=_late(topology, source) if source.random() < 0.3 else (),
         early=source.random() < 0.5,
@@ -113,6 +119,14 @@ def plan(seed: int, publications: int = PUBLICATIONS) -> Plan:
         jitter_s=source.choice((0.0, 0.005)),
         command=f"python -m tests.simulation.campaign routing --seed {seed}",
     )
+
+
+def _room(seed: int) -> int:
+    """How many filters of others brokers keep."""
+    source = random.Random(f"campaign/routing/room/{seed}")  # older seeds play what they played
+    if seed >= FIRST_WITH_LITTLE_ROOM and source.random() < 0.25:
+        return source.choice(LITTLE_ROOM)
+    return DEFAULT.homes_filters_max
 
 
 def _late(topology: Topology, source: random.Random) -> tuple[str, ...]:

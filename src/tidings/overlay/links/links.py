@@ -26,10 +26,10 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 
+from tidings.language.ids import ID_RULE, is_id
 from tidings.overlay.core import Core
 from tidings.overlay.events import ConnectionMade, Dial, HangUp, Send
 from tidings.overlay.frames import Data, Frame, Message
-from tidings.overlay.ids import ID_RULE, is_id
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Bye, Greet, Refuse, Welcome
 from tidings.overlay.links.proofs import NONCE_BYTES_MAX, proof
 from tidings.overlay.settings import Settings

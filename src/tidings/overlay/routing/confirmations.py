@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 
+from tidings.language.ids import fault
 from tidings.overlay.core import Core
-from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.routing.changes import NONE, Version
 from tidings.overlay.routing.homes import HOMES_MAX, Homes

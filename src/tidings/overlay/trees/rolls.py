@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tidings.language.ids import fault
 from tidings.overlay.core import Core
-from tidings.overlay.ids import fault
 from tidings.overlay.links.links import Link, Links
 from tidings.overlay.trees.messages import Roll
 from tidings.overlay.trees.trees import UNLIKE, Edge, Member, Tree, TreeEpoch, Trees, digest

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from tidings.errors import PayloadError
 from tidings.language import names, payloads
-from tidings.language.subscriptions import Subscription
+from tidings.language.subscriptions import QOS_MAX, Subscription
 from tidings.overlay.status import Status
 from tidings.planning.topologies import Topology
 from tidings.records.record import Kind, Record
@@ -447,10 +447,10 @@ def check_sets(
                 )
                 for home in statuses
                 if home != name
-                # What was asked for and never answered may be in force or not.
+                # What was asked for and never answered may be in force or not, and a set may be widened.
                 and not least.get(home, -1)
                 <= believed.get(home, -1)
-                <= max(least.get(home, -1), most.get(home, -1))
+                <= (QOS_MAX if own[home].widened else max(least.get(home, -1), most.get(home, -1)))
             ]
     return found[:BREACHES_MAX]
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidings.errors import InputError
+from tidings.language.ids import ID_RULE, is_id
 from tidings.language.topics import Strategy
 from tidings.overlay.gather.centre import FINDERS, TREE, Finder, Said
 from tidings.overlay.gather.messages import AnySurveyed
-from tidings.overlay.ids import ID_RULE, is_id
 from tidings.sim.clock import Agenda
 
 Tree = Mapping[str, Sequence[str]]
