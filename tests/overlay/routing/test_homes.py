@@ -362,14 +362,17 @@ def test_a_change_of_which_a_part_is_lost_is_not_taken_and_fetched_again(lost: i
     assert asks(it) == (1, 5, ["one qos=1", 'roads/# "severity > 3" qos=1', "three qos=1", "two qos=1"])
 
 
-def test_a_set_that_comes_while_its_home_is_given_up_is_taken_as_a_whole() -> None:
-    """What comes behind a first part that was taken before is not all there is."""
+def test_a_set_of_which_the_rest_comes_when_its_home_has_been_given_up_is_not_taken_in_part() -> None:
+    """It is fetched as a whole when the home is a member again."""
     it = middle(settings=replace(DEFAULT, absent_hold_s=2.0))
     it["x"].say(Sets((Has("h", 1, 3, 0.05),)))
     it["x"].say(whole(3, item(1, ONE), more=True))
     it.tell(TimerFired(), BEGIN + 0.06)
     it["x"].say(whole(3, item(2, TWO), part=1), now=BEGIN + 0.07)
-    assert asks(it) == (1, 3, ["one qos=1", "two qos=1"])
+    assert asks(it) is None
+    parts = [whole(3, item(1, ONE), more=True), whole(3, item(2, TWO), part=1)]
+    it["x"].say(change(1, item(9, THREE), boot=2), *parts, now=BEGIN + 0.08)
+    assert asks(it) == (2, 1, ["three qos=1"])
 
 
 def test_a_neighbour_that_does_not_answer_is_asked_again() -> None:
