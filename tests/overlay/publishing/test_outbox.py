@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
+
+import pytest
 
 from tests.overlay.bench import BEGIN, Bench, Middle, carried, item, kinds, path, publication
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import Effect, Erase, PublicationOffered, Sync, Write, WritesSynced
 from tidings.overlay.publication import Told
 from tidings.overlay.publishing.batches import packed, unpacked
-from tidings.overlay.publishing.messages import Done, Publish
-from tidings.overlay.publishing.outbox import Row, encode
+from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
+from tidings.overlay.publishing.outbox import Outbox, Row, encode
 from tidings.overlay.routing.messages import Change, Has, Sets
+from tidings.overlay.settings import DEFAULT
 from tidings.overlay.trees.messages import Grow, Join, Roll
 
 ALL = Subscription("t", qos=1)
@@ -283,3 +287,23 @@ def test_a_member_whose_set_is_not_here_as_it_was_when_it_joined_gets_everything
     assert [peer for peer, _ in it.heard(publish(it, 2), Publish)] == ["x"]
     it["x"].say(it.change("x", Subscription("v")))
     assert [peer for peer, _ in it.heard(publish(it, 3), Publish)] == []
+
+
+def test_another_neighbour_that_is_to_keep_copies_is_sent_all_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    it = Middle(settings=replace(DEFAULT, acks="neighbour"), wants={"x": [ALL]})
+
+    def publish(token: int) -> list[tuple[str, int]]:
+        """Who is asked to keep copies, and of which."""
+        effects = it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+        effects += it.tell(WritesSynced(it.broker.core.sync_token))
+        return [(peer, keep.publication.number) for peer, keep in it.heard(effects, Keep)]
+
+    assert publish(1) == [("a", 1)]
+    it["a"].say(Kept("0", 1, (1,)))
+    assert publish(2) == [("a", 2)]
+    monkeypatch.setattr(Outbox, "_keeper", lambda _: "x")
+    assert publish(3) == [("x", 1), ("x", 2), ("x", 3)]
+    assert it.heard(it["x"].say(Kept("0", 1, (1, 2))), Forget) == []
+    assert it.heard(it["x"].say(Kept("0", 1, (3,))), Forget) == [("a", Forget("", 1, ()))]

@@ -152,6 +152,8 @@ class Outbox:
         """QoS 1 and 2 of this origin, by stream and number, in order."""
         self.kept: dict[Stream, dict[int, Held]] = {}
         """Copies kept for neighbours."""
+        self._chosen: str | None = None
+        """The neighbour that keeps copies now."""
         self._keepers: dict[str, None] = {}
         """Neighbours that have copies of what is held here, or may have them."""
         self._unmoved: dict[tuple[str, int], None] = {}
@@ -389,7 +391,23 @@ class Outbox:
         return bool(epochs) and not self._absences and all(len(grown.members) == 1 for grown in epochs)
 
     def _ask_to_keep(self, held: Held) -> None:
-        keeper = self._keeper() if self._core.settings.acks == "neighbour" else None
+        """Have the keeper keep a copy; all of them if it is another than before."""
+        if self._core.settings.acks == "neighbour":
+            if self._keeper() != self._chosen:
+                self._choose()
+            else:
+                self._send_copy(held)
+
+    def _choose(self) -> None:
+        """Choose a keeper. It needs all copies, in order: with only the later ones it could not stand in."""
+        self._chosen = self._keeper()
+        for held in list(self.held.values()):
+            self._send_copy(held)
+            self._accept_if_safe(held)
+        self._move()
+
+    def _send_copy(self, held: Held) -> None:
+        keeper = self._chosen
         link = self._links.get(keeper) if keeper is not None else None
         if link is not None and held.kept_by != keeper and (held.synced or not self._once):
             self._keepers[link.peer] = None
@@ -398,10 +416,7 @@ class Outbox:
     def on_ready(self) -> None:
         """Another neighbour may be the keeper now."""
         if self._core.settings.acks == "neighbour":
-            for held in list(self.held.values()):
-                self._ask_to_keep(held)
-                self._accept_if_safe(held)
-            self._move()
+            self._choose()
 
     def on_link_up(self, link: Link) -> None:
         """Tell a neighbour what is kept for it: it may have forgotten that, or need it no longer."""
@@ -418,20 +433,18 @@ class Outbox:
             for held in self.held.values():
                 if held.kept_by == link.peer:
                     held.kept_by = None
-                # The next keeper needs all of them: with only the later ones it could not stand in.
-                self._ask_to_keep(held)
-            self._move()
+            self._choose()
 
     def _move(self) -> None:
         """Others need not keep copies when the keeper has all; before that, they must keep all they have."""
-        keeper = self._keeper()
+        keeper = self._chosen
         self._unmoved = {}
         if any(peer != keeper for peer in self._keepers):
             self._unmoved = {key: None for key, held in self.held.items() if held.kept_by != keeper}
             self._forget_elsewhere()
 
     def _forget_elsewhere(self) -> None:
-        keeper = self._keeper()
+        keeper = self._chosen
         if self._unmoved or (keeper is None and self.held):
             return
         for peer in [peer for peer in self._keepers if peer != keeper]:
@@ -473,7 +486,7 @@ class Outbox:
     def on_kept(self, link: Link, message: Kept) -> None:
         if message.incarnation != self._core.incarnation:
             return  # this broker has lost its disk since, and only the neighbour has them
-        is_known, is_keeper = link.peer in self._keepers, link.peer == self._keeper()
+        is_known, is_keeper = link.peer in self._keepers, link.peer == self._chosen
         self._keepers[link.peer] = None
         needless: list[int] = []
         for number in message.numbers:
