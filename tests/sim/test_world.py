@@ -232,6 +232,19 @@ def test_a_slow_broker_takes_its_time_and_keeps_the_order() -> None:
     assert payloads(world) == [b"0", b"1", b"2", b"3", b"4"]
 
 
+def test_settling_waits_for_a_slow_broker() -> None:
+    world = world_of(two(delay_s=0.0))
+    world.client("b", "s").subscribe("1", EVERYTHING)
+    world.slow("b", 100.0)
+    world.client("a", "p").publish("t", b"0")
+    world.run(0.1)
+    world.slow("b", 0.0)
+    assert world.hosts["b"].busy_until > world.now + 90
+    assert world.settle()
+    assert world.hosts["b"].busy_until <= world.now
+    assert payloads(world) == [b"0"]
+
+
 def test_a_broker_sees_its_own_clock_which_never_goes_back() -> None:
     world = World(two(), 0, machine=Flooder)
     world.set_clock("b", Skew(offset_s=1000.0, rate=0.99))

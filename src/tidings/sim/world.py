@@ -207,7 +207,9 @@ class World:
         while self.agenda.now < limit:
             self.agenda.run(self.agenda.now + step)
             quiet = self.agenda.now - max(began, self.active_at)
-            if not self.lines.settled:
+            if not self.lines.settled or any(
+                host.busy_until > self.agenda.now for host in self.hosts.values()
+            ):
                 continue
             if quiet >= (QUIET_S if self._all_connected() else self._patience()):
                 return True

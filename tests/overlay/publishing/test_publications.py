@@ -876,3 +876,13 @@ def test_a_subscription_made_later_does_not_get_what_was_before() -> None:
     assert [(peer, m.numbers, m.previous) for peer, m in it.heard(it.tell(offer(2)), Publish)] == [
         ("x", (2,), (0,))
     ]
+
+
+def test_what_comes_back_to_a_tree_on_which_it_was_sent_goes_again_in_the_next_epoch_alone() -> None:
+    it = Middle(wants={"x": [ALL]})
+    assert len(it.heard(it.tell(offer(1)), Publish)) == 1
+    publications = it.broker._publications
+    (held,) = publications.outbox.held.values()
+    publications._enqueue(held)  # the topic had moved to another tree, …
+    publications.rearrange()  # … and is back
+    assert it.heard(it.broker.collect(), Publish) == []

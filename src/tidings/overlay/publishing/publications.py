@@ -1063,7 +1063,9 @@ class Publications:
             elif self.outbox.stands_in(held):
                 self._enqueue(held)
         for order in sorted(waiting):
-            self._enqueue(waiting[order])
+            # Its topic may have come back to a tree on which it was sent: it goes again in the next epoch.
+            if not self._under_way(waiting[order]):
+                self._enqueue(waiting[order])
         for root in self._trees.trees:
             self._drain[root] = None
         self.outbox.accept_withheld()
