@@ -316,6 +316,36 @@ def test_an_event_that_was_opened_after_another_had_been_closed_here_joins_it_if
     ]
 
 
+def test_of_two_events_that_two_sides_have_merged_into_each_other_one_survives_with_all_there_is() -> None:
+    """Reports that were sent to two seats may have opened events in another order there."""
+    topic = road()
+
+    def side(branch: str, first: int, second: int, **more: Any) -> Talk:
+        one, other = (Talk(topic, branch=f"{branch}{at}", keep_closed=True) for at in range(2))
+        one.number, other.number = first - 1, second - 1
+        one.say(0, severity=1, qos=1)
+        other.say(1, severity=2, qos=1)
+        one.until(5)
+        heal(one, other)  # one that nobody has been told of
+        one.number = int(branch) * 1000
+        one.say(6, **more)
+        return one
+
+    for turned in (False, True):
+        one, other = side("1", 10, 20, note="x"), side("2", 20, 10, severity=7)
+        assert [talk.gatherer.open for talk in (one, other)] == [1, 1]
+        if turned:
+            one, other = other, one
+        for talk in (one, other):
+            talk.until(20)
+        for copy in other.gatherer.copies():
+            event = copies.read(copy).event
+            closed = None if one.gatherer.holds(event) else (0, {f"={event}": 1})
+            one.gatherer.adopt(copy, ended=closed)
+        (entry,) = one.gatherer._open.values()
+        assert (entry.fields["severity"], entry.fields["note"]) == (7, "x")
+
+
 def confirmed(talk: Talk, *events: str) -> list[bytes]:
     """The copies of events that everyone on a side has, once they are closed."""
     for event in events:

@@ -457,7 +457,7 @@ class Gatherer:
             self._take_up(event)
         if _adds(entry, _made_of(whole)):
             self._heal(whole, entry)
-        if entry.version > here.version:
+        if entry.version > here.version and not self._is_open(entry.event):
             self.forget(entry.event)
             entry.confirmed = 0
             self._merge_into(entry, whole)
@@ -470,7 +470,7 @@ class Gatherer:
         if whole is not None and (not more or not whole.closed):
             if more:
                 self._heal(whole, entry)
-            if entry.version > version:
+            if entry.version > version and not self._is_open(entry.event):
                 # Who was told that much has not heard yet that it is a part of another event.
                 self._merge_into(entry, whole)
             return
@@ -480,6 +480,11 @@ class Gatherer:
         entry.version, entry.confirmed = max(entry.version, version), 0
         self._events[entry.event] = entry
         self._close(entry, "redundant_for")
+
+    def _is_open(self, event: str) -> bool:
+        """Whether an event is open: of two that two sides have merged into each other, one survives."""
+        entry = self._events.get(event)
+        return entry is not None and not entry.closed
 
     def _whole_of(self, part: Entry) -> Entry | None:
         """The event here that another one has become part of."""

@@ -51,7 +51,10 @@ FEWER_PUBLICATIONS, FEWER_FAULTS = 300, 8
 CHURN, KEYS, REDUNDANT_S = 6, 12, 20.0
 
 FOUND = (5052, 6174, 6192, 7197, 9001)
-"""Seeds that have found something once, when all had so few publications."""
+"""Seeds that have found something once, when all had so few publications, …"""
+
+FOUND_SINCE = (810025, 810073, 820022, 821133, 830227)
+"""… and since they have more."""
 
 
 @dataclass(frozen=True, slots=True)
