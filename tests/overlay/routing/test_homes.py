@@ -402,6 +402,16 @@ def test_a_whole_set_is_sent_to_a_neighbour_once_at_a_time() -> None:
     assert it.heard(it["y"].say(Fetch("h", 0, 0), ack=it["y"].heard_up_to), Change) == all_of_it
 
 
+def test_who_asks_for_a_later_set_has_had_the_one_that_was_sent_before() -> None:
+    it = middle(("x", "y"))
+    it["x"].say(has(5))
+    it["x"].say(whole(5, item(1, ONE)))
+    assert it.heard(it["y"].say(Fetch("h", 0, 0)), Change) == [("y", whole(5, item(1, ONE)))]
+    it["x"].say(has(9, boot=2))
+    it["x"].say(whole(9, item(1, TWO), boot=2))
+    assert it.heard(it["y"].say(Fetch("h", 1, 5)), Change) == [("y", whole(9, item(1, TWO), boot=2))]
+
+
 def test_the_first_change_of_a_later_boot_needs_none_before_it() -> None:
     it = middle(("x", "y"))
     it["x"].say(change(1, item(1, ONE)), change(2, item(2, TWO)))

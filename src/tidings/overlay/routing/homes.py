@@ -148,7 +148,7 @@ class Homes:
         self._own_changes = Latest()
         self._parts: dict[str, Parts] = {}
         """By neighbour: the change that it is in the midst of."""
-        self._answers: dict[tuple[str, str], tuple[int, int]] = {}
+        self._answers: dict[tuple[str, str], tuple[int, int, Version]] = {}
         """By neighbour and home: the last message of the latest whole set, and the generation of the link."""
 
     def version(self, name: str) -> Version:
@@ -284,12 +284,12 @@ class Homes:
             self._send(link, missed)
             return
         key = (link.peer, message.home)
-        generation, number = self._answers.get(key, (0, 0))
-        if generation == link.generation and not link.has_received(number):
+        generation, number, sent = self._answers.get(key, (0, 0, NONE))
+        if generation == link.generation and known < sent and not link.has_received(number):
             return  # the answer is on its way
         items = tuple(_items(home) if home is not None else self._own.items.values())
         self._send(link, parts_of(message.home, version, items, (), whole=True, omitted=has.omitted))
-        self._answers[key] = (link.generation, link.last_control)
+        self._answers[key] = (link.generation, link.last_control, version)
 
     def tick(self) -> None:
         """Ask again where no answer has come, and for sets that may be small enough by now."""
