@@ -208,6 +208,17 @@ def test_what_was_had_stays_had_when_its_subscription_is_dropped() -> None:
     assert seen(it.told(5, b'{"x":2}'), "c") == [(5, "told", ("two",))]
 
 
+def test_a_version_that_passes_while_a_session_asks_for_nothing_is_given_to_it_when_it_comes_again() -> None:
+    it = Watched()
+    it.subscribe("c", "", "one")
+    it.told(1)
+    it.tell(SubscriptionDropped("c", "one"))
+    assert seen(it.told(2), "c") == []
+    it.subscribe("c", "", "two")
+    assert seen(it["a"].say(publish(9, 0, version_of(2, origin="z"))), "c") == [(2, "told", ("two",))]
+    assert seen(it["a"].say(publish(9, 0, version_of(1, origin="y"))), "c") == []
+
+
 def test_deliveries_are_written_down_with_event_and_version() -> None:
     it = Watched()
     it.subscribe("c")

@@ -287,7 +287,7 @@ class SessionVersions:
                 else:
                     self._hold(session, told.event, had, Waiting(publication, hops, due_us))
                     changed.append(session)
-            elif had is not None:
+            elif had is not None and (had.names or merged):
                 changed.append(session)
                 self._supersede(session, told.event, had)
                 # Who merges events may not know how far they had come on the other side of a partition.
