@@ -14,6 +14,7 @@ from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
 from tidings.overlay.gather.messages import Carry, HandedOver, HandOver, Mirror, Seated, Survey
+from tidings.overlay.gather.reports import Reports
 from tidings.overlay.publication import Told
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT
@@ -79,6 +80,21 @@ def seat(bench: Bench, broker: str) -> GatheredStatus:
 
 def records(bench: Bench, *kinds: Kind) -> list[tuple[str, Record]]:
     return [(who, it) for who, it in bench.seen if isinstance(it, Record) and it.kind in kinds]
+
+
+def test_an_origin_that_was_out_of_reach_is_told_later_that_its_reports_are_safe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may have sent them on a tree that the seat uses only a moment later."""
+    bench = network("abc", topic=roads(seat="centre"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Reports, "answer", lambda *_: False)
+        report(bench, "a", token=7)
+        bench.run()
+    assert not bench["a"]._seats.reports.at_rest
+    bench.advance(3.0)
+    assert bench["a"]._seats.reports.at_rest
+    assert 7 in bench.accepted()
 
 
 # Finding a seat, and coming to it.

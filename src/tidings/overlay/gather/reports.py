@@ -480,15 +480,20 @@ class Reports:
             self.taken(message.place, message.number, again=message.again)
         del link
 
-    def answer(self, message: Taken) -> None:
-        """Send what a seat says towards an origin; lost with an epoch, it is asked for again in the next."""
+    def answer(self, message: Taken) -> bool:
+        """Send what a seat says towards an origin; lost with an epoch, it is asked for again in the next.
+
+        False if it cannot be sent.
+        """
         tree = self._trees.trees.get(message.root)
         grown = tree.current if tree is not None else None
         if grown is None or grown.epoch != message.epoch:
-            return
+            return False
         edge = self._seats.toward(grown, message.origin)
-        if edge is not None and edge.alive:
-            self._links.send(edge.link, message)
+        if edge is None or not edge.alive:
+            return False
+        self._links.send(edge.link, message)
+        return True
 
     def _learn(self, place: str, known: Known) -> None:
         """A seat says of reports how long such need not be sent."""

@@ -123,8 +123,11 @@ class Office(Protocol):
         *,
         again: bool,
         absorbed: Sequence[tuple[int, str]] = (),
-    ) -> None:
-        """Tell an origin how far its reports are safe, and which need not be sent again."""
+    ) -> bool:
+        """Tell an origin how far its reports are safe, and which need not be sent again.
+
+        False if it is out of reach on the tree that the place uses.
+        """
 
     def told(self, seat: Seat, telling: Telling) -> None:
         """Tell a version of an event to all who want it."""
@@ -204,6 +207,9 @@ class Seat:
         """The batch with which the deputy has been given everything."""
         self._given = False
         """Whether it has said that it has it."""
+        self._unanswered: dict[Origin, int] = {}
+        """By origin: the number up to which its reports are safe, if it could not be told. It may have sent
+        them on a tree that this broker used only later."""
         self._log: deque[tuple[int, Logged]] = deque()
         """Entries of the log that the deputy has not been sent, and the sync with which they are durable."""
         self._log_bytes = 0
@@ -223,9 +229,8 @@ class Seat:
             self._marked[origin] = None
             return
         if previous > mark:
-            if self._asked.get(origin) != mark:
+            if self._asked.get(origin) != mark and self._office.answer(self, origin, mark, again=True):
                 self._asked[origin] = mark
-                self._office.answer(self, origin, mark, again=True)
             return
         self.marks[origin] = publication.number
         self._marked[origin] = None
@@ -353,6 +358,9 @@ class Seat:
             self._office.touched(self)
         if self._log:
             self._core.after_sync(self._send_log)
+        for origin, mark in list(self._unanswered.items()):
+            if self._office.answer(self, origin, mark, again=False):
+                del self._unanswered[origin]
 
     # Batches.
 
@@ -526,7 +534,9 @@ class Seat:
             batch = self._batches.popleft()
             for origin, mark in batch.answers.items():
                 absorbed = batch.absorbed.get(origin, ())
-                self._office.answer(self, origin, mark, again=False, absorbed=absorbed)
+                self._unanswered.pop(origin, None)
+                if not self._office.answer(self, origin, mark, again=False, absorbed=absorbed):
+                    self._unanswered[origin] = mark
             for one in batch.out:
                 if isinstance(one, Telling):
                     self._office.told(self, one)

@@ -509,21 +509,25 @@ class Seats(Partitions):
         *,
         again: bool,
         absorbed: Sequence[tuple[int, str]] = (),
-    ) -> None:
-        """Tell an origin how far its reports are safe, and which need not be sent again."""
+    ) -> bool:
+        """Tell an origin how far its reports are safe, and which need not be sent again.
+
+        False if it is out of reach on the tree that the place uses.
+        """
         if origin == (self._core.id, self._core.incarnation):
             if self._must_wait(seat):
-                return  # they are sent again when that is over
+                return True  # they are sent again when that is over
             self.reports.taken(seat.place, number, again=again)
-            return
+            return True
         grown = self.grown(seat.place)
-        if grown is not None:
-            known = None
-            if absorbed:
-                core = self._core
-                promised = tuple((one, event, seat.promise_us(event)) for one, event in absorbed[-KNOWN_MAX:])
-                known = Known(core.id, core.boot, core.at_us, promised)
-            self.reports.answer(Taken(grown.root, grown.epoch, seat.place, *origin, number, again, known))
+        if grown is None:
+            return False
+        known = None
+        if absorbed:
+            core = self._core
+            promised = tuple((one, event, seat.promise_us(event)) for one, event in absorbed[-KNOWN_MAX:])
+            known = Known(core.id, core.boot, core.at_us, promised)
+        return self.reports.answer(Taken(grown.root, grown.epoch, seat.place, *origin, number, again, known))
 
     def _must_wait(self, seat: Seat) -> bool:
         """Whether a second broker must have a report that entered here, and there is none within reach."""
