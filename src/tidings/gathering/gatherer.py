@@ -387,7 +387,7 @@ class Gatherer:
         entry.satisfied = tell_now is not None and tell_now.evaluate(entry.fields) is True
         self._opened = max(self._opened, entry.order + 1)
         self._changes = max(self._changes, entry.recent)
-        if heal and self._is_merged(entry):
+        if heal and self._join_merged(entry):
             return
         if heal and entry.past and not self.holds(entry.event):
             known = self._past.get(entry.event)
@@ -429,10 +429,10 @@ class Gatherer:
         if known is not None and known.past:
             self._lay_down(known)
 
-    def _is_merged(self, entry: Entry) -> bool:
-        """Join a copy of an event that was merged into another, here or on the other side.
+    def _join_merged(self, entry: Entry) -> bool:
+        """Join a copy of an event that one side has merged into another event, and the other side has not.
 
-        False if it was not, or if all that was told of it elsewhere is known here.
+        False if it is no such copy: then it is joined as any other.
         """
         here = self._events.get(entry.event) or self._past.get(entry.event)
         if here is None or bool(here.into) == bool(entry.into):
