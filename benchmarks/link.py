@@ -37,6 +37,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.live.node import Node, NodeOptions, make_broker
 from tidings.live.store import Store
@@ -370,7 +371,7 @@ async def path(
         if not node.front.paused:
             node.tell_all(
                 [
-                    e.PublicationOffered("w", n, topics[n % 50], payloads[n % 50], qos)
+                    offer_of("w", n, topics[n % 50], payloads[n % 50], qos)
                     for n in range(sent, sent + BATCH)
                 ]
             )

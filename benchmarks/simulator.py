@@ -36,7 +36,7 @@ from tidings.overlay.events import (
     Event,
     FrameReceived,
     NeighbourAdded,
-    PublicationOffered,
+    PublicationsOffered,
     Send,
 )
 from tidings.overlay.frames import Frame
@@ -174,7 +174,7 @@ class Bare:
             message = event.frame.messages[0]
             assert isinstance(message, Publish)
             return self._pass_on(message)
-        if isinstance(event, PublicationOffered):
+        if isinstance(event, PublicationsOffered):
             publication = Publication(self.id, 1, "", event.token, event.topic, event.payload)
             return self._pass_on(message_of("", (1, 1), 1, 1, (publication,), (0,), (1,), (0,)))
         if isinstance(event, NeighbourAdded):

@@ -25,6 +25,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.overlay.offers import Given, given
 from tidings.errors import InputError
 from tidings.language import durations
 from tidings.language.regions import Unknown
@@ -558,6 +559,16 @@ def record_text(record: Record) -> str:
     return ""
 
 
+def _given_text(it: Given) -> str:
+    whose = " ".join(_name(*pair) for pair in it.subscriptions)
+    publication, told = it.publication, it.publication.told
+    text = f"{whose} gets {publication.topic} {publication.payload.decode()}".rstrip()
+    if told is None:
+        return text
+    into = f" {told.into}" if told.into else ""
+    return f"{text} ({told.state}{into}: version {told.version} of {told.event})"
+
+
 def effect_text(effect: Effect) -> str:
     """What a broker wants done for its clients, in one line; empty for anything else."""
     if isinstance(effect, Grant):
@@ -567,15 +578,9 @@ def effect_text(effect: Effect) -> str:
     if isinstance(effect, Deny):
         return f"{_name(effect.session, effect.name)} denied: {effect.reason}"
     if isinstance(effect, Deliver):
-        whose = " ".join(_name(*pair) for pair in effect.subscriptions)
-        publication, told = effect.publication, effect.publication.told
-        text = f"{whose} gets {publication.topic} {publication.payload.decode()}".rstrip()
-        if told is None:
-            return text
-        into = f" {told.into}" if told.into else ""
-        return f"{text} ({told.state}{into}: version {told.version} of {told.event})"
+        return "; ".join(_given_text(it) for it in given([effect]))
     if isinstance(effect, Accept):
-        return f"{effect.session} has {effect.token} accepted"
+        return f"{effect.session} has {' '.join(map(str, effect.tokens))} accepted"
     if isinstance(effect, Reject):
         return f"{effect.session} has {effect.token} rejected: {effect.reason}"
     if isinstance(effect, Enlist):

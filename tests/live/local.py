@@ -14,8 +14,6 @@ import uvloop
 
 from tidings.live.node import Node, NodeOptions
 from tidings.live.store import Store
-from tidings.mqtt import events as m
-from tidings.mqtt.clients import Lane
 from tidings.overlay import events as e
 
 WITHIN_S = 60.0
@@ -99,21 +97,6 @@ class LocalBroker:
 
     def is_connected(self, client: str) -> bool:
         return False
-
-    def express(self, connection: int, data: bytes, now: float) -> int:
-        return 0
-
-    def lane(self, connection: int) -> Lane | None:
-        return None
-
-    def repeat(self, lane: Lane, data: bytes, now: float) -> int:
-        return 0
-
-    def settle(self) -> None:
-        pass
-
-    def take(self) -> list[m.Transmit]:
-        return []
 
 
 def local_node(folder: Path | None = None, **options: Any) -> Node:

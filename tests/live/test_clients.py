@@ -11,13 +11,12 @@ import threading
 import weakref
 from pathlib import Path
 from time import thread_time
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from tests.live.front import TCP, EchoFront, connect, echo_node
+from tests.live.front import TCP, connect, echo_node
 from tests.live.local import make_authority, reasons, run, until
 from tidings.errors import SetupError
 from tidings.live import clients, secure
@@ -25,7 +24,6 @@ from tidings.live.clients import SLICE_BYTES, SLICE_BYTES_MAX, SLICE_BYTES_MIN
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.mqtt import events as m
-from tidings.mqtt.clients import REPEATED, SETTLE, Lane
 from tidings.overlay import events as e
 from tidings.service import checks
 from tidings.service.tls import ClientTls
@@ -276,8 +274,7 @@ def test_a_connection_that_is_reset_is_lost() -> None:
     run(story)
 
 
-@pytest.mark.parametrize("name", ["express", "lane", "repeat", "settle", "take", "handle_all"])
-def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
+def test_a_bug_in_the_front_stops_the_node() -> None:
     async def story() -> None:
         node, front = await echo_node()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)
@@ -287,13 +284,7 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
 
         _, writer = await connect(node)
         await until(lambda: front.told(m.ClientConnected))
-        front.express = lambda *_: int(name in ("lane", "take"))  # type: ignore[method-assign]
-        setattr(front, name, broken)
-        client = node._clients.by_number[1]
-        if name == "repeat":
-            client.lane, client.repeat = LANE, broken
-        elif name == "settle":
-            client.lane, client.repeat = LANE, lambda *_: SETTLE
+        front.handle_all = broken  # type: ignore[assignment, method-assign]
         writer.write(b"x")
         assert "a bug" in await node.stopped()
 
@@ -303,144 +294,6 @@ def test_a_bug_in_the_front_stops_the_node(name: str) -> None:
 # What comes alone and is like what came before.
 
 LANE = Lane(0, cast("Any", None), (), cast("Any", None))
-
-
-class _RepeatingFront:
-    """Lets a front pass on everything that connection 1 says, to those with the numbers given."""
-
-    def __init__(self, front: EchoFront, numbers: tuple[int, ...]) -> None:
-        self.repeated: list[bytes] = []
-        self.answer = REPEATED
-        clients = tuple([SimpleNamespace(number=number) for number in numbers])
-        lane = Lane(0, cast("Any", None), cast("Any", clients), cast("Any", None))
-        front.express = lambda number, data, now: len(data) if number == 1 else 0  # type: ignore[assignment, method-assign]
-        front.lane = lambda number: lane  # type: ignore[assignment, method-assign]
-        front.repeat = self._repeat  # type: ignore[assignment, method-assign]
-
-    def _repeat(self, _lane: Lane, data: bytes, _now: float) -> int:
-        self.repeated.append(data)
-        return self.answer
-
-
-def test_it_is_written_at_once_to_those_who_are_still_there() -> None:
-    async def story() -> None:
-        node, front = await echo_node()
-        _, writer = await connect(node)
-        (reader, _kept), (_, gone) = await connect(node), await connect(node)
-        await until(lambda: len(front.told(m.ClientConnected)) == 3)
-        front.turns.clear()
-        said = _RepeatingFront(front, (2, 3))
-        writer.write(b"first")
-        await until(lambda: node._clients.by_number[1].lane is not None)
-        lost = node._clients.by_number[3]
-        gone.close()
-        await until(lambda: lost.lost is not None)
-        writer.write(b"second")
-        assert await reader.readexactly(6) == b"second"
-        assert said.repeated == [b"second"]
-        assert front.told(m.BytesReceived) == []
-        await node.stop()
-
-    run(story)
-
-
-def test_it_is_settled_when_it_is_time_behind_what_was_written() -> None:
-    async def story() -> None:
-        node, front = await echo_node()
-        reader, writer = await connect(node)
-        await until(lambda: front.told(m.ClientConnected))
-        said = _RepeatingFront(front, (1,))
-        settled: list[int] = []
-        front.settle = lambda: settled.append(len(said.repeated))  # type: ignore[method-assign]
-        client = node._clients.by_number[1]
-        client.lane, client.receivers, client.repeat = front.lane(1), (client,), front.repeat
-        client.data_received(b"a")
-        said.answer = SETTLE
-        client.data_received(b"b")
-        client.data_received(b"c")
-        assert settled == []
-        await until(lambda: settled)
-        said.answer = REPEATED
-        client.data_received(b"d")
-        assert await reader.readexactly(4) == b"abcd"
-        assert settled == [3]
-        writer.close()
-        await node.stop()
-
-    run(story)
-
-
-def test_it_waits_for_its_turn_behind_what_waits_already() -> None:
-    async def story() -> None:
-        node, front = await echo_node()
-        reader, writer = await connect(node)
-        await until(lambda: front.told(m.ClientConnected))
-        said = _RepeatingFront(front, (1,))
-        client = node._clients.by_number[1]
-        client.lane, client.repeat = front.lane(1), front.repeat
-        client.data_received(b"before")
-        client.silence(clients.QUIET)
-        client.data_received(b"while")
-        assert said.repeated == [b"before"]
-        client.listen(clients.QUIET)
-        client.data_received(b"behind")
-        assert said.repeated == [b"before"]
-        assert await reader.readexactly(11) == b"whilebehind"
-        writer.close()
-        await node.stop()
-
-    run(story)
-
-
-@pytest.mark.skipif(clients.QUICKACK is None, reason="the system knows no slow acknowledgements")
-def test_what_comes_alone_is_acknowledged_with_what_comes_next() -> None:
-    async def story() -> None:
-        node, front = await echo_node()
-        _, writer = await connect(node)
-        await until(lambda: front.told(m.ClientConnected))
-        _RepeatingFront(front, (1,))
-        client = node._clients.by_number[1]
-        beneath = cast("socket.socket", client.transport.get_extra_info("socket"))
-        quick = (socket.IPPROTO_TCP, clients.QUICKACK or 0)
-        client.data_received(b"x")
-        assert not beneath.getsockopt(*quick)
-        # The system has returned to quick ones, as after a pause: that is left so for a while, then longer.
-        now, wait = node.now(), 2 * clients.EASE_S
-        for _ in range(3):
-            beneath.setsockopt(*quick, 1)
-            client.ease(now + 0.9 * wait)
-            assert beneath.getsockopt(*quick)
-            now += wait + 0.01
-            client.ease(now)
-            assert not beneath.getsockopt(*quick)
-            wait *= 2
-        writer.close()
-        await node.stop()
-
-    run(story)
-
-
-@pytest.mark.parametrize("kind", ["tcp", "tls", "ws", "gone", "many"])
-def test_only_a_few_connections_are_written_to_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "RECEIVERS_MAX", 2)
-
-    async def story() -> None:
-        node, front = await echo_node()
-        _, writer = await connect(node)
-        _other = await connect(node)
-        await until(lambda: len(front.told(m.ClientConnected)) == 2)
-        _RepeatingFront(front, {"gone": (1, 9), "many": (1, 1, 1)}.get(kind, (1, 2)))
-        node._clients.by_number[2].listener = kind
-        client = node._clients.by_number[1]
-        client.data_received(b"x")
-        assert (client.lane is not None) is (kind in ("tcp", "tls"))
-        writer.close()
-        await node.stop()
-
-    run(story)
-
-
-# Who is let in.
 
 
 def test_nobody_is_let_in_before_the_network_is_heard() -> None:

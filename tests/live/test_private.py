@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.live.local import run, until
+from tests.overlay.offers import offer_of
 from tidings.live import private
 from tidings.live.keeping import FOLDER
 from tidings.live.service import Service
 from tidings.live.store import BESIDE, FILE, DiskStore
-from tidings.overlay.events import PublicationOffered, SessionOpened
+from tidings.overlay.events import SessionOpened
 from tidings.service.config import load
 
 KEPT = """name = "t"
@@ -60,7 +61,7 @@ def serve_once(tmp_path: Path, during: Path | None = None, **settings: object) -
         service = Service(load(None, {}, configured))
         await service.start()
         service.node.tell(SessionOpened("c"))
-        service.node.tell(PublicationOffered("c", 1, "t", b"x", 1))
+        service.node.tell(offer_of("c", 1, "t", b"x", 1))
         await until(lambda: any((data / FOLDER).glob("*/*")))
         found = rights(during or data)
         await service.node.stop()

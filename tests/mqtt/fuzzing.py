@@ -125,7 +125,6 @@ class Case:
     state: int
     version: Version
     said: tuple[bytes | Move, ...]
-    express: bool = False
 
     @property
     def size(self) -> int:
@@ -136,10 +135,10 @@ class Case:
         said = ", ".join(
             f'bytes.fromhex("{each.hex()}")' if isinstance(each, bytes) else str(each) for each in self.said
         )
-        return f"run({STATES[self.state].__name__}, Version.{self.version.name}, [{said}], {self.express})"
+        return f"run({STATES[self.state].__name__}, Version.{self.version.name}, [{said}])"
 
     def run(self, watch: hostile.Watch = hostile.at_once) -> None:
-        hostile.run(STATES[self.state], self.version, self.said, self.express, watch)
+        hostile.run(STATES[self.state], self.version, self.said, watch)
 
 
 @dataclass
@@ -226,7 +225,7 @@ class Fuzzer:
             for state in range(len(STATES)):
                 yield Case(state, version, ())
                 yield Case(state, version, (connects[0], *publishes[:10]))
-                yield Case(state, version, (connects[0], *[first, second] * 4, first * 3), express=True)
+                yield Case(state, version, (connects[0], *[first, second] * 4, first * 3))
                 yield Case(state, version, (connects[1], b"".join(publishes[8:]), b"".join(answers)))
                 yield Case(state, version, (connects[2], *subscribes[:5], Move.FEED, Move.WAIT))
                 yield Case(state, version, (subscribes[0], Move.CONGEST, Move.FEED, Move.RELIEVE))
@@ -259,7 +258,6 @@ class Fuzzer:
         """A case a little different from another."""
         draw = self.random
         state, version, said = case.state, case.version, list(case.said)
-        express = case.express ^ (draw.randrange(8) == 0)
         for _ in range(draw.randint(1, 4)):
             kind = draw.randrange(13)
             at = draw.randrange(len(said)) if said else 0
@@ -295,7 +293,7 @@ class Fuzzer:
             kept.append(each[:left] if isinstance(each, bytes) else each)
             left -= len(each) if isinstance(each, bytes) else 0
             left = max(left, 0)
-        return Case(state, version, tuple(kept), express)
+        return Case(state, version, tuple(kept))
 
     def _scratch(self, chunk: bytes) -> bytes:
         """The same bytes, but for a few."""

@@ -36,7 +36,7 @@ from tidings.mqtt.packets import (
     Version,
     Will,
 )
-from tidings.mqtt.publishing import LANES_MAX, MAY_PUBLISH_MAX
+from tidings.mqtt.publishing import KNOWN_MAX
 from tidings.mqtt.settings import DEFAULT, Settings
 
 V311 = Version.V311
@@ -295,10 +295,8 @@ def at_once(act: Callable[[], None]) -> None:
 class Attack:
     """A hostile client in one of the states, and two good clients."""
 
-    def __init__(self, state: State, version: Version, express: bool = False) -> None:
-        """`express`: whether what is sent is offered to the front's short way first."""
+    def __init__(self, state: State, version: Version) -> None:
         self.talk = Talk(settings=SETTINGS_OF.get(state, SETTINGS), access=ALL_ALLOWED)
-        self.talk.express = express
         self.version = version
         self.hostile = state(self.talk, version)
         self._exchanged = 0
@@ -439,8 +437,7 @@ class Attack:
             assert client.decoder.held() <= settings.packet_bytes_max
             assert len(client.aliases_in) <= settings.topic_alias_maximum
             assert len(client.aliases_out) <= settings.topic_alias_maximum
-            assert len(client.may_publish) <= MAY_PUBLISH_MAX
-            assert len(client.lanes) <= LANES_MAX
+            assert len(client.known) <= KNOWN_MAX
             assert len(client.acks) <= settings.receive_maximum
 
 
@@ -448,11 +445,10 @@ def run(
     state: State,
     version: Version,
     said: Iterable[bytes | Move],
-    express: bool = False,
     watch: Watch = at_once,
 ) -> None:
     """A whole attack; raises if anything is not as it must be. `watch` runs what the hostile client does."""
-    attack = Attack(state, version, express)
+    attack = Attack(state, version)
     for each in said:
         attack.say(each, watch)
     watch(lambda: attack.talk.advance(1.0))

@@ -23,7 +23,6 @@ from tidings.mqtt.events import (
     ClientLost,
     ClientVerified,
     CloseClient,
-    Distribute,
     PauseReading,
     ResumeReading,
     Transmit,
@@ -76,9 +75,6 @@ class Talk:
 
     trees = 1
     """That topics of the broker share."""
-
-    express = False
-    """Whether what a client sends is first offered to the front's short way, as a live broker does."""
 
     def __init__(
         self,
@@ -157,13 +153,7 @@ class Talk:
     def _carry_out(self, effects: Iterable[Any]) -> None:
         told: set[int] = set()
         for effect in effects:
-            if isinstance(effect, Distribute):
-                assert not told, "what is dealt out comes before anything else"
-                for one in effect.transmits():
-                    client = self.clients.get(one.connection)
-                    if client is not None:
-                        client.hear(b"".join(one.chunks))
-            elif isinstance(effect, Transmit):
+            if isinstance(effect, Transmit):
                 assert effect.connection not in told, "two Transmit for one connection in one turn"
                 told.add(effect.connection)
                 assert effect.connection not in self._shut, "Transmit after CloseClient"
@@ -204,22 +194,9 @@ class Talk:
 
     def receive(self, client: Client) -> None:
         """Bytes of a client have come."""
-        if self.express and not client.unheard:
-            passed = self.glance(client.connection, client.outgoing)
-            client.outgoing = client.outgoing[passed:]
         self._read(client)
         if self._events:
             self.tell(self._events.popleft())
-
-    def glance(self, connection: int, data: bytes) -> int:
-        """Pass on what goes the ways that need no event; how many bytes it was."""
-        lane = self.front.lane(connection)
-        if lane is not None and self.front.repeat(lane, data, self.now):
-            self._carry_out([Transmit(number, [data]) for number in lane.connections])
-            return len(data)
-        passed = self.front.express(connection, data, self.now)
-        self._carry_out(self.front.take())
-        return passed
 
     # Clients.
 

@@ -11,11 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.mqtt.talk import Talk
 from tidings.language.declarations import parse_topic
-from tidings.mqtt.codec import encode
 from tidings.mqtt.front import Front
-from tidings.mqtt.packets import Publish, Version
 from tidings.overlay.events import Sync
 from tidings.overlay.settings import Settings
 from tidings.planning import topologies
@@ -166,7 +163,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "with a property": {"expiry_s": 3600},
     "QoS 2": {"qos": 2},
 }
-"""How it is published; the first two go the front's short way where that is open."""
+"""How it is published."""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -182,7 +179,7 @@ def test_an_acknowledgement_waits_for_the_disk(name: str, way: str) -> None:
     assert net.acknowledged(offers)
 
 
-@pytest.mark.parametrize("way", ["alone", "a burst"])
+@pytest.mark.parametrize("way", ["alone", "a burst", "with a property"])
 @pytest.mark.parametrize("name", NEED_NOT)
 def test_puback_does_not_wait_where_all_receivers_are_clean_sessions_here(name: str, way: str) -> None:
     net = Network()
@@ -193,13 +190,12 @@ def test_puback_does_not_wait_where_all_receivers_are_clean_sessions_here(name: 
     assert not net.held_up["a"]  # and nothing was written that anybody could wait for
 
 
-@pytest.mark.parametrize("way", ["with a property", "QoS 2"])
 @pytest.mark.parametrize("name", NEED_NOT)
-def test_what_goes_the_long_way_waits_all_the_same(name: str, way: str) -> None:
+def test_pubrec_waits_all_the_same(name: str) -> None:
     net = Network()
     NEED_NOT[name].receivers(net)
     net.hold_up("a")
-    offers = net.publish("t", **WAYS[way])
+    offers = net.publish("t", qos=2)
     assert not net.acknowledged(offers)
     net.let_go("a")
     assert net.acknowledged(offers)
@@ -230,15 +226,6 @@ def test_a_second_broker_has_it_when_it_is_on_the_disk_there(name: str) -> None:
     assert not net.acknowledged(offers)
     net.let_go("b")
     assert net.acknowledged(offers)
-
-
-def test_what_passes_with_a_glance_is_never_acknowledged() -> None:
-    talk = Talk()
-    talk.connect("reader").subscribe("t", qos=1)
-    writer = talk.connect("writer")
-    writer.send(Publish("t", b"1"))
-    assert talk.glance(writer.connection, encode(Publish("t", b"2"), Version.V5)) > 0
-    assert talk.glance(writer.connection, encode(Publish("t", b"3", 1, packet_id=1), Version.V5)) == 0
 
 
 @pytest.mark.parametrize("qos", [0, 1])

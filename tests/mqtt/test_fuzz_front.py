@@ -21,9 +21,10 @@ from tests.mqtt.fuzzing import FOLDER, Fuzzer, lines_of
 from tests.mqtt.hostile import STATES, Attack, Hostile
 from tests.mqtt.talk import Talk
 from tests.mqtt.test_fuzz_codec import CUTS, pieces
-from tidings.mqtt import publishing
+from tidings.mqtt import fanout, publishing
 from tidings.mqtt.codec import encode
 from tidings.mqtt.packets import Asked, Properties, Publish, Pubrel, Subscribe, Unsubscribe, Version
+from tidings.overlay.publishing.routes import Routes
 from tidings.overlay.routing.table import Table
 
 V311 = Version.V311
@@ -57,12 +58,12 @@ def test_a_client_that_says_nothing_leaves_nothing_behind(state: hostile.State, 
     hostile.run(state, version, [])
 
 
-@given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS, st.booleans())
+@given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS)
 @settings(max_examples=examples(60))
 def test_any_bytes_at_any_state(
-    state: hostile.State, version: Version, data: bytes, cuts: list[int], express: bool
+    state: hostile.State, version: Version, data: bytes, cuts: list[int]
 ) -> None:
-    hostile.run(state, version, pieces(data, cuts), express)
+    hostile.run(state, version, pieces(data, cuts))
 
 
 @given(
@@ -71,7 +72,6 @@ def test_any_bytes_at_any_state(
     strategies.versions,
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
     CUTS,
-    st.booleans(),
 )
 @settings(max_examples=examples(120))
 def test_any_packets_with_wrong_bytes_at_any_state(
@@ -80,7 +80,6 @@ def test_any_packets_with_wrong_bytes_at_any_state(
     version: Version,
     wrong: list[tuple[int, int]],
     cuts: list[int],
-    express: bool,
 ) -> None:
     sent = data.draw(st.lists(strategies.from_client(version), max_size=6))
     if state is hostile.unconnected:
@@ -89,7 +88,7 @@ def test_any_packets_with_wrong_bytes_at_any_state(
     for place, byte in wrong:
         if stream:
             stream[place % len(stream)] = byte
-    hostile.run(state, version, pieces(bytes(stream), cuts), express)
+    hostile.run(state, version, pieces(bytes(stream), cuts))
 
 
 @pytest.mark.slow
@@ -156,13 +155,12 @@ def test_what_is_remembered_does_not_grow_with_what_is_said(
     say: Callable[[Hostile, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same number of packets again, all about new things, weighs nothing once memories are full."""
-    monkeypatch.setattr(publishing, "PLACES_MAX", 50)
-    monkeypatch.setattr(publishing, "MAY_PUBLISH_MAX", 50)
-    monkeypatch.setattr(publishing, "LANES_MAX", 50)
-    attack = Attack(hostile.connected, V5, express=True)
+    monkeypatch.setattr(publishing, "KNOWN_MAX", 50)
+    monkeypatch.setattr(fanout, "PLANS_MAX", 50)
+    attack = Attack(hostile.connected, V5)
     client, front = attack.hostile, attack.talk.front
     for it in list(below(front)):
-        if isinstance(it, Table):
+        if isinstance(it, Table | Routes):
             it._cache_max = 50
     each = 100
     weights = []

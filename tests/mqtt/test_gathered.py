@@ -131,9 +131,8 @@ def test_a_client_of_311_reports_and_reads_events_too() -> None:
 
 
 def test_reports_never_reach_subscribers_as_they_are_however_they_come() -> None:
-    """Many in one piece, which on a plain topic go the short way, are reports all the same."""
+    """Many in one piece are reports all the same."""
     talk = gathering()
-    talk.express = True
     desk, reporter = talk.connect("desk"), talk.connect("r")
     desk.subscribe("traffic/#")
     packet = Publish("traffic/athens", b'{"place": "Omonia"}')

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.mqtt.talk import Client, Talk
+from tests.overlay.offers import deliver
 from tidings.mqtt import front, sessions
 from tidings.mqtt.events import ClientCongested
 from tidings.mqtt.front import (
@@ -34,7 +35,7 @@ from tidings.mqtt.packets import (
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.sessions import TOO_SLOW
 from tidings.mqtt.settings import DEFAULT
-from tidings.overlay.events import Deliver, Pause, Resume, TimerFired
+from tidings.overlay.events import Pause, Resume, TimerFired
 from tidings.overlay.publication import Publication
 
 
@@ -244,7 +245,7 @@ def test_a_client_that_was_not_read_any_more_is_read_when_it_gets_something_to_a
         client.send(*publishes(1, 1, 10_000, first=number))
     assert is_unheard(client)
     message = Publication("z", 1, "in", 1, "in/both", b"x", 1)
-    talk._carry_out(talk.front._collect([Deliver(message, (("both", "in/both"),), 1)]))
+    talk._carry_out(talk.front._collect([deliver(message, (("both", "in/both"),), 1)]))
     talk.advance(0.0)
     (given,) = client.take(Publish)
     client.send(Puback(given.packet_id))

@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from tests.mqtt.talk import BOTH, V311, Talk
+from tests.overlay import offers
 from tidings.language.subscriptions import Subscription
 from tidings.mqtt.packets import Publish, Will
 from tidings.mqtt.reasons import Reason
 from tidings.mqtt.settings import Settings
-from tidings.overlay.events import Deliver, EntryOffered, SubscriptionAsked, TimerFired
+from tidings.overlay.events import EntryOffered, SubscriptionAsked, TimerFired
 from tidings.overlay.publication import Publication, Told
 
 TOLD = Told("traffic/athens", "a:1:7", 2, 3, complete=False, seat="b")
@@ -37,7 +38,7 @@ def deliver(
 ) -> None:
     """Let the broker want a version of an event handed to sessions, at QoS 2."""
     publication = Publication("b", 1, "0", told.version, "traffic/athens", payload, 2, told=told)
-    talk.front.broker.core.out.append(Deliver(publication, receivers, hops))
+    talk.front.broker.core.out.append(offers.deliver(publication, receivers, hops))
     talk.tell(TimerFired())
 
 

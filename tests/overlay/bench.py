@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeVar
 
+from tests.overlay.offers import Given, given, offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
@@ -31,7 +32,6 @@ from tidings.overlay.events import (
     Grant,
     HangUp,
     NeighbourAdded,
-    PublicationOffered,
     Send,
     SessionOpened,
     Stop,
@@ -43,8 +43,8 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Welcome
-from tidings.overlay.publication import Publication
-from tidings.overlay.publishing.batches import message_of, publications_of
+from tidings.overlay.publication import Batch, Publication
+from tidings.overlay.publishing.batches import batch_of, message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing import interest
 from tidings.overlay.routing.messages import FILTER, Change, Confirm, Item
@@ -356,22 +356,26 @@ class Bench:
     def publish(
         self, id_: str, topic: str, payload: bytes = b"{}", qos: int = 1, token: int = 0, **more: Any
     ) -> list[Effect]:
-        return self.tell(id_, PublicationOffered("publisher", token, topic, payload, qos, **more))
+        return self.tell(id_, offer_of("publisher", token, topic, payload, qos, **more))
 
     def got(self, id_: str, session: str, since: tuple[int, int] = (0, 0)) -> list[bytes]:
         """Payloads that a session was given, in order."""
         return [
-            effect.publication.payload
-            for effect in self.of(Deliver, id_, since)
-            if session in {who for who, _ in effect.subscriptions}
+            it.publication.payload
+            for it in self.given(id_, since)
+            if session in {who for who, _ in it.subscriptions}
         ]
+
+    def given(self, id_: str | None = None, since: tuple[int, int] = (0, 0)) -> list[Given]:
+        """What sessions were given, of one broker or all."""
+        return given(self.of(Deliver, id_, since))
 
     def granted(self, since: tuple[int, int] = (0, 0)) -> list[tuple[str, str]]:
         """(session, reason) of grants."""
         return [(effect.session, effect.reason) for effect in self.of(Grant, since=since)]
 
     def accepted(self, id_: str | None = None, since: tuple[int, int] = (0, 0)) -> list[int]:
-        return [effect.token for effect in self.of(Accept, id_, since)]
+        return [token for effect in self.of(Accept, id_, since) for token in effect.tokens]
 
 
 def path(*ids: str) -> list[tuple[str, str]]:
@@ -619,10 +623,10 @@ def publish(
 ) -> Publish:
     """A publication as a neighbour sends it; all that get it must have it, unless it is said who."""
     must = to if must is None else must
-    return message_of(root, epoch, slot, hops, (it,), (previous,), (to,), (must if it.qos else 0,))
+    return message_of(root, epoch, slot, hops, Batch.of(it), previous, to, must if it.qos else 0)
 
 
 def carried(message: Publish) -> Publication:
     """The publication in a message that has one."""
-    (it,) = publications_of(message)
+    (it,) = batch_of(message)
     return it

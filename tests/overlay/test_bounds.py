@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from tests.overlay.bench import BEGIN, Bench, Middle, Peer, carried, kinds, path, started
+from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import EVERYTHING, Subscription
 from tidings.overlay.events import (
     Accept,
     Pause,
-    PublicationOffered,
     Reject,
     SessionEnded,
     SessionOpened,
@@ -85,7 +85,7 @@ def test_publishers_are_paused_while_copies_are_not_made() -> None:
     it = Middle(settings=replace(DEFAULT, acks="neighbour", backlog_bytes=10_000, link_unacked_bytes=1_000))
     effects = []
     for token in range(30):
-        effects += it.tell(PublicationOffered("p", token, "t", b"." * 1_000, 1))
+        effects += it.tell(offer_of("p", token, "t", b"." * 1_000, 1))
     tokens = [effect.token for effect in effects if isinstance(effect, Sync)]
     effects += it.tell(WritesSynced(tokens[-1]))
     assert Pause() in effects
@@ -102,13 +102,13 @@ def test_no_copy_is_kept_in_the_name_of_another() -> None:
 
 def test_properties_count_against_the_largest_message() -> None:
     it = Middle(settings=replace(DEFAULT, message_bytes_max=1_000))
-    few = it.tell(PublicationOffered("p", 1, "t", b"{}", 0, properties=(("k", "v" * 60_000),)))
+    few = it.tell(offer_of("p", 1, "t", b"{}", 0, properties=(("k", "v" * 60_000),)))
     assert kinds(few, Reject) == []
-    many = it.tell(PublicationOffered("p", 2, "t", b"{}", 0, properties=(("k", "v" * 70_000),)))
+    many = it.tell(offer_of("p", 2, "t", b"{}", 0, properties=(("k", "v" * 70_000),)))
     (rejected,) = kinds(many, Reject)
     assert isinstance(rejected, Reject)
     assert rejected.reason.startswith("properties and content type have 70001 characters")
-    typed = it.tell(PublicationOffered("p", 3, "t", b"{}", 0, content_type="x" * 70_000))
+    typed = it.tell(offer_of("p", 3, "t", b"{}", 0, content_type="x" * 70_000))
     assert len(kinds(typed, Reject)) == 1
 
 
@@ -126,5 +126,5 @@ def test_a_neighbour_that_names_more_roots_than_there_can_be_is_renounced() -> N
 def test_a_neighbour_may_ask_for_everything() -> None:
     it = Middle(("x",))
     it["x"].say(it.change("x", Subscription(EVERYTHING, qos=2)))
-    effects = it.tell(PublicationOffered("p", 1, "$s/x", b"{}", 1))
+    effects = it.tell(offer_of("p", 1, "$s/x", b"{}", 1))
     assert [(peer, carried(message).topic) for peer, message in it.heard(effects, Publish)] == [("x", "$s/x")]

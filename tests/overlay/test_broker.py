@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, ring, started
+from tests.overlay.bench import BEGIN, Bench, Middle, Peer, carried, kinds, path, ring, started
+from tests.overlay.offers import offer_of
 from tidings import overlay
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import Notice
@@ -21,7 +22,7 @@ from tidings.overlay.events import (
     Erase,
     HangUp,
     Log,
-    PublicationOffered,
+    PublicationsOffered,
     Reject,
     Send,
     SessionClosed,
@@ -37,6 +38,7 @@ from tidings.overlay.events import (
 from tidings.overlay.frames import Frame
 from tidings.overlay.links.messages import Bye
 from tidings.overlay.publication import Publication
+from tidings.overlay.publishing.batches import batch_of
 from tidings.overlay.publishing.messages import Done, Keep, Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.overlay.status import SetStatus
@@ -47,8 +49,8 @@ from tidings.records.record import Record
 ALL = Subscription("#", qos=1)
 
 
-def offer(token: int = 1, qos: int = 1) -> PublicationOffered:
-    return PublicationOffered("publisher", token, "t", b"{}", qos)
+def offer(token: int = 1, qos: int = 1) -> PublicationsOffered:
+    return offer_of("publisher", token, "t", b"{}", qos)
 
 
 # Stopping.
@@ -78,7 +80,7 @@ def test_a_stopping_broker_passes_on_what_it_has_before_it_stops() -> None:
     assert kinds(it.tell(StopAsked()), Stop, HangUp) == []
     (sync,) = kinds(effects, Sync)
     assert isinstance(sync, Sync)
-    assert kinds(it.tell(WritesSynced(sync.token)), Accept, Stop) == [Accept("publisher", 5)]
+    assert kinds(it.tell(WritesSynced(sync.token)), Accept, Stop) == [Accept("publisher", [5])]
     assert kinds(it["x"].say(Done("a", (1, 1), ())), Stop) == [Stop("")]
 
 
@@ -211,7 +213,7 @@ def test_the_topics_remembered_are_bounded_whatever_is_published() -> None:
     it.tell(SessionOpened("client"))
     it.tell(SubscriptionAsked("client", "s", Subscription("never")))
     for number in range(500):
-        it.tell(PublicationOffered("p", number, f"t{number}/x", b"{}", 0))
+        it.tell(offer_of("p", number, f"t{number}/x", b"{}", 0))
     assert it.broker.status(BEGIN).topics_remembered <= 100
 
 
@@ -254,7 +256,8 @@ def test_many_events_at_once_lead_to_the_same_as_one_by_one() -> None:
     effects = together.broker.handle_all(offers, BEGIN)
     together.broker.audit()
     singly = [effect for it in offers for effect in apart.tell(it)]
-    assert together.heard(effects, Publish) == apart.heard(singly, Publish)
+    (message,) = together["x"].heard(effects, Publish)
+    assert list(batch_of(message)) == [carried(it) for it in apart["x"].heard(singly, Publish)]
     assert kinds(effects, Deliver, Record) == kinds(singly, Deliver, Record)
     assert len(kinds(effects, Send)) == 1  # one frame for all
     assert len(kinds(effects, Sync)) == 1

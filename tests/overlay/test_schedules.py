@@ -15,15 +15,14 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.overlay.bench import Bench
+from tests.overlay.offers import given, offer_of
 from tidings.language import names
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     Accept,
-    Deliver,
     EntryOffered,
     Grant,
-    PublicationOffered,
     SessionOpened,
     Stop,
     SubscriptionAsked,
@@ -65,10 +64,10 @@ class Story:
             if isinstance(effect, Grant) and not effect.reason:
                 self.confirmed.add((broker, effect.session))
             elif isinstance(effect, Accept):
-                self.accepted.add(effect.token)
-            elif isinstance(effect, Deliver):
-                number = json.loads(effect.publication.payload)["i"]
-                for session in {session for session, _ in effect.subscriptions}:
+                self.accepted.update(effect.tokens)
+            for it in given([effect]):
+                number = json.loads(it.publication.payload)["i"]
+                for session in {session for session, _ in it.subscriptions}:
                     self.got.setdefault((broker, session), []).append(number)
             assert not isinstance(effect, Stop), "no broker gives up"
         self.read = len(bench.seen)
@@ -202,7 +201,7 @@ def publish(bench: Bench, source: random.Random, story: Story) -> None:
     offer = Offer(who, source.choice(TOPICS), fields, source.choice([1, 1, 2, 0]), set(story.confirmed))
     story.offers[number] = offer
     payload = json.dumps(fields).encode()
-    bench.tell(who, PublicationOffered("p", number, offer.topic, payload, offer.qos))
+    bench.tell(who, offer_of("p", number, offer.topic, payload, offer.qos))
 
 
 def change_a_mind(bench: Bench, source: random.Random) -> None:

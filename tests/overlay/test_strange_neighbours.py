@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.overlay.bench import BEGIN, EPOCH, Middle, Peer, item, kinds, publication, publish
+from tests.overlay.offers import given as given_in
+from tests.overlay.offers import offer_of
 from tidings.language.declarations import parse_topic
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
@@ -26,7 +28,6 @@ from tidings.overlay.events import (
     Grant,
     HangUp,
     NeighbourAdded,
-    PublicationOffered,
     SessionClosed,
     SessionOpened,
     Stop,
@@ -204,7 +205,7 @@ def some_event(rng: random.Random) -> Event:
         SessionOpened(session, rng.random() < 0.5),
         SessionClosed(session),
         SubscriptionAsked(session, "s", rng.choice(SUBSCRIPTIONS)),
-        PublicationOffered(session, 1, rng.choice(TOPICS), rng.choice(PAYLOADS), rng.choice([0, 1, 2, 9])),
+        offer_of(session, 1, rng.choice(TOPICS), rng.choice(PAYLOADS), rng.choice([0, 1, 2, 9])),
         TimerFired(),
     ]
     return rng.choice(events)
@@ -249,8 +250,8 @@ def test_whatever_neighbours_say_a_broker_does_not_break(seed: int) -> None:
     # It still serves its own clients.
     it.tell(SessionOpened("last"), now)
     it.tell(SubscriptionAsked("last", "s", Subscription("last")), now)
-    effects = it.tell(PublicationOffered("last", 1, "last", b"{}", 0), now)
-    assert ("last", "s") in [pair for e in effects if hasattr(e, "subscriptions") for pair in e.subscriptions]
+    effects = it.tell(offer_of("last", 1, "last", b"{}", 0), now)
+    assert ("last", "s") in [pair for it in given_in(effects) for pair in it.subscriptions]
 
 
 def state(it: Middle, peer: str) -> str:

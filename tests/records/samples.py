@@ -45,13 +45,13 @@ def run(n: int, rows: int, receivers: Sequence[tuple[str, ...]] = ((),)) -> Run:
         "b1",
         1,
         n,
-        [n * 1000],
+        n * 1000,
         Kind.DELIVERED,
         ("t",),
-        ("b1:1:b1:",),
+        ("c1",),
+        "b1:1:b1:",
         range(n, n + rows),
         [5],
-        "c1",
         receivers=receivers,
     )
 

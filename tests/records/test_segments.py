@@ -70,7 +70,7 @@ def test_a_run_is_divided_where_a_segment_is_full(tmp_path: Path) -> None:
 
 def test_a_run_of_several_topics_is_divided_with_them(tmp_path: Path) -> None:
     mixed = msgspec.structs.replace(
-        run(1, 7), topics=("t", "u"), prefixes=("b1:1:0:", "b1:1:1:"), which=array("i", [0, 1, 1, 0, 1, 0, 1])
+        run(1, 7), topics=("t", "u"), publishers=("c1", "c2"), which=array("i", [0, 1, 1, 0, 1, 0, 1])
     )
     writer = SegmentWriter(tmp_path, "b1", 1, rows_max=3)
     writer.add(row(0))
@@ -79,9 +79,9 @@ def test_a_run_of_several_topics_is_divided_with_them(tmp_path: Path) -> None:
     found = list(read_records(tmp_path))
     assert found == [row(0), *mixed.records()]
     assert [(one.topic, one.message) for one in found[1:4]] == [
-        ("t", "b1:1:0:1"),
-        ("u", "b1:1:1:2"),
-        ("u", "b1:1:1:3"),
+        ("t", "b1:1:b1:1"),
+        ("u", "b1:1:b1:2"),
+        ("u", "b1:1:b1:3"),
     ]
 
 
@@ -107,10 +107,10 @@ def test_one_long_topic_among_many_does_not_count_for_all_rows(tmp_path: Path) -
     topics = [f"t/{at}" for at in range(1_000)]
     for some in (topics, [*topics[:-1], "t" * 16_000]):
         writer = SegmentWriter(tmp_path, "b1", 1, bytes_max=500_000)
-        prefixes = ["b1:1:0:"] * len(some)
+        publishers = ["c1"] * len(some)
         writer.add(
             msgspec.structs.replace(
-                run(1, 1_000), topics=some, prefixes=prefixes, which=array("i", range(1_000))
+                run(1, 1_000), topics=some, publishers=publishers, which=array("i", range(1_000))
             )
         )
         assert len(closed_segments(tmp_path)) == 0

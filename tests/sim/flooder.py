@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from random import Random
 
+from tests.overlay.offers import deliver
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
 from tidings.overlay.events import (
     Accept,
     ConnectionLost,
     ConnectionMade,
-    Deliver,
     Dial,
     DialFailed,
     Effect,
@@ -19,7 +19,7 @@ from tidings.overlay.events import (
     FrameReceived,
     Grant,
     NeighbourAdded,
-    PublicationOffered,
+    PublicationsOffered,
     Send,
     SessionOpened,
     SetTimer,
@@ -31,8 +31,8 @@ from tidings.overlay.events import (
     WritesSynced,
 )
 from tidings.overlay.frames import Frame
-from tidings.overlay.publication import Publication
-from tidings.overlay.publishing.batches import message_of, publications_of
+from tidings.overlay.publication import Batch, Publication
+from tidings.overlay.publishing.batches import batch_of, message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
@@ -104,12 +104,12 @@ class Flooder:
             effects.append(Grant(event.session, event.name))
         elif isinstance(event, SubscriptionDropped):
             self.subscriptions.pop((event.session, event.name), None)
-        elif isinstance(event, PublicationOffered):
+        elif isinstance(event, PublicationsOffered):
             self._offered(event, now, effects)
         elif isinstance(event, FrameReceived):
             for message in event.frame.messages:
                 assert isinstance(message, Publish)
-                self._pass_on(publications_of(message)[0], message.hops, event.connection, now, effects)
+                self._pass_on(batch_of(message).one(0), message.hops, event.connection, now, effects)
         elif isinstance(event, WritesSynced):
             effects.append(self.syncs.pop(0))
         else:
@@ -120,22 +120,22 @@ class Flooder:
         self.redial[address] = now + REDIAL_S
         effects.append(SetTimer(min(self.redial.values())))
 
-    def _offered(self, event: PublicationOffered, now: float, effects: list[Effect]) -> None:
+    def _offered(self, event: PublicationsOffered, now: float, effects: list[Effect]) -> None:
         self.numbers += 1
         publication = Publication(
             self.id,
             self.incarnation,
             "",
             self.boot * 1000 + self.numbers,
-            event.topic,
-            event.payload,
-            event.qos,
+            event.batch.heads[0].topic,
+            event.batch.payload(0),
+            event.batch.heads[0].qos,
             round(now * 1e6),
             event.session,
         )
-        if event.qos:
-            effects += [Write(f"publication/{publication.number}", event.payload), Sync(self.numbers)]
-            self.syncs.append(Accept(event.session, event.token))
+        if publication.qos:
+            effects += [Write(f"publication/{publication.number}", publication.payload), Sync(self.numbers)]
+            self.syncs.append(Accept(event.session, event.tokens))
         self._pass_on(publication, 0, None, now, effects)
 
     def _pass_on(
@@ -151,13 +151,13 @@ class Flooder:
             if wants(subscription, publication.topic, fields)
         )
         if found:
-            effects.append(Deliver(publication, found, hops))
+            effects.append(deliver(publication, found, hops))
             self._record(Kind.DELIVERED, publication, now, effects, tuple(session for session, _ in found))
         sent = []
         for connection in self.connections:
             if connection != source:
                 self.connections[connection] += 1
-                message = message_of("", (1, 1), 0, hops + 1, (publication,), (0,), (0,), (0,))
+                message = message_of("", (1, 1), 0, hops + 1, Batch.of(publication), 0, 0, 0)
                 effects.append(Send(connection, Frame(self.connections[connection], 0, (message,))))
                 sent.append(str(connection))
 

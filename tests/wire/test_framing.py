@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tidings import overlay
 from tidings.overlay.frames import Data, Frame, Message
 from tidings.overlay.links.messages import PROTOCOL_VERSION, Greet, Refuse, Welcome
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Publication
 from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Done, Keep, Publish
 from tidings.overlay.routing.changes import parts_of
@@ -44,9 +44,9 @@ PUBLICATIONS = st.builds(Publication, NAMES, NUMBERS, NAMES, NUMBERS, NAMES, st.
 def publishes(draw: st.DrawFn) -> Publish:
     """Some publications in a message."""
     some = draw(st.lists(PUBLICATIONS, min_size=1, max_size=3))
-    each = st.lists(st.integers(0, 2**40), min_size=len(some), max_size=len(some))
+    bits = st.integers(0, 2**40)
     root, epoch, slot, hops = draw(NAMES), draw(EPOCHS), draw(NUMBERS), draw(NUMBERS)
-    return message_of(root, epoch, slot, hops, some, draw(each), draw(each), draw(each))
+    return message_of(root, epoch, slot, hops, Batch.of(*some), draw(NUMBERS), draw(bits), draw(bits))
 
 
 NUMBERED = st.one_of(

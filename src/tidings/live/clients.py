@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from time import monotonic, thread_time
 from typing import Protocol, cast
 
-from tidings.live import sending
 from tidings.live.connections import CLOSE_WITHIN_S
 from tidings.live.counters import Counters
 from tidings.mqtt import events as m
-from tidings.mqtt.clients import SETTLE, Lane
 from tidings.service import addresses, tls
 from tidings.service.checks import NOBODY, Check, Checks
 from tidings.service.users import Users
@@ -45,30 +42,6 @@ CHEAP_IN_A_ROW = 8
 
 GROUP_BYTES = 256 * 1024
 """Of all clients together, told to the front in one go; then the clock is looked at."""
-
-EXPRESS_BYTES = 2048
-"""What may be passed on without waiting for a turn: not so much that others would notice."""
-
-PLAIN = "tcp"
-"""The kind of connections that carry what is sent as it is."""
-
-DIRECT = (PLAIN, "tls")
-"""Kinds of connections that what comes alone is written to at once. Frames of a WebSocket are expensive by
-the piece: what comes for one in the same turn is put together first."""
-
-RECEIVERS_MAX = 16
-"""Up to whom what comes alone is written at once: each publisher remembers its own, and with more of them
-little would be saved."""
-
-QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Where a system has it (Linux): whether what was read is acknowledged at once, in a packet of its own. A
-client that sends one message at a time costs 3 to 6% less without. One that waits for acknowledgements before
-it sends more (Nagle's algorithm, without TCP_NODELAY) is held up for 40 ms at most, and then the system turns
-to quick ones by itself, as after a pause."""
-
-EASE_S = 0.25
-"""How long after slow ones were asked for it is seen whether they are; twice as long each time that they
-are not. So a client that they hold up is held up a few times in all."""
 
 CHECKS_AT_ONCE = 2
 """Passwords that are checked at the same time: each takes a core and 32 MiB."""
@@ -97,20 +70,6 @@ class Transport(Protocol):
     def get_extra_info(self, name: str, default: object = None) -> object: ...
 
 
-class Express(Protocol):
-    """What is asked of the front without an event."""
-
-    def express(self, connection: int, data: bytes, now: float) -> int: ...
-
-    def lane(self, connection: int) -> Lane | None: ...
-
-    def repeat(self, lane: Lane, data: bytes, now: float) -> int: ...
-
-    def settle(self) -> None: ...
-
-    def take(self) -> Sequence[m.Transmit]: ...
-
-
 class Owner(Protocol):
     """Who is told what happens."""
 
@@ -118,42 +77,20 @@ class Owner(Protocol):
 
     def tell_all(self, events: Sequence[m.ClientEvent]) -> None: ...
 
-    @property
-    def front(self) -> Express: ...
-
-    def now(self) -> float: ...
-
-    @property
-    def clock_offset(self) -> float:
-        """What `now` is beyond `time.monotonic`, always."""
-
-    def on_bug(self, error: Exception) -> None:
-        """The front has failed in the midst of something: nothing may go on."""
-
-
-def _never(_lane: Lane, _data: bytes, _now: float) -> int:
-    return 0
-
 
 class Client(asyncio.Protocol):
     """One connection of an MQTT client. What asyncio calls; what it means is decided in `Clients`."""
 
     __slots__ = (
         "_clients",
-        "_ease_at",
-        "_ease_s",
         "cheap",
         "closing",
-        "descriptor",
         "host",
-        "lane",
         "listener",
         "lost",
         "number",
         "open",
         "queued",
-        "receivers",
-        "repeat",
         "silenced",
         "slice_bytes",
         "transport",
@@ -180,45 +117,13 @@ class Client(asyncio.Protocol):
         self.lost: str | None = None
         """Why the connection is gone, if it is."""
         self.closing: asyncio.TimerHandle | None = None
-        self.descriptor = sending.NOBODY
-        """Of the socket, if bytes may be sent to it as long as the transport has none. It is closed behind
-        `connection_lost` and not before, whatever the event loop."""
-        self.lane: Lane | None = None
-        """How its last bytes were passed on, if those that are like them can be written at once: not while
-        it is closed, waits for its turn or is not read."""
-        self.repeat: Callable[[Lane, bytes, float], int] = _never
-        """The front's, once there is a lane."""
-        self.receivers: tuple[Client, ...] = ()
-        """To whom that is."""
-        self._ease_at = 0.0
-        self._ease_s = EASE_S
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("Transport", transport)
         self._clients.on_made(self)
 
     def data_received(self, data: bytes) -> None:
-        lane = self.lane
-        if lane is not None:
-            # The way of what comes alone. Each call less is 1% of what a broker spends on it.
-            try:
-                repeats = self.repeat(lane, data, monotonic() + self._clients.clock_offset)
-            except Exception as error:
-                self._clients.on_bug(error)
-                raise
-            if repeats:
-                for receiver in self.receivers:
-                    if receiver.lost is None:
-                        receiver.transport.write(data)
-                if repeats == SETTLE:
-                    self._clients.settle_soon()
-                return
         if self.open:
-            if len(data) <= EXPRESS_BYTES and not self.queued and not self.silenced:
-                passed = self._clients.express(self, data)
-                if passed == len(data):
-                    return
-                data = data[passed:]
             self.waiting.append(data)
             if not self.queued:
                 self._clients.queue(self)
@@ -255,7 +160,6 @@ class Client(asyncio.Protocol):
         if not self.silenced and self.lost is None and not self.transport.is_closing():
             self.transport.pause_reading()
         self.silenced |= why
-        self.lane = None
 
     def listen(self, why: int) -> None:
         if self.silenced & why:
@@ -265,23 +169,9 @@ class Client(asyncio.Protocol):
             if self.waiting and not self.queued and not self.silenced & ~TURN:
                 self._clients.queue(self)
 
-    def ease(self, now: float) -> None:
-        """Have what comes alone acknowledged with what comes next; asked for again and again."""
-        if now < self._ease_at or QUICKACK is None:
-            return
-        beneath = cast("socket.socket | None", self.transport.get_extra_info("socket"))
-        if beneath is not None and not self.transport.is_closing():
-            if beneath.getsockopt(socket.IPPROTO_TCP, QUICKACK):
-                beneath.setsockopt(socket.IPPROTO_TCP, QUICKACK, 0)
-                self._ease_s *= 2
-            else:
-                self._ease_s = EASE_S
-        self._ease_at = now + self._ease_s
-
     def shut(self) -> None:
         """Send what is left, then close. Nothing more is told of it."""
         self.open = False
-        self.lane = None
         self.waiting.clear()
         transport = self.transport
         if self.lost is not None or transport.is_closing():
@@ -300,8 +190,6 @@ class Client(asyncio.Protocol):
         self._cut_later()
 
     def _cut_later(self) -> None:
-        # A transport that is aborted may drop what waits before it tells, and nothing may come behind that.
-        self.descriptor = sending.NOBODY
         if self.closing is None:
             self.closing = asyncio.get_running_loop().call_later(CLOSE_WITHIN_S, self.transport.abort)
 
@@ -318,21 +206,16 @@ class Clients:
         """How many of them there are from each address."""
         self.users = users
         self.anonymous = anonymous
-        self.clock_offset = owner.clock_offset
-        self.on_bug = owner.on_bug
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._said: list[m.ClientEvent] = []
         self._ready: list[Client] = []
         self._scheduled = False
-        self._sending = False
-        self._settling = False
         self._pool: ThreadPoolExecutor | None = None
         self._checks = Checks()
         self._checking = 0
         self._checks_timer: asyncio.TimerHandle | None = None
         self.carry: dict[type, Callable[..., None]] = {
-            m.Distribute: self._distribute,
             m.Transmit: self._transmit,
             m.CloseClient: self._shut,
             m.CheckPassword: self._verify,
@@ -359,16 +242,12 @@ class Clients:
         transport = client.transport
         name = transport.get_extra_info("peername")
         peer = addresses.write(*name[:2]) if isinstance(name, tuple) else str(name)
-        if client.listener == PLAIN:
-            with contextlib.suppress(OSError):  # it may be gone already
-                client.descriptor = cast("socket.socket", transport.get_extra_info("socket")).fileno()
         certificate = cast("dict[str, object] | None", transport.get_extra_info("peercert"))
         self.by_number[client.number] = client
         self.say(m.ClientConnected(client.number, peer, tls.certified(certificate), client.listener))
 
     def on_lost(self, client: Client, reason: str) -> None:
         client.lost = reason
-        client.descriptor = sending.NOBODY
         self.dismiss(client.host)
         if client.closing is not None:
             client.closing.cancel()
@@ -381,57 +260,6 @@ class Clients:
             else:
                 self._bury(client)
 
-    def express(self, client: Client, data: bytes) -> int:
-        """Pass on what needs no thought, and send it at the end of the turn; how many bytes it was."""
-        client.lane = None
-        owner = self._owner
-        try:
-            now = owner.now()
-            passed = owner.front.express(client.number, data, now)
-            if passed == len(data):
-                self._keep_lane(client, owner.front.lane(client.number), now)
-        except Exception as error:
-            owner.on_bug(error)
-            raise
-        if passed and not self._sending:
-            self._sending = True
-            self._loop.call_soon(self._send)
-        return passed
-
-    def _keep_lane(self, client: Client, lane: Lane | None, now: float) -> None:
-        """Remember how bytes were passed on, if those that are like them can be written at once."""
-        if lane is not None and len(lane.clients) <= RECEIVERS_MAX:
-            receivers = [self.by_number.get(number) for number in lane.connections]
-            known = tuple([one for one in receivers if one is not None and one.listener in DIRECT])
-            if len(known) == len(receivers):
-                client.lane, client.receivers = lane, known
-                client.repeat = self._owner.front.repeat
-                client.ease(now)
-
-    def settle_soon(self) -> None:
-        """Have the front settle what was passed on, when it has been sent."""
-        if not self._settling:
-            self._settling = True
-            self._loop.call_soon(self._settle)
-
-    def _settle(self) -> None:
-        self._settling = False
-        try:
-            self._owner.front.settle()
-        except Exception as error:
-            self._owner.on_bug(error)
-            raise
-
-    def _send(self) -> None:
-        self._sending = False
-        try:
-            effects = self._owner.front.take()
-        except Exception as error:
-            self._owner.on_bug(error)
-            raise
-        for effect in effects:
-            self._transmit(effect)
-
     def say(self, event: m.ClientEvent) -> None:
         """Told to the front in the next turn, before what clients have sent: never from inside of what the
         front is just telling us.
@@ -441,7 +269,6 @@ class Clients:
 
     def queue(self, client: Client) -> None:
         client.queued = True
-        client.lane = None
         self._ready.append(client)
         self._wake()
 
@@ -452,7 +279,6 @@ class Clients:
 
     def _bury(self, client: Client) -> None:
         client.open = False
-        client.lane = None
         self.by_number.pop(client.number, None)
         self.say(m.ClientLost(client.number, client.lost or "closed"))
 
@@ -527,36 +353,11 @@ class Clients:
 
     # What the front wants.
 
-    def _distribute(self, effect: m.Distribute) -> None:
-        nobody = sending.NOBODY
-        clients = [self.by_number.get(number) for number in effect.connections]
-        descriptors = [
-            nobody
-            if one is None or one.descriptor == nobody or one.transport.get_write_buffer_size()
-            else one.descriptor
-            for one in clients
-        ]
-        if not sending.ready() or max(descriptors) == nobody:
-            for transmit in effect.transmits():
-                self._transmit(transmit)
-            return
-        missing = sending.deliver(effect.data, effect.dealt, descriptors)
-        if missing:
-            shares = effect.dealt.stretches(effect.data, list(missing))
-            for (taker, sent), share in zip(missing.items(), shares, strict=True):
-                # What the system has no room for will wait: not with all that it was laid out with.
-                rest = share if descriptors[taker] == nobody else bytes(share[sent:])
-                self._transmit(m.Transmit(effect.connections[taker], [rest]))
-
     def _transmit(self, effect: m.Transmit) -> None:
         client = self.by_number.get(effect.connection)
         if client is not None and client.lost is None:
             chunks, transport = effect.chunks, client.transport
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            if type(data) is memoryview and transport.get_write_buffer_size():
-                # It will wait behind other things: not with all that it was laid out with.
-                data = bytes(data)
-            transport.write(data)
+            transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
 
     def _shut(self, effect: m.CloseClient) -> None:
         client = self.by_number.pop(effect.connection, None)

@@ -29,15 +29,14 @@ from tidings.history.entries import entry_of
 from tidings.history.logs import Logs, Syncing
 from tidings.language.topics import Topic
 from tidings.language.views import View
-from tidings.live import sending
 from tidings.live.clients import Clients
 from tidings.live.connections import Connection
 from tidings.live.counters import Counters
 from tidings.live.keeping import RETAIN_EVERY_S, KeepOptions, bytes_max
 from tidings.live.listeners import Admission, Listeners, Listening, bind
 from tidings.live.store import DiskStore, MemoryStore, Store
+from tidings.matching import compile_kernels
 from tidings.mqtt import events as m
-from tidings.mqtt.clients import Lane
 from tidings.mqtt.front import Front
 from tidings.mqtt.settings import Settings as MqttSettings
 from tidings.overlay import events as e
@@ -205,16 +204,6 @@ class FrontLike(Protocol):
     def start(self, now: float) -> Sequence[Effect]: ...
 
     def handle_all(self, events: Sequence[Any], now: float) -> Sequence[Effect]: ...
-
-    def express(self, connection: int, data: bytes, now: float) -> int: ...
-
-    def lane(self, connection: int) -> Lane | None: ...
-
-    def repeat(self, lane: Lane, data: bytes, now: float) -> int: ...
-
-    def settle(self) -> None: ...
-
-    def take(self) -> Sequence[m.Transmit]: ...
 
     def owns(self, session: str) -> bool: ...
 
@@ -906,4 +895,4 @@ def _reason(error: OSError) -> str:
 
 def _compile() -> None:
     with contextlib.suppress(ImportError):
-        sending.prepare()
+        compile_kernels()

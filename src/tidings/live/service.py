@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import signal
@@ -22,7 +21,6 @@ from tidings.live.keeping import KeepOptions
 from tidings.live.listeners import Listening
 from tidings.live.node import Node, NodeOptions
 from tidings.live.recording import Recorder
-from tidings.live.scheduling import Slices
 from tidings.mqtt.events import Access
 from tidings.service import access, tls
 from tidings.service.config import LISTENERS, SETTINGS, Configuration
@@ -34,15 +32,6 @@ from tidings.service.values import Address, address_text
 
 CLIENTS_FEW = 10_000
 """If the system allows fewer than this, whoever did not ask for a number should know of it."""
-
-KEPT_BYTES_MAX = 128 * 1024 * 1024
-"""How much memory that is free a broker keeps at the end of what it has."""
-
-MAPPED_BYTES_MIN = 32 * 1024 * 1024
-"""What is asked for in pieces of this size and more goes back at once. The most that glibc takes."""
-
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
-"""Names of glibc's malloc.h."""
 
 LOG = logging.getLogger(LOGGER)
 
@@ -278,8 +267,6 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    slices = Slices(loop)
-    slices.begin()
     counting = Counting(loop)
     counting.begin()
     try:
@@ -288,7 +275,6 @@ async def serve(
                 ready(service)
         reasons = await asyncio.gather(*(service.stopped() for service in services))
     finally:
-        slices.end()
         counting.end()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
@@ -299,7 +285,6 @@ def run(
     configurations: Sequence[Configuration], ready: Callable[[Service], None] | None = None
 ) -> dict[str, str]:
     """`serve`, on the fastest loop that is installed."""
-    _keep_memory()
     _spare_collector()
     factory = None
     with contextlib.suppress(ImportError):
@@ -318,17 +303,3 @@ def _spare_collector() -> None:
     gc.collect()
     gc.freeze()
 
-
-def _keep_memory() -> None:
-    """Let malloc keep some of what is freed, where the C library is glibc.
-
-    A segment of records takes and frees tens of megabytes. What goes back to the system each time comes from
-    it again page by page, filled with zeros, which was a tenth of what a publication costs.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
-        return
-    # To set the one fixes the other, which would otherwise follow what is asked for.
-    mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES_MIN)
-    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES_MAX)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidings.mqtt.codec import Decoder, encode
+from tidings.mqtt.codec import Decoder, PublishHead, encode
 from tidings.mqtt.core import Core, who
 from tidings.mqtt.events import Chunk
 from tidings.mqtt.packets import (
@@ -26,10 +26,10 @@ from tidings.mqtt.packets import (
     Publish,
     Version,
 )
+from tidings.overlay.publication import Head
 
 if TYPE_CHECKING:
     from tidings.mqtt.sessions import Session
-    from tidings.overlay.publishing.publications import Lane as Noted
 
 RECEIVE_MAXIMUM = 65_535
 """Of a client that does not say [section 3.1.2.11.3]."""
@@ -42,47 +42,15 @@ REASON_BYTES_MIN = 16
 """Less than this of a reason says nothing."""
 
 
-REPEATED = 1
-"""Of `Front.repeat`: a packet is passed on."""
+class Known(msgspec.Struct, frozen=True, gc=False):
+    """What the head of a client's packets means for it."""
 
-SETTLE = 2
-"""The same, and there are so many by now that they should be settled soon."""
+    head: PublishHead
+    offered: Head
+    """The same as the broker is told."""
 
-
-class Lane:
-    """How a publication of a client to a topic went to others; the next one goes the same way."""
-
-    __slots__ = (
-        "alone",
-        "clients",
-        "head",
-        "length",
-        "noted",
-        "plans",
-        "publisher",
-        "size",
-        "stamp",
-    )
-
-    def __init__(self, plans: int, publisher: Client, clients: tuple[Client, ...], noted: Noted) -> None:
-        self.plans = plans
-        self.publisher = publisher
-        self.clients = clients
-        """Who gets the packet as it is."""
-        self.noted = noted
-        self.stamp = 0
-        """When it was last seen that nobody else does."""
-        self.head = b""
-        """The last packet that came by itself, up to its payload."""
-        self.length = self.size = 0
-        """Of that packet, and of its payload."""
-        self.alone = 0
-        """When that was, as `stamp`."""
-
-    @property
-    def connections(self) -> tuple[int, ...]:
-        """Of those who get the packet."""
-        return tuple([client.number for client in self.clients])
+    plain: bool
+    """Whether packets that have it are offered together, and need no thought but the broker's."""
 
 
 class State(Enum):
@@ -122,11 +90,9 @@ class Client:
         "heard_at",
         "id",
         "keep_alive_s",
-        "lanes",
+        "known",
         "listener",
-        "may_publish",
         "number",
-        "offered_in",
         "out",
         "packet_bytes_max",
         "peer",
@@ -136,7 +102,6 @@ class Client:
         "rate_bytes_left",
         "rate_left",
         "receive_maximum",
-        "recent",
         "repeated",
         "session",
         "slow",
@@ -175,12 +140,8 @@ class Client:
         self.packet_bytes_max = 0
         """The largest packet it takes; 0 for any."""
         self.problem_information = True
-        self.offered_in = 0
-        """The last turn in which it published by way of the broker, or its client may have."""
-        self.lanes: dict[bytes, Lane] = {}
-        """By topic, as it is in packets: how its publications go."""
-        self.recent: Lane | None = None
-        """That of the last packet, if it came by itself."""
+        self.known: dict[bytes, Known] = {}
+        """By the head of a packet: what it means."""
         self.aliases_in: dict[int, str] = {}
         self.aliases_out: dict[str, int] = {}
         self.aliases_out_max = 0
@@ -190,8 +151,6 @@ class Client:
         """By token: how often the client has said it again meanwhile."""
         self.under_way = 0
         """Publications of QoS 1 among them that are not answered."""
-        self.may_publish: dict[bytes, bool] = {}
-        """By topic, as it is in packets: whether it may publish there."""
         self.deferred: deque[tuple[AnyPacket, int]] = deque()
         """What it has said while its publications are not taken, from the first one on, with the size of each
         packet. Acknowledgements, PINGREQ and DISCONNECT are not among it."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from tidings.mqtt.packets import (
     NO_PROPERTIES,
     AnyPacket,
@@ -62,13 +64,21 @@ from tidings.mqtt.properties import (
     prefixed,
     string,
     text,
-    truncated,
     variable,
     written,
 )
 from tidings.mqtt.reasons import CONNECT_RETURN_CODES, FAILURE, Reason
 
-__all__ = ["Decoder", "Malformed", "encode", "variable"]
+__all__ = [
+    "Decoder",
+    "Malformed",
+    "PublishHead",
+    "Publishes",
+    "acknowledgements",
+    "encode",
+    "publish_head",
+    "variable",
+]
 
 V31: Final = Version.V31
 V311: Final = Version.V311
@@ -132,6 +142,9 @@ RETURN_CODES: Final = (
     Reason.NOT_AUTHORIZED,
 )
 """What the return codes of a 3.1.1 CONNACK mean."""
+
+PUBLISHES_MAX: Final = 16_384
+"""Packets that are read together."""
 
 TOPIC_BYTES_MAX: Final = 256
 TOPICS_MAX: Final = 4096
@@ -247,44 +260,129 @@ class Decoder:
             self.at = end
             return packet
 
-        # PUBLISH, the bulk of all traffic, is read here, without calls.
-        version = self.version
-        if version is None or first > 0x35 or first & 6 == 6:
+        if self.version is None:
             self._check_head(first)
-        topic_at = start + 2
-        if topic_at > end:
-            raise truncated()
-        start = topic_at + (data[start] << 8 | data[start + 1])
-        if start > end:
-            raise truncated()
-        raw = data[topic_at:start]
-        topic = _topics.get(raw)
-        if topic is None:
-            topic = topic_of(raw)
-        packet_id = 0
-        qos = (first >> 1) & 3
-        if qos:
-            if start + 2 > end:
-                raise truncated()
-            packet_id = data[start] << 8 | data[start + 1]
-            start += 2
-            if packet_id == 0:  # [MQTT-2.2.1-3]
-                raise Malformed(Reason.PROTOCOL_ERROR, "Packet identifier 0 is not allowed.")
-        properties = NO_PROPERTIES
-        if version is V5:
-            if start == end:
-                raise truncated()
-            if data[start] == 0:
-                start += 1
+        read = self.publishes(1)
+        assert read is not None, "a whole PUBLISH is read or refused"
+        head = publish_head(read.heads[0], self.version)
+        self._check_publish(head)
+        packet_id = read.packet_ids[0] if head.qos else 0
+        payload = data[read.bodies[0] : read.ends[0]]
+        return Publish(head.topic, payload, head.qos, head.retain, head.dup, packet_id, head.properties)
+
+    def publishes(self, most: int = PUBLISHES_MAX) -> Publishes | None:
+        """All PUBLISH packets that come next and are whole; None if there is none.
+
+        This is the only place at which they are taken apart. What is wrong with the first one is raised; what
+        is wrong behind it, the next time.
+        """
+        data, at, version = self.data, self.at, self.version
+        v5 = version is V5
+        size, largest = len(data), self.packet_bytes_max
+        heads: dict[bytes, int] = {}
+        begins: list[int] = []
+        bodies: list[int] = []
+        ends: list[int] = []
+        which: list[int] = []
+        packet_ids: list[int] = []
+        while size - at >= 4 and data[at] & 0xF0 == 0x30 and len(begins) < most:
+            first = data[at]
+            length = data[at + 1]
+            topic_at = at + 2
+            if length > 0x7F:
+                length &= 0x7F
+                shift = 7
+                while topic_at < size and shift < 28:
+                    byte = data[topic_at]
+                    topic_at += 1
+                    length |= (byte & 0x7F) << shift
+                    if byte < 0x80:
+                        break
+                    shift += 7
+                else:
+                    break
+            end = topic_at + length
+            if end > size or end - at > largest or first & 6 == 6 or first & 14 == 8 or length < 2:
+                break
+            body = topic_end = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
+            packet_id = 0
+            qos = first & 6
+            if qos:
+                body += 2
+                if body > end:
+                    break
+                packet_id = data[topic_end] << 8 | data[topic_end + 1]
+                if not packet_id:
+                    break
+            if not v5:
+                if body > end:
+                    break
+                key = data[at : at + 1] + data[topic_at:topic_end]
+            elif body < end and not data[body]:
+                body += 1
+                key = data[at : at + 1] + data[topic_at:topic_end]
             else:
-                reader = Reader(data, start, end)
-                properties = reader.properties(PUBLISH)
-                start = reader.at
-                self._check_publish(properties)
-        if not topic and properties.topic_alias is None:
-            raise Malformed(Reason.PROTOCOL_ERROR, "The topic is empty, and there is no topic alias.")
-        self.at = end
-        return Publish(topic, data[start:end], qos, first & 1 == 1, first & 8 == 8, packet_id, properties)
+                reader = Reader(data, body, end)
+                try:
+                    begin = reader.variable() + reader.at
+                except Malformed:
+                    break
+                if begin > end:
+                    break
+                key = data[at : at + 1] + data[topic_at:topic_end] + data[body:begin]
+                body = begin
+            place = heads.setdefault(key, len(heads))
+            begins.append(at)
+            bodies.append(body)
+            ends.append(end)
+            which.append(place)
+            if qos:
+                packet_ids.append(packet_id)
+                at = end
+                continue
+            if data.startswith(data[at:body], end) and len(begins) < most:
+                # A busy publisher sends packets that begin with the same bytes. They end where this one does.
+                stride, opening = end - at, data[at:body]
+                last = min(size - stride, at + (most - len(begins)) * stride)
+                at = end
+                while at <= last and data.startswith(opening, at):
+                    at += stride
+                count = (at - end) // stride
+                begins += range(end, at, stride)
+                bodies += range(body + stride, at, stride)
+                ends += range(end + stride, at + 1, stride)
+                which += (place,) * count
+                continue
+            at = end
+        if not begins:
+            if size - at >= 2 and data[at] & 0xF0 == 0x30:
+                self._object(at)
+            return None
+        self.at = at
+        return Publishes(data, begins, bodies, ends, list(heads), which, packet_ids)
+
+    def _object(self, at: int) -> None:
+        """Raise what is wrong with a PUBLISH that is whole, or too large."""
+        data = self.data
+        length, end, shift = 0, at + 1, 0
+        while end < len(data) and shift < 28:
+            length |= (data[end] & 0x7F) << shift
+            end += 1
+            if data[end - 1] < 0x80:
+                break
+            shift += 7
+        else:
+            return
+        start, end = end, end + length
+        if end > len(data) or end - at > self.packet_bytes_max:
+            return
+        self._check_head(data[at])
+        reader = Reader(data, start, end)
+        reader.binary()
+        if data[at] & 6 and not reader.short():  # [MQTT-2.2.1-3]
+            raise Malformed(Reason.PROTOCOL_ERROR, "Packet identifier 0 is not allowed.")
+        if self.version is V5:
+            reader.properties(PUBLISH)
 
     def _check_head(self, first: int) -> None:
         """Whether a packet may begin with this byte, which is found out before the rest of it has come."""
@@ -313,10 +411,9 @@ class Decoder:
         """True if the flags are QoS 1 and DUP: MQTT 3.1 repeats these packets as it repeats a PUBLISH."""
         return self.version is V31 and kind in FLAGGED and flags == 10
 
-    def _check_publish(self, properties: Properties) -> None:
-        if properties.subscription_identifiers and not self.client:  # [MQTT-3.3.4-6]
+    def _check_publish(self, head: PublishHead) -> None:
+        if head.properties.subscription_identifiers and not self.client:  # [MQTT-3.3.4-6]
             raise Malformed(Reason.PROTOCOL_ERROR, "A client's PUBLISH has a subscription identifier.")
-        _check_response_topic(properties)
 
     def _read(self, kind: int, reader: Reader) -> AnyPacket:
         v5 = self.version is V5
@@ -421,6 +518,74 @@ class Decoder:
             raise Malformed(Reason.PROTOCOL_ERROR, "AUTH has no authentication method.")
         reader.finish()
         return Auth(reason, properties)
+
+
+class PublishHead(msgspec.Struct, frozen=True, gc=False):
+    """What a PUBLISH says before its payload, but for its packet identifier."""
+
+    topic: str
+    qos: int
+    retain: bool
+    dup: bool
+    properties: Properties
+
+
+class Publishes:
+    """PUBLISH packets one behind the other, in the buffer in which they came."""
+
+    __slots__ = ("begins", "bodies", "data", "ends", "heads", "packet_ids", "which")
+
+    def __init__(
+        self,
+        data: bytes,
+        begins: list[int],
+        bodies: list[int],
+        ends: list[int],
+        heads: list[bytes],
+        which: list[int],
+        packet_ids: list[int],
+    ) -> None:
+        self.data = data
+        self.begins = begins
+        self.bodies = bodies
+        self.ends = ends
+        """Where packets begin, their payloads begin, and both end."""
+        self.heads = heads
+        """Different heads, as bytes: `publish_head` says what they mean."""
+        self.which = which
+        """The place of each one's head."""
+        self.packet_ids = packet_ids
+        """Of those of QoS 1 and 2."""
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+
+def acknowledgements(data: bytes, at: int) -> tuple[list[int], int]:
+    """PUBACK packets in a row that say nothing but their packet id: the ids, and where they end."""
+    packet_ids: list[int] = []
+    last = len(data) - 4
+    while at <= last and data.startswith(b"\x40\x02", at):
+        packet_id = data[at + 2] << 8 | data[at + 3]
+        if not packet_id:
+            break
+        packet_ids.append(packet_id)
+        at += 4
+    return packet_ids, at
+
+
+def publish_head(key: bytes, version: Version | None) -> PublishHead:
+    """What the head of a PUBLISH says."""
+    first = key[0]
+    topic_end = 3 + (key[1] << 8 | key[2])
+    topic = topic_of(key[3:topic_end])
+    properties = NO_PROPERTIES
+    if version is V5 and topic_end < len(key):
+        properties = Reader(key, topic_end, len(key)).properties(PUBLISH)
+        _check_response_topic(properties)
+    if not topic and properties.topic_alias is None:
+        raise Malformed(Reason.PROTOCOL_ERROR, "The topic is empty, and there is no topic alias.")
+    return PublishHead(topic, first >> 1 & 3, first & 1 == 1, first & 8 == 8, properties)
 
 
 def topic_of(raw: bytes) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from tidings.mqtt.settings import Settings
 from tidings.overlay.events import Effect, Erase, Log, Write
 
 if TYPE_CHECKING:
-    from tidings.mqtt.clients import Client, Lane
+    from tidings.mqtt.clients import Client
     from tidings.mqtt.sessions import Session
 
 NAME_CHARACTERS_SHOWN = 256
@@ -75,16 +74,10 @@ class Core:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.now = 0.0
-        self.turn = 0
-        """Counts the calls of the driver."""
-        self.asked: dict[str, None] = {}
-        """Sessions that have asked for something in this turn, and are yet to be answered."""
         self.steps = 0
         """Steps that expensive packets have cost in this turn; see `costs`."""
         self.looked = 0
         """Retained messages that were looked at in this turn."""
-        self.stamp = 0
-        """Counts whatever may have changed where publications go: all that is not a publication."""
         self.out: list[Effect | ClientEffect] = []
         self.counters = Counters()
         self.refusals: deque[Refusal] = deque(maxlen=REFUSALS_KEPT)
@@ -108,11 +101,6 @@ class Core:
         """Of packets that wait until publications are taken again."""
         self.released = 0
         """Packets among them that were acted on in this turn."""
-        self.repeats: list[Lane] = []
-        self.repeated_at = array("d")
-        """Packets that were passed on and not yet counted, numbered and written down: how, and when."""
-        self.plans = 0
-        """Counts whatever changes how publications go to clients: connections, congestion, queues."""
 
     def write(self, key: str, value: bytes) -> None:
         self.out.append(Write(key, value))

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import msgspec
 
 from tidings.language.subscriptions import EVERYTHING
-from tidings.mqtt.fanout import Dealt
 from tidings.overlay.events import Happened, Wanted
 
 
@@ -100,28 +99,6 @@ class Transmit(Wanted, frozen=True):
     """In order; to be joined or written as they are."""
 
 
-class Distribute(Wanted, frozen=True):
-    """Send to each of some clients its share of what came in one buffer, before any `Transmit` of this turn.
-
-    What each gets is yet to be copied: a driver may do that and send it in one go, or take `transmits`. It
-    holds until a front, this or another, is told something else.
-    """
-
-    connections: Sequence[int]
-    """Of those who may get something, in the order of their numbers in the deal."""
-
-    data: bytes
-    dealt: Dealt
-
-    def transmits(self) -> list[Transmit]:
-        """The same, for one client after the other."""
-        return [
-            Transmit(connection, [share])
-            for connection, share in zip(self.connections, self.dealt.stretches(self.data), strict=True)
-            if share
-        ]
-
-
 class CloseClient(Wanted, frozen=True):
     """Send what is left, then close a client's connection; no `ClientLost` need follow."""
 
@@ -194,4 +171,4 @@ ClientEvent = (
     | SessionRemoved
     | AccessChanged
 )
-ClientEffect = Distribute | Transmit | CloseClient | CheckPassword | PauseReading | ResumeReading
+ClientEffect = Transmit | CloseClient | CheckPassword | PauseReading | ResumeReading

@@ -1,209 +1,376 @@
-"""Dealing: from who is found to what each gets, for many pieces of one buffer at once.
+"""Fan-out: publications that the broker gives to sessions, as bytes to their clients.
 
-Owners of filters stand for *takers*, several of them or the same as others. A deal numbers the takers, marks
-for each piece who takes it, and gives each taker its pieces, joined, in their order. What takers and pieces
-are, is not known here.
+Sessions that are to have the same bytes are a *class*: by the version of MQTT, the quality of service and the
+subscription identifiers. What a class gets of a batch is laid out once. A session that needs more thought (it
+is kept on disk, looks through a view, has something queued, …) is given each publication by itself, which
+costs nobody else anything.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from types import ModuleType
+from itertools import groupby
 
-import numpy as np
+from tidings.mqtt.clients import Client
+from tidings.mqtt.core import Core
+from tidings.mqtt.packets import NO_PROPERTIES, Properties, Version
+from tidings.mqtt.properties import PUBLISH, SINGLE, variable, written
+from tidings.mqtt.sessions import QUICK, Asked, Delivery, Session
+from tidings.mqtt.subscribing import VIEW, Subscribing
+from tidings.mqtt.told import SNAPSHOT
+from tidings.overlay.broker import Broker
+from tidings.overlay.events import Deliver
+from tidings.overlay.matches import Named
+from tidings.overlay.publication import Batch, Head, Publication
 
-from tidings.matching.compiling import compiled_batches
-from tidings.matching.reading import Answers
-from tidings.matching.state import MOVED_BYTES, Array, Blocks, Scratch
+PACKET_IDS = 65_535
 
-BYTES_MAX = 16 << 20
-"""What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
-common take less memory."""
+QUICK_BYTES = 16_384
+"""Of a payload that is in flight without being counted: as many as that are far below any bound."""
 
-TOGETHER_BYTES = 256 * 1024
-"""What several takers get lies together up to so much: as long as one of them has not let go of its own, all
-of it is kept."""
+PLANS_MAX = 4096
+"""Sets of subscriptions for which it is remembered how they are served."""
 
-BLOCKS_MAX = 32
-"""Blocks of so much that are kept for the next time, and for good: what a deal makes of one read is a few."""
+Names = tuple[str, ...]
+"""Of subscriptions of one session, sorted."""
 
-UNKNOWN = -1
-
-
-def spans(parts: Array, count: int) -> tuple[Array, Array, Array, bool] | None:
-    """Where pieces begin, where what counts in them does, where they end, and whether as much counts in each;
-    None without kernels. The arrays hold until the next time.
-
-    A part is a row of four numbers, for pieces of one size in a row: where the first begins, how many they
-    are, their size, and how much of its end counts. There are `count` pieces in all.
-    """
-    kernels = compiled_batches()
-    if kernels is None:
-        return None
-    begins, bodies, ends = _begins.take(count), _bodies.take(count), _ends.take(count)
-    return begins, bodies, ends, kernels.spread(parts, begins, bodies, ends)
+Form = tuple[bool, tuple[int, ...]]
+"""What packets of QoS 0 are like: whether they are of MQTT 5, and their subscription identifiers."""
 
 
-class Links:
-    """For whom the owners of one index stand; learnt when they are first found."""
+class Plan:
+    """How publications of one quality of service go to everyone who has some subscriptions."""
 
-    def __init__(self) -> None:
-        self._first = np.full(64, UNKNOWN, dtype=np.int64)
-        self._links = np.zeros(256, dtype=np.int64)
-        self._used = 0
+    __slots__ = ("acknowledged", "everyone", "names", "others", "plain")
 
-    def unknown(self, answers: Answers) -> list[int]:
-        """The owners among those found that have not been linked."""
-        owners = answers.owners
-        if not len(owners):
-            return []
-        highest = int(owners.max()) + 1
-        if highest > len(self._first):
-            self._first = np.append(self._first, np.full(highest, UNKNOWN, dtype=np.int64))
-        new: list[int] = np.unique(owners[self._first[owners] == UNKNOWN]).tolist()
-        return new
-
-    def link(self, owner: int, takers: Sequence[int]) -> None:
-        """An owner stands for these."""
-        if len(takers) == 1:
-            # Most stand for one, which is then at hand without another place to look at.
-            self._first[owner] = -2 - takers[0]
-            return
-        end = self._used + 1 + len(takers)
-        if end > len(self._links):
-            self._links = np.append(self._links, np.zeros(end, dtype=np.int64))
-        self._links[self._used : end] = [len(takers), *takers]
-        self._first[owner] = self._used
-        self._used = end
-
-    def mark(self, answers: Answers, bits: Array, blank: bool) -> bool:
-        known: bool = _kernels().mark(answers.owners, answers.ends, self._first, self._links, bits, blank)
-        return known
+    def __init__(self, everyone: tuple[Named, ...]) -> None:
+        self.everyone = everyone
+        self.names: dict[str, Names] = {}
+        """By session: which of the subscriptions are its own."""
+        self.plain: dict[Form, list[Session]] = {}
+        """Who gets them at QoS 0."""
+        self.acknowledged: list[tuple[Session, tuple[int, ...]]] = []
+        """Who gets them at QoS 1 and need not have them kept, with the identifiers."""
+        self.others: list[Session] = []
+        """Who is looked at one by one."""
 
 
-class Deal:
-    """Who takes which of some pieces; there is one at a time.
-
-    `bits` has a row for each piece and a bit for each taker.
-    """
-
-    __slots__ = ("_bits", "_blank", "_takers")
-
-    def __init__(self, pieces: int, takers: int) -> None:
-        self._takers = takers
-        self._bits = _bits.take(pieces, -(-takers // 64))
-        self._blank = True
-        """Whether the bits are those of another deal yet."""
-
-    def mark_all(self, takers: int) -> None:
-        """The first takers take every piece."""
-        for at in range(takers):
-            self.mark_one(slice(None), at)
-
-    def mark_one(self, piece: int | slice, taker: int) -> None:
-        self._begun()[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
-
-    def mark(self, links: Links, answers: Answers) -> bool:
-        """Those for whom the owners stand that were found take the pieces for which they were. False if some
-        owner has not been linked: then nothing more is to be done with this deal.
-        """
-        blank, self._blank = self._blank, False
-        return links.mark(answers, self._bits, blank)
-
-    def _begun(self) -> Array:
-        if self._blank:
-            self._blank = False
-            self._bits.fill(0)
-        return self._bits
-
-    def count(self, begins: Array, ends: Array) -> Dealt | None:
-        """Who gets how much of pieces that begin and end there; None if that is too much in all."""
-        kernels, bits = _kernels(), self._begun()
-        taken, served_count, size = kernels.total(begins, ends, bits)
-        if size > BYTES_MAX:
-            return None
-        # Each by itself, and no longer than it is: those that go into records are kept for a while.
-        takers = np.empty(taken, dtype=np.int32)
-        upto, served = np.empty(served_count, dtype=np.int64), np.empty(served_count, dtype=np.int64)
-        pieces, listed = _pieces.take(taken), _listed.take(taken)
-        lasts, sizes = np.empty(self._takers, dtype=np.int64), np.empty(self._takers, dtype=np.int64)
-        kernels.count(begins, ends, bits, takers, upto, served, listed, pieces, lasts, sizes)
-        return Dealt(begins, ends, takers, upto, served, pieces, lasts, sizes)
-
-
-class Dealt:
-    """Pieces and who takes them; where they are, holds until others are looked at, whoever does so."""
-
-    __slots__ = ("_taken", "begins", "ends", "lasts", "pieces", "served", "sizes", "takers", "upto")
+class Fanout:
+    """All that is given to clients here."""
 
     def __init__(
-        self,
-        begins: Array,
-        ends: Array,
-        takers: Array,
-        upto: Array,
-        served: Array,
-        pieces: Array,
-        lasts: Array,
-        sizes: Array,
+        self, core: Core, broker: Broker, sessions: dict[str, Session], subscribing: Subscribing
     ) -> None:
-        self._taken = _begins.taken, _pieces.taken
-        self.begins = begins
-        self.ends = ends
-        self.takers = takers
-        """Of one piece after the other, by their numbers."""
-        self.upto = upto
-        """Where those of each piece end that somebody takes."""
-        self.served = served
-        """Which pieces these are."""
-        self.pieces = pieces
-        """Of one taker after the other."""
-        self.lasts = lasts
-        """Where those of each taker end."""
-        self.sizes = sizes
-        """How many bytes those of all takers up to each make."""
+        self._core = core
+        self._broker = broker
+        self._sessions = sessions
+        self._subscribing = subscribing
+        self._generation = -1
+        self._plans: dict[tuple[int, int], Plan] = {}
+        """By the identity of a set of subscriptions, and quality of service."""
+        self._forms: dict[tuple[str, Names, int], Form | None] = {}
+        """For some subscriptions of one session: what packets it gets, if they are of QoS 0."""
 
-    def check(self) -> None:
-        """Nothing else must have been looked at since: it would be in the same place."""
-        assert self._taken == (_begins.taken, _pieces.taken), "what was dealt out before is asked for"
+    def on_deliver(self, effect: Deliver) -> None:
+        """Give publications to the clients that get them. A session may have ended meanwhile."""
+        batch, matches, hops = effect.batch, effect.matches, effect.hops
+        if self._generation != self._broker.core.generation:
+            self._generation = self._broker.core.generation
+            self._plans.clear()
+            self._forms.clear()
+        if batch.told or any(head.expiry_s >= 0 for head in batch.heads):
+            for publication, named in zip(batch, matches, strict=True):
+                for session_id, names in _by_session(named).items():
+                    self._give(session_id, names, publication, hops)
+            return
+        first, heads = 0, batch.heads
+        runs = groupby(heads[at].qos for at in batch.which) if len(heads) > 1 else ((heads[0].qos, batch.starts),)
+        for qos, some in runs:
+            end = first + sum(1 for _ in some)
+            part = batch.part(first, end)
+            if not matches.listed:
+                self._give_all(self._plan(matches.everyone, qos), part, qos, hops, ())
+            else:
+                self._give_some(part, matches.everyone, matches.listed[first:end], qos, hops)
+            first = end
 
-    def stretches(self, data: bytes, takers: Sequence[int] | None = None) -> list[memoryview]:
-        """What each taker gets, by its number; or each of some of them, whose numbers ascend."""
-        self.check()
-        kernels = _kernels()
-        buffer = np.frombuffer(data, dtype=np.uint8)
-        found: list[memoryview] = []
-        pieces, ends, sizes = (self.pieces, self.lasts, self.sizes) if takers is None else self._of(takers)
-        upto, lasts = sizes.tolist(), ends.tolist()
-        taker = piece = before = 0
-        while taker < len(upto):
-            # All that fits, and one at least.
-            end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            out = _blocks.take(upto[end - 1] - before + MOVED_BYTES)
-            kernels.join(buffer, self.begins, self.ends, pieces, piece, lasts[end - 1], out)
-            whole, at = out.data, 0
-            for last in upto[taker:end]:
-                found.append(whole[at : last - before])
-                at = last - before
-            taker, piece, before = end, lasts[end - 1], upto[end - 1]
-        return found
+    # To everyone.
 
-    def _of(self, takers: Sequence[int]) -> tuple[Array, Array, Array]:
-        """The pieces of some takers, where those of each end, and how many bytes those up to each make."""
-        chosen = np.zeros(len(self.lasts), dtype=np.bool_)
-        chosen[list(takers)] = True
-        counts, sizes = np.diff(self.lasts, prepend=0), np.diff(self.sizes, prepend=0)
-        pieces = self.pieces[np.repeat(chosen, counts)]
-        return pieces, np.cumsum(counts[chosen]), np.cumsum(sizes[chosen])
+    def _plan(self, everyone: tuple[Named, ...], qos: int) -> Plan:
+        plan = self._plans.get((id(everyone), qos))
+        if plan is not None:
+            return plan
+        plan = Plan(everyone)
+        for session_id, names in _by_session(everyone).items():
+            session = self._sessions.get(session_id)
+            if session is None:
+                continue
+            plan.names[session_id] = names
+            asked = [session.subscriptions[name] for name in names if name in session.subscriptions]
+            client = session.client
+            if client is None or not asked or not _simple(client, asked) or (session.durable and qos):
+                plan.others.append(session)
+                continue
+            identifiers = tuple([it.identifier for it in asked if it.identifier]) if client.v5 else ()
+            highest = min(qos, max(it.qos for it in asked))
+            if highest == 0:
+                plan.plain.setdefault((client.v5, identifiers), []).append(session)
+            elif highest == 1:
+                plan.acknowledged.append((session, identifiers))
+            else:
+                plan.others.append(session)
+        if len(self._plans) >= PLANS_MAX:
+            self._plans.clear()
+        self._plans[id(everyone), qos] = plan
+        return plan
+
+    def _give_all(self, plan: Plan, batch: Batch, qos: int, hops: int, apart: Sequence[str]) -> None:
+        """All of a batch to everyone but those who are served apart."""
+        core = self._core
+        counters, dirty, count = core.counters, core.dirty, len(batch)
+        singly = [session for session in plan.others if session.id not in apart]
+        served = 0
+        for form, sessions in plan.plain.items():
+            data = b""
+            for session in sessions:
+                client = session.client
+                if apart and session.id in apart:
+                    continue
+                if client is None or client.congested or session.queue or session.unsynced:
+                    singly.append(session)
+                    continue
+                data = data or _laid_out(batch, form)
+                client.out.append(data)
+                dirty[client] = None
+                served += 1
+        if served:
+            counters.packets_out += served * count
+            counters.delivered += served * count
+            counters.delivered_bytes += served * sum(batch.lengths)
+        for session, identifiers in plan.acknowledged:
+            if session.id in apart:
+                continue
+            taken = self._give_acknowledged(session, identifiers, batch)
+            for publication in batch.part(taken, count) if taken < count else ():
+                self._give(session.id, plan.names[session.id], publication, hops)
+        if singly:
+            publications = list(batch)
+            for session in singly:
+                for publication in publications:
+                    self._give(session.id, plan.names[session.id], publication, hops)
+        del qos
+
+    def _give_acknowledged(self, session: Session, identifiers: tuple[int, ...], batch: Batch) -> int:
+        """The first of a batch at QoS 1, as many as there is room for; how many that are."""
+        client, inflight = session.client, session.inflight
+        if client is None or session.queue or client.congested or client.quiet:
+            return 0
+        if max(batch.lengths) > QUICK_BYTES:
+            return 0
+        count = min(len(batch), session.window - len(inflight))
+        if count <= 0:
+            return 0
+        number = session.given
+        ids = [(number + at) % PACKET_IDS + 1 for at in range(count)]
+        if not inflight.keys().isdisjoint(ids):
+            return 0
+        session.given += count
+        inflight.update(dict.fromkeys(ids, QUICK))
+        client.put(_laid_out_acknowledged(batch.part(0, count), client.v5, identifiers, ids))
+        counters = self._core.counters
+        counters.delivered += count
+        counters.packets_out += count
+        counters.delivered_bytes += sum(batch.lengths[:count])
+        return count
+
+    # To some.
+
+    def _give_some(
+        self,
+        batch: Batch,
+        everyone: tuple[Named, ...],
+        listed: Sequence[tuple[Named, ...]],
+        qos: int,
+        hops: int,
+    ) -> None:
+        """Publications of which others get some besides."""
+        plan = self._plan(everyone, qos)
+        named = plan.names
+        apart = {session_id for some in listed for session_id, _ in some if session_id in named}
+        if everyone:
+            self._give_all(plan, batch, qos, hops, tuple(apart))
+        core = self._core
+        counters, dirty = core.counters, core.dirty
+        for at, some in enumerate(listed):
+            by_session = _by_session(some)
+            for session_id in apart:
+                by_session[session_id] = tuple(sorted((*named[session_id], *by_session.get(session_id, ()))))
+            publication: Publication | None = None
+            laid_out: dict[Form, bytes] = {}
+            for session_id, names in by_session.items():
+                form = self._form(session_id, names, qos)
+                session = self._sessions.get(session_id)
+                client = session.client if session is not None else None
+                if form is None or session is None or client is None or client.congested or session.queue:
+                    publication = publication or batch.one(at)
+                    self._give(session_id, names, publication, hops)
+                    continue
+                data = laid_out.get(form)
+                if data is None:
+                    data = laid_out[form] = _laid_out(batch.part(at, at + 1), form)
+                client.out.append(data)
+                dirty[client] = None
+                counters.packets_out += 1
+                counters.delivered += 1
+                counters.delivered_bytes += batch.ends[at] - batch.starts[at]
+
+    def _form(self, session_id: str, names: Names, qos: int) -> Form | None:
+        """What packets a session gets for some of its subscriptions; None if it is looked at by itself."""
+        key = session_id, names, qos
+        found = self._forms.get(key, ...)
+        if found is not ...:
+            return found
+        session = self._sessions.get(session_id)
+        client = session.client if session is not None else None
+        form: Form | None = None
+        if session is not None and client is not None and not (session.durable and qos):
+            asked = [session.subscriptions[name] for name in names if name in session.subscriptions]
+            if asked and _simple(client, asked) and not min(qos, max(it.qos for it in asked)):
+                identifiers = tuple([it.identifier for it in asked if it.identifier]) if client.v5 else ()
+                form = (client.v5, identifiers)
+        if len(self._forms) >= PLANS_MAX:
+            self._forms.clear()
+        self._forms[key] = form
+        return form
+
+    # By itself.
+
+    def _give(self, session_id: str, names: Names, publication: Publication, hops: int) -> None:
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self.give(session, names, publication, hops)
+
+    def give(self, session: Session, names: Names, publication: Publication, hops: int = 0) -> None:
+        """One message for each topic name under which the client asked for it."""
+        told = publication.told
+        by_view: dict[str, list[Asked]] = {}
+        for name in names:
+            asked = session.subscriptions.get(name)
+            if asked is None or (asked.no_local and publication.publisher == session.id):  # [MQTT-3.8.3-3]
+                continue
+            by_view.setdefault(asked.view, []).append(asked)
+        for view, some in by_view.items():
+            topic = f"{VIEW}{view}/{publication.topic}" if view else publication.topic
+            qos = min(publication.qos, max(it.qos for it in some))
+            identifiers = tuple(it.identifier for it in some if it.identifier)
+            if told is None:
+                # [MQTT-3.3.1-12], [MQTT-3.3.1-13]
+                retain = publication.retain and any(it.retain_as_published for it in some)
+            else:
+                # It answers the subscription, as a retained message does [MQTT-3.3.1-8].
+                retain = told.state == SNAPSHOT
+            session.give(Delivery(0, publication, topic, qos, retain, identifiers, hops=hops))
+
+    def say(self, message: Publication) -> None:
+        """A message of this broker's own topics, to those who subscribe to them here."""
+        for session_id, name in sorted(self._subscribing.own.match(message.topic, _no_fields)):
+            session = self._sessions[session_id]
+            asked = session.subscriptions[name]
+            identifiers = (asked.identifier,) if asked.identifier else ()
+            session.give(Delivery(0, message, message.topic, min(message.qos, asked.qos), False, identifiers))
 
 
-_blocks = Blocks(TOGETHER_BYTES + MOVED_BYTES, BLOCKS_MAX)
-_begins, _bodies, _ends = Scratch(np.int64), Scratch(np.int64), Scratch(np.int64)
-_bits, _pieces, _listed = Scratch(np.uint64), Scratch(np.int32), Scratch(np.int32)
+def _by_session(named: Sequence[Named]) -> dict[str, Names]:
+    """The names of each session, in the order in which they are."""
+    found: dict[str, Names] = {}
+    for session_id, name in named:
+        before = found.get(session_id)
+        found[session_id] = (name,) if before is None else (*before, name)
+    return found
 
 
-def _kernels() -> ModuleType:
-    kernels = compiled_batches()
-    assert kernels is not None, "whoever has answers has kernels"
-    return kernels
+def _simple(client: Client, asked: Sequence[Asked]) -> bool:
+    """Whether a client gets what others of its class get."""
+    return (
+        not client.aliases_out_max
+        and not client.packet_bytes_max
+        and not any(it.no_local or it.view or it.retain_as_published for it in asked)
+    )
+
+
+def _laid_out(batch: Batch, form: Form) -> bytes:
+    """The packets of a batch at QoS 0."""
+    v5, identifiers = form
+    came, data, starts, ends = batch.packets, batch.data, batch.starts, batch.ends
+    as_they_came = came is not None and not identifiers and (came.version == Version.V5) is v5
+    pieces: list[bytes] = []
+    for head, first, end in batch.runs():
+        middle = _topic_bytes(head.topic) + (_property_bytes(head, identifiers) if v5 else b"")
+        if as_they_came and came is not None and not head.qos and _is_bare(batch, came.begins, first, middle):
+            begins = came.begins
+            if list(begins[first + 1 : end]) == list(ends[first : end - 1]):
+                pieces.append(data[begins[first] : ends[end - 1]])
+            else:
+                pieces += [data[begins[at] : ends[at]] for at in range(first, end)]
+            continue
+        heads: dict[int, bytes] = {}
+        for start, last in zip(starts[first:end], ends[first:end], strict=True):
+            opening = heads.get(last - start)
+            if opening is None:
+                opening = heads[last - start] = b"\x30" + variable(len(middle) + last - start) + middle
+            pieces += (opening, data[start:last])
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _is_bare(batch: Batch, begins: Sequence[int], at: int, middle: bytes) -> bool:
+    """Whether a packet came with nothing before its payload but what others are to be told."""
+    length = len(middle) + batch.ends[at] - batch.starts[at]
+    return batch.starts[at] - begins[at] == 1 + len(variable(length)) + len(middle)
+
+
+def _laid_out_acknowledged(
+    batch: Batch, v5: bool, identifiers: tuple[int, ...], packet_ids: Sequence[int]
+) -> bytes:
+    """The packets of a batch at QoS 1."""
+    data, starts, ends = batch.data, batch.starts, batch.ends
+    pieces: list[bytes] = []
+    for head, first, end in batch.runs():
+        topic = _topic_bytes(head.topic)
+        tail = _property_bytes(head, identifiers) if v5 else b""
+        rest = len(topic) + 2 + len(tail)
+        heads: dict[int, bytes] = {}
+        for at in range(first, end):
+            start, last = starts[at], ends[at]
+            opening = heads.get(last - start)
+            if opening is None:
+                opening = heads[last - start] = b"\x32" + variable(rest + last - start) + topic
+            pieces += (opening, packet_ids[at].to_bytes(2, "big"), tail, data[start:last])
+    return b"".join(pieces)
+
+
+def _topic_bytes(topic: str) -> bytes:
+    encoded = topic.encode()
+    return len(encoded).to_bytes(2, "big") + encoded
+
+
+def _property_bytes(head: Head, identifiers: tuple[int, ...]) -> bytes:
+    """The properties of a packet, with their length."""
+    bare = not head.properties and not head.content_type and head.payload_format < 0
+    if bare and head.response_topic is None and head.correlation is None:
+        if not identifiers:
+            return SINGLE[0]
+        found = b"".join([b"\x0b" + variable(identifier) for identifier in identifiers])
+        return variable(len(found)) + found
+    properties = Properties(
+        payload_format=head.payload_format if head.payload_format >= 0 else None,
+        content_type=head.content_type or None,
+        response_topic=head.response_topic,
+        correlation_data=head.correlation,
+        subscription_identifiers=identifiers,
+        user=head.properties,
+    )
+    return written(properties, PUBLISH) if properties != NO_PROPERTIES else SINGLE[0]
+
+
+def _no_fields() -> None:
+    return None

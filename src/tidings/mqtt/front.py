@@ -19,9 +19,8 @@ from typing import Any
 
 import msgspec
 
-from tidings.mqtt import bursts
-from tidings.mqtt.clients import REPEATED, SETTLE, Client, Lane, State
-from tidings.mqtt.codec import Malformed
+from tidings.mqtt.clients import Client, State
+from tidings.mqtt.codec import Malformed, acknowledgements
 from tidings.mqtt.core import Core, Refusal
 from tidings.mqtt.costs import TURN_STEPS
 from tidings.mqtt.events import (
@@ -43,6 +42,7 @@ from tidings.mqtt.events import (
     SessionRemoved,
     Transmit,
 )
+from tidings.mqtt.fanout import Fanout
 from tidings.mqtt.packets import (
     AnyPacket,
     Auth,
@@ -119,13 +119,6 @@ DEFERRED_BYTES = 256 * 1024 * 1024
 
 RELEASED_MAX = 128
 """Deferred packets of all clients that are acted on in one turn."""
-
-REPEATS_MAX = 256
-"""Packets that are passed on before it is time to count them and write them down."""
-
-REPEATS_AT_MOST = 4 * REPEATS_MAX
-"""And before that is done in the midst of things, if nobody has seen to it."""
-
 
 class Due(Enum):
     """What a front waits for."""
@@ -217,8 +210,9 @@ class Front:
         subscribing = self._subscribing = Subscribing(core, broker, self.sessions, self.retained)
         requests = self._requests = Requests(core, broker, self._say_own, subscribing.heard)
         publishing = self._publishing = Publishing(
-            core, broker, self.sessions, self.retained, subscribing, requests.on_request
+            core, broker, self.sessions, self.retained, requests.on_request
         )
+        fanout = self._fanout = Fanout(core, broker, self.sessions, subscribing)
         self._sys = SysTopics(self)
         subscribing.sys = self._sys.messages
         self._set_access(access)
@@ -236,7 +230,7 @@ class Front:
             StopAsked: self._on_stop_asked,
         }
         self._effects: dict[type, Callable[[Any], None]] = {
-            Deliver: publishing.on_deliver,
+            Deliver: fanout.on_deliver,
             Grant: self._grant,
             Deny: self._deny,
             Accept: self._accept,
@@ -298,83 +292,20 @@ class Front:
         if now > inner.now:  # a clock that goes back is taken to stand still
             inner.now = now
         core.now = inner.now
-        core.turn += 1
-        core.asked.clear()
-        core.stamp += 1
         core.released = 0
         core.steps = core.looked = 0
         core.out = inner.out  # type: ignore[assignment]
-        if core.repeats:
-            self._publishing.settle()
         handlers = self._events
         for event in events:
-            if type(event) is not BytesReceived:
-                core.stamp += 1
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
             else:
                 broker.tell(event)  # type: ignore[arg-type]
-        # What was seen in the midst of it need not hold at its end, which is what `repeat` goes by.
-        core.stamp += 1
         self._hold_links()
         return self._collect(broker.collect())
 
-    def express(self, connection: int, data: bytes, now: float) -> int:
-        """Pass on what needs no more than a glance, without its being an event; how many bytes that were.
-
-        Two devices that talk to each other send one small packet at a time, and what is spent on each is
-        most of what a broker spends. The rest must be told as an event. `take` has what is to be sent.
-        """
-        client = self.clients.get(connection)
-        if client is None or not client.lanes or client.decoder.data or client.deferred or self._paused:
-            return 0
-        core, inner = self._core, self.broker.core
-        if now > inner.now:
-            core.now = inner.now = now
-        if core.repeats:
-            self._publishing.settle()
-        passed = self._publishing.skim(client, data, 0)
-        if passed:
-            client.heard_at = now
-            core.counters.bytes_in += passed
-        return passed
-
-    def lane(self, connection: int) -> Lane | None:
-        """How the last packet of a client went, if it came by itself; for `repeat`."""
-        client = self.clients.get(connection)
-        return client.recent if client is not None else None
-
-    def repeat(self, lane: Lane, data: bytes, now: float) -> int:
-        """Whether bytes are a packet that is like the last one but for its payload: then they are to be sent
-        to the lane's connections as they are, at once; and behind that, if this is `SETTLE`, `settle`.
-
-        This is all that is spent on most packets of devices that talk to each other, so it does what must be
-        done for each and leaves the rest for later. A lane holds until the next event, whatever it is.
-        """
-        core = self._core
-        if (
-            lane.alone != core.stamp
-            or len(data) != lane.length
-            or not data.startswith(lane.head)
-            or core.dirty  # what waits for `take` must not be overtaken
-        ):
-            return 0
-        core.repeats.append(lane)
-        core.repeated_at.append(now)
-        if len(core.repeats) < REPEATS_MAX:
-            return REPEATED
-        if len(core.repeats) >= REPEATS_AT_MOST:
-            self._publishing.settle()
-        return SETTLE
-
-    def settle(self) -> None:
-        """Count and write down what `repeat` has passed on. It takes longer than to pass one on, by ten times
-        and more, so no packet should have to wait for it.
-        """
-        self._publishing.settle()
-
-    def take(self) -> list[Transmit]:
+    def _take(self) -> list[Transmit]:
         """What is to be sent to clients by now."""
         core = self._core
         out = []
@@ -430,11 +361,7 @@ class Front:
             effects = broker.collect()
         if core.hungry and not self._timers.is_set(Due.FEED, None):
             self._timers.set(Due.FEED, None, core.now)
-        dealt = self._publishing.take_dealt()
-        if dealt is not None:
-            out.append(dealt)
-        sent = self.take()
-        out += sent
+        out += self._take()
         if self._shut:
             out += self._shut
             self._shut = []
@@ -494,28 +421,17 @@ class Front:
                     if self._is_far_ahead(client):
                         self._hush(client)
                         break
-                elif client.state is State.OPEN and publishing.bursts:
-                    data, at = decoder.data, decoder.at
-                    first = data[at] if at < len(data) else 0
-                    if first == bursts.QOS_0 and (client.lanes or publishing.hand is not None):
-                        end = publishing.skim(client, data, at)
-                        if end > at:
-                            decoder.at = end
-                            continue
-                    if first == bursts.QOS_0 or first == bursts.QOS_1:
-                        burst = bursts.read(data, at, client.v5)
-                        if burst is not None:
-                            decoder.at = burst.end
-                            publishing.on_burst(client, burst)
-                            continue
-                    publishing.flush()
-                    if first == 0x40:
-                        packet_ids, end = bursts.acknowledgements(data, at)
-                        if packet_ids:
-                            decoder.at = end
-                            core.counters.packets_in += len(packet_ids)
-                            publishing.on_pubacks(client, packet_ids)
-                            continue
+                elif client.state is State.OPEN:
+                    read = decoder.publishes()
+                    if read is not None:
+                        publishing.on_publishes(client, read)
+                        continue
+                    packet_ids, end = acknowledgements(decoder.data, decoder.at)
+                    if packet_ids:
+                        decoder.at = end
+                        core.counters.packets_in += len(packet_ids)
+                        publishing.on_pubacks(client, packet_ids)
+                        continue
                 expensive = (core.steps >= TURN_STEPS or client.closed) and _is_expensive(
                     decoder.data, decoder.at
                 )
@@ -537,7 +453,6 @@ class Front:
                 else:
                     self._act_on(client, packet)
         except Malformed as error:
-            publishing.flush()  # of QoS 0, in which nothing else can be wrong
             self._fault(client, error)
         if core.counters.packets_in > packets:
             # Packets count, not bytes: one that never ends does not show that a client is there.
@@ -546,7 +461,6 @@ class Front:
             self._slow_down(client, before)
 
     def _act_on(self, client: Client, packet: AnyPacket) -> None:
-        self._core.stamp += 1
         self._packets[type(packet)](client, packet)
 
     def _holds_back(self, client: Client) -> bool:
@@ -792,10 +706,8 @@ class Front:
             mqtt=VERSIONS[connect.version],
             session="resumed" if present else "new",
         )
-        core.plans += 1
+        self.broker.core.changed()
         client.state = State.OPEN
-        # What its last connection has said, its will included, may be yet to come out of the broker.
-        client.offered_in = core.turn
         session.will = will
         if will is not None:
             core.write(row("will", client.id), msgspec.msgpack.encode(SavedWill(client.id, will)))
@@ -971,8 +883,8 @@ class Front:
             core.log("debug", text, **client.who, reason=reason)
         client.state = State.SHUT
         self.clients.pop(client.number, None)
-        client.lanes.clear()
-        client.recent = client.work = None
+        client.known.clear()
+        client.work = None
         if client.deferred:
             # Nothing of it was acknowledged.
             core.drop(NOT_TAKEN, sum(isinstance(packet, Publish) for packet, _ in client.deferred))
@@ -983,7 +895,7 @@ class Front:
         session = client.session
         if session is None or session.client is not client:
             return
-        core.plans += 1
+        self.broker.core.changed()
         session.detach()
         if not session.expiry_s:
             self._end(session)
@@ -1055,7 +967,6 @@ class Front:
         if client is None or client.congested is event.congested:
             return
         client.congested = event.congested
-        self._core.plans += 1
         if not event.congested and client.session is not None:
             client.session.pump()
             self._subscribing.feed(client.session)
@@ -1077,9 +988,7 @@ class Front:
     def _set_access(self, access: Access) -> None:
         self.access = self._subscribing.access = self._publishing.access = self._requests.access = access
         for client in self.clients.values():
-            client.may_publish.clear()
-            client.lanes.clear()
-            client.recent = None
+            client.known.clear()
         for session in list(self.sessions.values()):
             self._judge(session)
 
@@ -1189,10 +1098,10 @@ class Front:
         self._timers.set(Due.SYS, None, self._core.now + self._core.settings.sys_every_s)
         if len(self._subscribing.own):
             for message in self._sys.changed():
-                self._publishing.say(message)
+                self._fanout.say(message)
 
     def _say_own(self, message: Publication) -> None:
-        self._publishing.say(message)
+        self._fanout.say(message)
 
     # After a restart.
 
@@ -1252,7 +1161,6 @@ class Front:
         """What can be seen of clients and sessions."""
         del now
         core = self._core
-        self._publishing.settle()
         sessions = self.sessions.values()
         return FrontStatus(
             sum(client.state is State.OPEN for client in self.clients.values()),

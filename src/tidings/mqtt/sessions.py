@@ -303,8 +303,6 @@ class Session:
         self._keep(delivery, queue)
 
     def _keep(self, delivery: Delivery, queue: deque[Delivery]) -> None:
-        if not self.queue:
-            self.core.plans += 1
         queue.append(delivery)
         size = delivery.size
         self.queue_bytes += size
@@ -376,7 +374,6 @@ class Session:
 
     def _on_less_queued(self, client: Client) -> None:
         if not self.queue:
-            self.core.plans += 1
             client.slow = False
         if client in self.core.behind and not self._much_waits(times=2):
             del self.core.behind[client]

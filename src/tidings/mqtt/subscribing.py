@@ -366,7 +366,7 @@ class Subscribing:
         session.count_searched(name, wanted.searched)
         # Before the broker's own part is written, so that they are on disk together.
         session.save_subscription(asked)
-        self._core.plans += 1
+        self._broker.core.changed()
         self._tell(session, asked, subscription, group, inner, new=before is None)
         return None, ""
 
@@ -376,7 +376,6 @@ class Subscribing:
         """Ask the broker. Open events are what is retained of a gathered topic, and shares get neither."""
         snapshot = not group and (asked.retain_handling == 0 or (asked.retain_handling == 1 and new))
         group = f"{group}/{inner}" if group else ""
-        self._core.asked[session.id] = None
         self._broker.tell(SubscriptionAsked(session.id, asked.topic_filter, subscription, group, snapshot))
 
     def _ask_own(self, session: Session, asked: Asked, group: str) -> tuple[int, str]:
@@ -398,7 +397,7 @@ class Subscribing:
             self._broker.tell(SubscriptionDropped(session.id, asked.topic_filter))
         session.subscriptions[asked.topic_filter] = asked
         session.save_subscription(asked)
-        self._core.plans += 1
+        self._broker.core.changed()
         return asked.qos, ""
 
     def _through(
@@ -457,7 +456,7 @@ class Subscribing:
             session.count_searched(name, 0)
             if session.durable:
                 self._core.erase(row("subscription", session_id, name))
-        self._core.plans += 1
+        self._broker.core.changed()
         for pending, at, _ in self._waiting.pop((session_id, name), ()):
             pending.reasons[at] = Reason.TOPIC_FILTER_INVALID
             self._refuse(pending, session_id, name, _line(reason))
@@ -587,7 +586,7 @@ class Subscribing:
         if asked is None:
             return Reason.NO_SUBSCRIPTION_EXISTED
         session.count_searched(name, 0)
-        self._core.plans += 1
+        self._broker.core.changed()
         self._before.pop((session.id, name), None)
         for pending, at, qos in self._waiting.pop((session.id, name), ()):
             pending.reasons[at] = qos
@@ -653,7 +652,7 @@ class Subscribing:
                     if reason:
                         self._core.refuse(session.id, f"subscribe {asked.topic_filter[:200]}", reason)
                     self._broker.tell(SubscriptionDropped(session.id, asked.topic_filter))
-                    self._core.plans += 1
+                    self._broker.core.changed()
                     continue
                 asleep = self._broker.subscription(session.id, asked.topic_filter) is None
                 self._tell(session, asked, seen, group, inner, new=asleep)

@@ -30,7 +30,7 @@ from tidings.overlay.events import (
     LogRead,
     NeighbourAdded,
     NeighbourRemoved,
-    PublicationOffered,
+    PublicationsOffered,
     SessionClosed,
     SessionEnded,
     SessionOpened,
@@ -60,7 +60,7 @@ from tidings.overlay.links.messages import PROTOCOL_VERSION
 from tidings.overlay.publication import Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter, Numbers
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
-from tidings.overlay.publishing.outbox import PublicationReleased
+from tidings.overlay.publishing.outbox import VersionsReleased
 from tidings.overlay.publishing.publications import (
     Publications,
     VersionAddressed,
@@ -186,24 +186,13 @@ class Broker:
             seats,
         )
         publications.receivers = catch_up.receivers.of
-        self.route = publications.route
-        self.fresh = publications.fresh
-        self.straight = publications.straight
-        self.note = publications.note
-        self.note_mixed = publications.note_mixed
-        self.note_all = publications.note_all
-        self.note_repeats = publications.note_repeats
-        self.match_each = sessions.local.match_each
-        self.match_payloads = sessions.local.match_payloads
-        self.contents = known.contents
-        self.about = known.about
         core.heard_by |= {
             DeclarationChanged: lambda n: seats.on_declared(n.name),
             CatalogueSynchronised: lambda _: seats.go_on(),
             SubscriptionGranted: lambda n: catch_up.on_granted(n.named, n.subscription),
             SubscriptionsGone: lambda n: self._on_subscriptions_gone(n.session, n.names),
             SessionGone: lambda n: versions.on_ended(n.session),
-            PublicationReleased: lambda n: publications.on_released(n.publication),
+            VersionsReleased: lambda n: publications.on_released(n.told),
             VersionTold: lambda n: catch_up.on_told(n.publication),
             VersionAddressed: lambda n: catch_up.on_addressed(n.told, n.homes),
             VersionPassed: lambda n: seats.edge_filter.on_told(n.publication),
@@ -219,7 +208,7 @@ class Broker:
         }
         self._events: dict[type, Callable[[Any], None]] = {
             FrameReceived: lambda e: links.on_frame(e.connection, e.frame),
-            PublicationOffered: publications.offer,
+            PublicationsOffered: publications.offer,
             TimerFired: self._on_timer,
             WritesSynced: lambda e: core.on_synced(e.token),
             ConnectionMade: links.on_connection,
@@ -381,10 +370,6 @@ class Broker:
         """Payloads that met a content filter and are nothing that it could be asked about."""
         return self._topics.unreadable
 
-    def count_unreadable(self, payloads: int) -> None:
-        """Those among `contents` that were not read."""
-        self._topics.unreadable += payloads
-
     def next_deadline(self) -> float | None:
         """When to tell `TimerFired`; the same as in the latest `SetTimer`."""
         return self.core.timers.next()
@@ -535,12 +520,14 @@ class Broker:
         self._rolls.on_joined(tree, grown)
 
     def _on_dropped(self, tree: Tree) -> None:
+        self.core.changed()
         self._publications.on_dropped()
         self._seats.rearrange()
         self._catch_up.on_dropped(tree.root)
         self._confirmations.on_share()
 
     def _on_share(self) -> None:
+        self.core.changed()
         self._confirmations.on_share()
         self._publications.rearrange()
         self._seats.rearrange()
@@ -549,6 +536,7 @@ class Broker:
     def _on_ready(self, tree: Tree) -> None:
         grown = tree.current
         assert grown is not None, "a ready epoch is the current one"
+        self.core.changed()
         self._homes.on_ready(grown)
         self._publications.on_ready(tree)
         self._confirmations.on_ready(tree)
@@ -573,7 +561,6 @@ class Broker:
         core = self.core
         core.timers.set(Timer.TICK, None, core.now + core.settings.heartbeat_s / 2)
         self._publications.flow.tick()
-        self._publications.write_lanes()
         self._homes.tick()
         self._own.tick()
         self._versions.tick()
@@ -590,7 +577,6 @@ class Broker:
         if self._stopping is None:
             self._stopping = event
             self._publications.stopping = True
-            self._publications.write_lanes()
             self.core.timers.set(Timer.DRAIN, None, self.core.now + self.core.settings.drain_within_s)
 
     def _on_drain_late(self, _about: object) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from tidings.overlay.events import Effect, Log
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch
 from tidings.overlay.settings import Settings
 from tidings.overlay.timers import Timer, Timers
 from tidings.records.holders import Holder
-from tidings.records.record import Kind, Record
+from tidings.records.record import Kind, Record, Run
 
 TURN_DELIVERIES = 500
 """Deliveries that a broker makes in one turn: about 10 ms of work. Then it is told what clients have sent."""
@@ -51,6 +51,8 @@ class Core:
         self.now = 0.0
         self.out: list[Effect] = []
         self.records = 0
+        self.generation = 0
+        """Counts whatever may change who gets what is published: decisions of another one are made anew."""
         self.turn_deliveries = TURN_DELIVERIES
         self.spent = 0
         """Deliveries that were made in this turn."""
@@ -68,6 +70,10 @@ class Core:
     @property
     def at_us(self) -> int:
         return round(self.now * 1_000_000)
+
+    def changed(self) -> None:
+        """Who gets what is published may have changed."""
+        self.generation += 1
 
     def spend(self, receivers: int, size: int) -> None:
         """Count deliveries of a publication, to sessions here or to links."""
@@ -114,17 +120,66 @@ class Core:
 
     # Writing down.
 
-    def suppress(self, publication: Publication, peer: str | None, hops: int, reason: str) -> None:
-        self.record(
-            Kind.SUPPRESSED,
-            publication.topic,
-            publication.id,
-            len(publication.payload),
-            publisher=publication.publisher,
-            link=peer,
-            hops=hops,
-            reason=reason,
+    def suppress(self, batch: Batch, peer: str | None, hops: int, reason: str) -> None:
+        """Publications are not taken further."""
+        self.record_batch(Kind.SUPPRESSED, batch, link=peer, hops=hops, reason=reason)
+
+    def record_batch(
+        self,
+        kind: Kind,
+        batch: Batch,
+        *,
+        client: bool = False,
+        link: str | None = None,
+        hops: int | None = None,
+        latency: bool = False,
+        reason: str | None = None,
+        receivers: Sequence[tuple[str, ...]] = ((),),
+        epoch: str | None = None,
+    ) -> None:
+        """Write down what became of publications in one decision; `receivers` are of each, or of all."""
+        count, heads, which = len(batch), batch.heads, batch.which
+        now = self.at_us
+        if count == 1:
+            head = batch.head(0)
+            self.record(
+                kind,
+                head.topic,
+                f"{batch.prefix}{batch.numbers[0]}",
+                batch.ends[0] - batch.starts[0],
+                publisher=head.publisher,
+                client=head.publisher if client else None,
+                link=link,
+                hops=hops,
+                latency_us=now - batch.at_us[0] if latency else None,
+                reason=reason,
+                receivers=receivers[0],
+                epoch=epoch,
+            )
+            return
+        self.out.append(
+            Run(
+                self.id,
+                self.boot,
+                self.records + 1,
+                now,
+                kind,
+                [head.topic for head in heads],
+                [head.publisher for head in heads],
+                batch.prefix,
+                batch.numbers,
+                batch.lengths,
+                client,
+                link,
+                hops,
+                [now - at for at in batch.at_us] if latency else (),
+                reason,
+                receivers,
+                epoch,
+                which or (0,),
+            )
         )
+        self.records += count
 
     def record(
         self,

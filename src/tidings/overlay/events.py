@@ -8,11 +8,14 @@ before it is durable by then as well, on its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.frames import Frame
-from tidings.overlay.publication import Publication
+from tidings.overlay.matches import Matches
+from tidings.overlay.publication import Batch
 from tidings.records.holders import Holder
 from tidings.records.record import Record, Run
 
@@ -123,22 +126,16 @@ class SubscriptionDropped(Happened, frozen=True):
     name: str
 
 
-class PublicationOffered(Happened, frozen=True):
+class PublicationsOffered(Happened, frozen=True):
+    """A client has published, once or several times."""
+
     session: str
 
-    token: int
-    """The client's own number for it, given back by `Accept`."""
+    tokens: Sequence[int]
+    """The client's own numbers for them, given back by `Accept` and `Reject`."""
 
-    topic: str
-    payload: bytes
-    qos: int = 0
-    content_type: str = ""
-    properties: tuple[tuple[str, str], ...] = ()
-    retain: bool = False
-    payload_format: int = -1
-    expiry_s: int = -1
-    response_topic: str | None = None
-    correlation: bytes | None = None
+    batch: Batch
+    """Without numbers."""
 
 
 class EntryOffered(Happened, frozen=True):
@@ -203,7 +200,7 @@ Event = (
     | SessionEnded
     | SubscriptionAsked
     | SubscriptionDropped
-    | PublicationOffered
+    | PublicationsOffered
     | EntryOffered
     | LogRead
 )
@@ -230,14 +227,10 @@ class HangUp(Wanted, frozen=True):
 
 
 class Deliver(Wanted, frozen=True):
-    """Hand a publication to sessions here."""
+    """Hand publications to sessions here."""
 
-    publication: Publication
-
-    subscriptions: tuple[tuple[str, str], ...]
-    """(session, name of the subscription) of every match, sorted: one session may be there several times and
-    gets one message."""
-
+    batch: Batch
+    matches: Matches
     hops: int
 
 
@@ -260,10 +253,10 @@ class Deny(Wanted, frozen=True):
 
 
 class Accept(Wanted, frozen=True):
-    """The publication is safe (PUBACK). Not given for QoS 0."""
+    """Publications are safe (PUBACK). Not given for QoS 0."""
 
     session: str
-    token: int
+    tokens: Sequence[int]
 
 
 class Reject(Wanted, frozen=True):

@@ -1,6 +1,14 @@
-"""A publication: a message of a client on its way, or a version of an event."""
+"""A publication: a message of a client on its way, or a version of an event; and batches of them.
+
+A batch is the unit in which publications travel through a broker. It has what they do not share side by side,
+and their payloads as parts of one bytes object, so that nothing need be made for each of them.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
+from operator import sub
 
 import msgspec
 
@@ -124,3 +132,322 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def id(self) -> str:
         """Its identity as text, as in records."""
         return f"{self.origin}:{self.incarnation}:{self.stream}:{self.number}"
+
+
+class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What publications of one client to one topic mostly have in common."""
+
+    topic: str
+    qos: int = 0
+    publisher: str = ""
+    content_type: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    retain: bool = False
+    payload_format: int = -1
+    expiry_s: int = -1
+    response_topic: str | None = None
+    correlation: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """What a publication counts for beyond its payload."""
+        size = OVERHEAD_BYTES + len(self.topic) + len(self.content_type)
+        if self.properties:
+            size += sum(len(name) + len(value) + OVERHEAD_BYTES for name, value in self.properties)
+        if self.response_topic is not None or self.correlation is not None:
+            size += len(self.response_topic or "") + len(self.correlation or b"")
+        return size
+
+
+def head_of(publication: Publication) -> Head:
+    """What a publication may have in common with others."""
+    return Head(
+        publication.topic,
+        publication.qos,
+        publication.publisher,
+        publication.content_type,
+        publication.properties,
+        publication.retain,
+        publication.payload_format,
+        publication.expiry_s,
+        publication.response_topic,
+        publication.correlation,
+    )
+
+
+class Offered(msgspec.Struct, frozen=True, gc=False):
+    """A publication of a client that has no number yet, by itself."""
+
+    session: str
+    token: int
+    topic: str
+    payload: bytes
+    qos: int
+    content_type: str
+
+
+class Packets(msgspec.Struct, frozen=True, gc=False):
+    """How publications came from a client: as packets that may be handed on as they are."""
+
+    version: int
+    """Of the protocol: packets of one version are none of another."""
+
+    begins: Sequence[int]
+    """Where each begins in the data of its batch; it ends with its payload."""
+
+
+class Batch:
+    """Publications of one origin and stream, side by side, in the order of their numbers.
+
+    Until they are numbered, `origin` and `stream` are empty and there are no numbers.
+    """
+
+    __slots__ = (
+        "at_us",
+        "data",
+        "ends",
+        "heads",
+        "incarnation",
+        "numbers",
+        "origin",
+        "packets",
+        "starts",
+        "stream",
+        "told",
+        "which",
+    )
+
+    def __init__(
+        self,
+        origin: str,
+        incarnation: int,
+        stream: str,
+        numbers: Sequence[int],
+        heads: tuple[Head, ...],
+        which: Sequence[int],
+        at_us: Sequence[int],
+        data: bytes,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        told: Sequence[Told] = (),
+        packets: Packets | None = None,
+    ) -> None:
+        self.origin = origin
+        self.incarnation = incarnation
+        self.stream = stream
+        self.numbers = numbers
+        self.heads = heads
+        """Those that occur, and perhaps others, …"""
+        self.which = which
+        """… and the place of each one's there; empty if all have the first."""
+        self.at_us = at_us
+        """When they entered: one for each, or one for all."""
+        self.data = data
+        self.starts = starts
+        self.ends = ends
+        """Where payloads begin and end in the data."""
+        self.told = told
+        """What they are, if a seat told them; else empty."""
+        self.packets = packets
+
+    @classmethod
+    def of(cls, *publications: Publication) -> Batch:
+        """Some publications of one origin and stream, which a seat has told all or none."""
+        first = publications[0]
+        heads: dict[Head, int] = {}
+        which = [heads.setdefault(head_of(one), len(heads)) for one in publications]
+        ends: list[int] = []
+        end = 0
+        for one in publications:
+            end += len(one.payload)
+            ends.append(end)
+        return cls(
+            first.origin,
+            first.incarnation,
+            first.stream,
+            tuple([one.number for one in publications]),
+            tuple(heads),
+            which if len(heads) > 1 else (),
+            tuple([one.at_us for one in publications]),
+            first.payload if len(publications) == 1 else b"".join([one.payload for one in publications]),
+            (0, *ends[:-1]),
+            ends,
+            () if first.told is None else tuple([one.told for one in publications if one.told is not None]),
+        )
+
+    @classmethod
+    def offered(cls, head: Head, *payloads: bytes) -> Batch:
+        """Publications of a client that are not numbered yet."""
+        ends = list(accumulate(map(len, payloads)))
+        return cls("", 0, "", (), (head,), (), (), b"".join(payloads), (0, *ends[:-1]), ends)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __iter__(self) -> Iterator[Publication]:
+        return map(self.one, range(len(self.starts)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batch) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Batch.of{tuple(self)!r}"
+
+    def head(self, at: int) -> Head:
+        return self.heads[self.which[at] if self.which else 0]
+
+    def payload(self, at: int) -> bytes:
+        return self.data[self.starts[at] : self.ends[at]]
+
+    def one(self, at: int) -> Publication:
+        """One of them as a value of its own."""
+        head = self.heads[self.which[at] if self.which else 0]
+        return Publication(
+            self.origin,
+            self.incarnation,
+            self.stream,
+            self.numbers[at],
+            head.topic,
+            self.data[self.starts[at] : self.ends[at]],
+            head.qos,
+            self.at_us[at if len(self.at_us) > 1 else 0],
+            head.publisher,
+            head.content_type,
+            head.properties,
+            head.retain,
+            head.payload_format,
+            head.expiry_s,
+            head.response_topic,
+            head.correlation,
+            self.told[at] if self.told else None,
+        )
+
+    def numbered(
+        self, origin: str, incarnation: int, stream: str, numbers: Sequence[int], at_us: int
+    ) -> Batch:
+        """The same publications with their identities."""
+        return Batch(
+            origin,
+            incarnation,
+            stream,
+            numbers,
+            self.heads,
+            self.which,
+            (at_us,),
+            self.data,
+            self.starts,
+            self.ends,
+            self.told,
+            self.packets,
+        )
+
+    def part(self, first: int, end: int) -> Batch:
+        """Those from one up to another."""
+        if not first and end == len(self.starts):
+            return self
+        packets = self.packets
+        return Batch(
+            self.origin,
+            self.incarnation,
+            self.stream,
+            self.numbers[first:end],
+            self.heads,
+            self.which[first:end],
+            self.at_us[first:end] if len(self.at_us) > 1 else self.at_us,
+            self.data,
+            self.starts[first:end],
+            self.ends[first:end],
+            self.told[first:end],
+            Packets(packets.version, packets.begins[first:end]) if packets is not None else None,
+        )
+
+    def some(self, places: Sequence[int]) -> Batch:
+        """Those at some places, which ascend."""
+        if places[-1] - places[0] == len(places) - 1:
+            return self.part(places[0], places[-1] + 1)
+        packets = self.packets
+        return Batch(
+            self.origin,
+            self.incarnation,
+            self.stream,
+            _at(self.numbers, places),
+            self.heads,
+            _at(self.which, places) if self.which else (),
+            _at(self.at_us, places) if len(self.at_us) > 1 else self.at_us,
+            self.data,
+            _at(self.starts, places),
+            _at(self.ends, places),
+            [self.told[at] for at in places] if self.told else (),
+            Packets(packets.version, _at(packets.begins, places)) if packets is not None else None,
+        )
+
+    def runs(self) -> Iterator[tuple[Head, int, int]]:
+        """Those in a row that have the same head: that head, the first of them, and behind the last."""
+        if not self.which:
+            yield self.heads[0], 0, len(self.starts)
+            return
+        first = 0
+        for head, same in groupby(self.which):
+            end = first + sum(1 for _ in same)
+            yield self.heads[head], first, end
+            first = end
+
+    @property
+    def sizes(self) -> list[int]:
+        """What each counts for against limits, windows and queues, in bytes."""
+        if not self.which:
+            more = self.heads[0].size
+            return [more + end - start for start, end in zip(self.starts, self.ends, strict=True)]
+        each = [head.size for head in self.heads]
+        return [
+            each[at] + end - start for at, start, end in zip(self.which, self.starts, self.ends, strict=True)
+        ]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Of the payloads."""
+        return list(map(sub, self.ends, self.starts))
+
+    @property
+    def payloads(self) -> bytes:
+        """All payloads, one behind the other."""
+        starts, ends, data = self.starts, self.ends, self.data
+        if len(starts) == 1:
+            return data[starts[0] : ends[0]]
+        if starts[0] == 0 and ends[-1] == len(data) and list(starts[1:]) == list(ends[:-1]):
+            return data
+        return b"".join([data[start:end] for start, end in zip(starts, ends, strict=True)])
+
+    def apart(self) -> Batch:
+        """The same, without what else was in the data."""
+        if len(self.data) <= 2 * sum(self.lengths):
+            return self
+        ends: list[int] = []
+        end = 0
+        for length in self.lengths:
+            end += length
+            ends.append(end)
+        return Batch(
+            self.origin,
+            self.incarnation,
+            self.stream,
+            self.numbers,
+            self.heads,
+            self.which,
+            self.at_us,
+            self.payloads,
+            (0, *ends[:-1]),
+            ends,
+            self.told,
+        )
+
+    @property
+    def prefix(self) -> str:
+        """With which the identities of all begin; their numbers follow."""
+        return f"{self.origin}:{self.incarnation}:{self.stream}:"
+
+
+def _at(values: Sequence[int], places: Sequence[int]) -> list[int]:
+    return [values[at] for at in places]

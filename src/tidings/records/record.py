@@ -156,7 +156,7 @@ class Receivers(Sequence[tuple[str, ...]]):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Many rows that differ in little, as one value: publications of one client, to one topic or a few.
+    """Many rows that differ in little, as one value: what became of publications in one decision.
 
     Of the columns that are sequences here, one of length 1 holds for all rows.
     """
@@ -166,50 +166,58 @@ class Run(msgspec.Struct, frozen=True):
     n: int
     """Of the first row; they count up."""
 
-    at: Sequence[int]
+    at: int
     kind: Kind
     topics: Sequence[str]
     """All that rows are of."""
 
-    prefixes: Sequence[str]
-    """For each topic, of the publications' identities: `message` is this and the number."""
+    publishers: Sequence[str]
+    """For each topic, who has published there."""
+
+    prefix: str
+    """Of the publications' identities: `message` is this and the number."""
 
     numbers: Sequence[int]
     """Of the publications, one for each row."""
 
     bytes: Sequence[int]
-    publisher: str
-    client: str | None = None
+    client: bool = False
+    """Whether the publishers are clients here."""
+
+    link: str | None = None
     hops: int | None = None
-    latency_us: int | None = None
+    latency_us: Sequence[int] = ()
+    """Empty if it is not known."""
+
+    reason: str | None = None
     receivers: Sequence[tuple[str, ...]] = ((),)
+    epoch: str | None = None
     which: Sequence[int] = (0,)
     """Of each row, the place of its topic among `topics`."""
-
-    offset: int = 0
-    """What is to be added to each of the numbers: whoever writes rows down has more time for that than who
-    passes publications on."""
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     def records(self) -> Iterator[Record]:
         """The rows one by one: what it means."""
-        times, sizes, receivers, which = self.at, self.bytes, self.receivers, self.which
+        sizes, receivers, which, latencies = self.bytes, self.receivers, self.which, self.latency_us
         for at, number in enumerate(self.numbers):
             topic = which[at if len(which) > 1 else 0]
             yield Record(
                 self.broker,
                 self.boot,
                 self.n + at,
-                times[at if len(times) > 1 else 0],
+                self.at,
                 self.kind,
                 self.topics[topic],
-                f"{self.prefixes[topic]}{number + self.offset}",
+                f"{self.prefix}{number}",
                 sizes[at if len(sizes) > 1 else 0],
-                publisher=self.publisher,
-                client=self.client,
+                publisher=self.publishers[topic],
+                client=self.publishers[topic] if self.client else None,
+                link=self.link,
                 hops=self.hops,
-                latency_us=self.latency_us,
+                latency_us=latencies[at if len(latencies) > 1 else 0] if latencies else None,
+                reason=self.reason,
                 receivers=receivers[at if len(receivers) > 1 else 0],
+                epoch=self.epoch,
             )

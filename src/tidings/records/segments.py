@@ -336,7 +336,7 @@ def write_table(table: pa.Table, file: IO[bytes]) -> None:
 def _row_bytes(run: Run) -> int:
     """About what a row of a run takes, that of its table included."""
     lists, topics = run.receivers, run.topics
-    words = len(run.publisher) + sum(map(len, topics)) // len(topics)
+    words = sum(map(len, (*run.publishers, *topics))) // len(topics)
     if isinstance(lists, Receivers):
         own = RECEIVER_NUMBER_BYTES * len(lists.numbers) // max(1, len(lists))
         return RUN_ROW_BYTES + own + words
@@ -353,7 +353,7 @@ def _held_bytes(run: Run) -> int:
         own = 0 if len(lists) == 1 else sum(LIST_BYTES + RECEIVER_BYTES * len(one) for one in lists)
     if len(run.topics) > 1:
         own += sum(TOPIC_BYTES + len(topic) for topic in run.topics)
-    for column in (run.numbers, run.at, run.bytes, run.which):
+    for column in (run.numbers, run.latency_us, run.bytes, run.which):
         if isinstance(column, array):
             own += column.itemsize * len(column)
         elif not isinstance(column, range) and len(column) > 1:
@@ -366,7 +366,7 @@ def _part(run: Run, first: int, end: int) -> Run:
     return msgspec.structs.replace(
         run,
         n=run.n + first,
-        at=run.at if len(run.at) == 1 else run.at[first:end],
+        latency_us=run.latency_us if len(run.latency_us) <= 1 else run.latency_us[first:end],
         numbers=run.numbers[first:end],
         bytes=run.bytes if len(run.bytes) == 1 else run.bytes[first:end],
         receivers=run.receivers if len(run.receivers) == 1 else run.receivers[first:end],

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Small = np.ndarray[tuple[int], np.dtype[np.int32]]
 
 
-WORDS = ("broker", "kind", "topic", "publisher", "client")
+WORDS = ("broker", "kind", "topic", "publisher", "client", "link", "reason", "epoch")
 """Columns in which the same strings come again and again."""
 
 STRETCHES_MAX = 64
@@ -108,8 +108,13 @@ class Columns:
         return np.repeat(starts, lengths) + _steps(lengths)
 
 
-_SHARED = attrgetter("broker", "boot", "kind", "publisher", "client", "hops")
-"""What all rows of a run have in common; with its topic and what its message begins with it is a head."""
+_SHARED = attrgetter("broker", "boot", "kind", "prefix", "client", "link", "hops", "reason", "epoch")
+"""What all rows of a run have in common; with its topic and publisher it is a head."""
+
+_HEAD = (
+    "broker", "boot", "kind", "topic", "message", "publisher", "client", "link", "hops", "reason", "epoch",
+)  # fmt: skip
+"""The columns that a head fills, `message` in part."""
 
 
 class _Runs:
@@ -119,11 +124,11 @@ class _Runs:
         self.lengths: list[Integers] = []
         """Of each run."""
         self._n: list[Integers] = []
-        self._latency_us: list[Integers] = []
+        self._at: list[Integers] = []
         self._has_latency: list[Integers] = []
+        self._latency_us = _Shared()
         self._numbers: list[Integers] = []
         """Of each row."""
-        self._at = _Shared()
         self._bytes = _Shared()
         self._receivers = _Shared()
         self._heads = _numbering()
@@ -135,16 +140,16 @@ class _Runs:
         lengths = _integers(map(len, runs), many)
         self.lengths.append(lengths)
         self._n.append(_integers([run.n for run in runs], many))
-        self._latency_us.append(_integers([run.latency_us or 0 for run in runs], many))
-        self._has_latency.append(_integers([run.latency_us is not None for run in runs], many))
+        self._at.append(_integers([run.at for run in runs], many))
+        latencies = [run.latency_us or (0,) for run in runs]
+        self._latency_us.add(latencies, list(chain.from_iterable(latencies)))
+        self._has_latency.append(_integers([len(run.latency_us) > 0 for run in runs], many))
         if all(type(run.numbers) is range and run.numbers.step == 1 for run in runs):
-            starts = _integers([run.numbers[0] + run.offset if run.numbers else 0 for run in runs], many)
+            starts = _integers([run.numbers[0] if run.numbers else 0 for run in runs], many)
             self._numbers.append(starts.repeat(lengths) + _steps(lengths))
         else:
-            self._numbers += [_numbers(run.numbers) + run.offset for run in runs]
+            self._numbers += [_numbers(run.numbers) for run in runs]
         self._head.add([run.which for run in runs], self._heads_of(runs))
-        times = [run.at for run in runs]
-        self._at.add(times, list(chain.from_iterable(times)))
         sizes = [run.bytes for run in runs]
         self._bytes.add(sizes, list(chain.from_iterable(sizes)))
         receivers = [run.receivers for run in runs]
@@ -155,13 +160,13 @@ class _Runs:
         heads = self._heads
         found: list[int] = []
         for run in runs:
-            shared, topics, prefixes = _SHARED(run), run.topics, run.prefixes
+            shared, topics, publishers = _SHARED(run), run.topics, run.publishers
             if len(run.which) == 1:
                 at = run.which[0]
-                found.append(heads[shared, topics[at], prefixes[at]])
+                found.append(heads[shared, topics[at], publishers[at]])
                 continue
             # A part of a run has all topics of the whole.
-            known = {at: heads[shared, topics[at], prefixes[at]] for at in dict.fromkeys(run.which)}
+            known = {at: heads[shared, topics[at], publishers[at]] for at in dict.fromkeys(run.which)}
             found += [known[at] for at in run.which]
         return found
 
@@ -176,13 +181,27 @@ class _Runs:
         lengths = np.concatenate(self.lengths)
         steps = _steps(lengths)
         lines = msgspec.json.Encoder().encode_lines(
-            Record(broker, boot, 0, 0, kind, topic, prefix, publisher=publisher, client=client, hops=hops)
-            for (broker, boot, kind, publisher, client, hops), topic, prefix in self._heads
+            Record(
+                broker,
+                boot,
+                0,
+                0,
+                kind,
+                topic,
+                prefix,
+                publisher=publisher,
+                client=publisher if client else None,
+                link=link,
+                hops=hops,
+                reason=reason,
+                epoch=epoch,
+            )
+            for (broker, boot, kind, prefix, client, link, hops, reason, epoch), topic, publisher in self._heads
         )
         heads = _table_of_lines(lines).combine_chunks()
         head = _column(self._head.spread(lengths, steps))
         columns: dict[str, pa.Array] = {}
-        for name in ("broker", "boot", "kind", "topic", "message", "publisher", "client", "hops"):
+        for name in _HEAD:
             each = heads[name].combine_chunks()
             if words and name in WORDS:
                 each = each.dictionary_encode()
@@ -191,12 +210,11 @@ class _Runs:
         nothing = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(bytes(8)), pa.py_buffer(b"")])[0]
         columns |= {
             "n": _column(np.repeat(np.concatenate(self._n), lengths) + steps),
-            "at": _column(self._at.spread(lengths, steps)),
+            "at": _column(np.repeat(np.concatenate(self._at), lengths)),
             "message": pc.binary_join_element_wise(columns["message"], numbers, nothing),
             "bytes": _column(self._bytes.spread(lengths, steps)),
             "latency_us": _column(
-                np.repeat(np.concatenate(self._latency_us), lengths),
-                np.repeat(np.concatenate(self._has_latency), lengths),
+                self._latency_us.spread(lengths, steps), np.repeat(np.concatenate(self._has_latency), lengths)
             ),
             "receivers": self._lists.spread(self._receivers.spread(lengths, steps), words),
         }

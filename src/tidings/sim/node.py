@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.language.topics import Topic
-from tidings.overlay.events import Effect, Event, PublicationOffered
+from tidings.overlay.events import Effect, Event, PublicationsOffered
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.records.holders import Holder
@@ -141,7 +141,7 @@ class Node:
         self.busy_until = 0.0
         self.paused = False
         """Whether its broker wants no more publications for now."""
-        self.waiting: deque[PublicationOffered] = deque()
+        self.waiting: deque[PublicationsOffered] = deque()
         """Publications that wait for the broker to resume."""
         self.stopping = False
         """Whether its broker was asked to stop."""

@@ -35,7 +35,7 @@ from tidings.overlay.events import (
     Log,
     NeighbourAdded,
     Pause,
-    PublicationOffered,
+    PublicationsOffered,
     Reject,
     Resume,
     Send,
@@ -55,7 +55,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Frame
 from tidings.overlay.gather.messages import Survey
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Head, Publication
 from tidings.overlay.settings import Settings
 from tidings.overlay.status import Status
 from tidings.planning.topologies import Topology
@@ -626,7 +626,8 @@ class World:
         offer = self.ledger.offered(
             session, host.address, host.incarnation, topic, payload, qos, self.agenda.now
         )
-        event = PublicationOffered(session, offer.number, topic, payload, qos)
+        batch = Batch.offered(Head(topic, qos, session), payload)
+        event = PublicationsOffered(session, (offer.number,), batch)
         if host.paused or host.waiting:
             host.waiting.append(event)
         else:
@@ -645,15 +646,21 @@ class World:
             self.tell(host, host.waiting.popleft())
 
     def _deliver(self, host: Node, effect: Deliver) -> None:
-        publication, subscriptions = effect.publication, effect.subscriptions
+        for publication, subscriptions in zip(effect.batch, effect.matches, strict=True):
+            if subscriptions:
+                self._deliver_one(host, publication, subscriptions, effect.hops)
+
+    def _deliver_one(
+        self, host: Node, publication: Publication, subscriptions: tuple[tuple[str, str], ...], hops: int
+    ) -> None:
         ledger = self.ledger
         ledger.turn += 1
         lives = ledger.lives
         if any(lives[session].durable for session, _ in subscriptions):
             kept = tuple(pair for pair in subscriptions if lives[pair[0]].durable)
             subscriptions = tuple(pair for pair in subscriptions if not lives[pair[0]].durable)
-            delivery = (ledger.turn, publication, kept, effect.hops)
-            if publication.qos and (effect.hops or any(self._qos(*pair) for pair in kept)):
+            delivery = (ledger.turn, publication, kept, hops)
+            if publication.qos and (hops or any(self._qos(*pair) for pair in kept)):
                 # It is the session's own with the sync that follows, or not at all. What others have sent
                 # they send again if it is not.
                 host.disk.deliver(delivery)
@@ -661,7 +668,7 @@ class World:
                 self._hand_over(host, delivery)
             if not subscriptions:
                 return
-        self._hand_over(host, (ledger.turn, publication, subscriptions, effect.hops))
+        self._hand_over(host, (ledger.turn, publication, subscriptions, hops))
 
     def _qos(self, session: str, name: str) -> int:
         """What a client asked for; 0 if it does not ask any more."""
@@ -682,7 +689,8 @@ class World:
         self.ledger.denied(effect.session, effect.name, effect.reason)
 
     def _accept(self, host: Node, effect: Accept) -> None:  # noqa: ARG002
-        self.ledger.accepted(effect.session, effect.token)
+        for token in effect.tokens:
+            self.ledger.accepted(effect.session, token)
 
     def _reject(self, host: Node, effect: Reject) -> None:  # noqa: ARG002
         self.ledger.rejected(effect.session, effect.token, effect.reason)

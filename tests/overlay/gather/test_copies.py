@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.overlay.bench import BEGIN, Bench, Middle, Peer, kinds, path, publication
+from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
     Accept,
     Effect,
     Erase,
-    PublicationOffered,
     Sync,
     TimerFired,
     Write,
@@ -24,7 +24,7 @@ ALL = Subscription("#", qos=1)
 
 
 def offer(it: Middle, token: int = 1) -> list[Effect]:
-    return it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+    return it.tell(offer_of("publisher", token, "t", b"{}", 1))
 
 
 def synced(it: Middle, effects: list[Effect]) -> list[Effect]:
@@ -40,7 +40,7 @@ def test_the_client_is_told_when_a_second_broker_has_a_copy_too() -> None:
     assert keeper == "a"
     assert kinds(synced(it, effects), Accept) == []
     kept = Kept(keep.publication.stream, keep.publication.incarnation, (keep.publication.number,))
-    assert kinds(it["a"].say(kept), Accept) == [Accept("publisher", 1)]
+    assert kinds(it["a"].say(kept), Accept) == [Accept("publisher", [1])]
 
 
 def test_a_copy_without_a_disk_here_is_not_enough() -> None:
@@ -49,7 +49,7 @@ def test_a_copy_without_a_disk_here_is_not_enough() -> None:
     ((_, keep),) = it.heard(effects, Keep)
     kept = Kept(keep.publication.stream, keep.publication.incarnation, (keep.publication.number,))
     assert kinds(it["a"].say(kept), Accept) == []
-    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", [1])]
 
 
 def test_nothing_is_accepted_without_a_copy_while_all_links_are_lost() -> None:
@@ -59,7 +59,7 @@ def test_nothing_is_accepted_without_a_copy_while_all_links_are_lost() -> None:
     later = BEGIN + TWO.resume_within_s
     it.tell(TimerFired(), later)
     assert {link.state for link in it.broker.status(later).links} == {"down"}
-    effects = it.tell(PublicationOffered("publisher", 1, "t", b"{}", 1), later)
+    effects = it.tell(offer_of("publisher", 1, "t", b"{}", 1), later)
     assert kinds(synced(it, effects), Accept) == []
 
 
@@ -86,10 +86,10 @@ def test_a_broker_alone_needs_no_copy() -> None:
 
 
 def test_without_that_setting_nobody_is_asked_to_keep() -> None:
-    it = Middle()
+    it = Middle(wants={"x": [ALL]})
     effects = offer(it)
     assert it.heard(effects, Keep) == []
-    assert kinds(synced(it, effects), Accept) == [Accept("publisher", 1)]
+    assert kinds(synced(it, effects), Accept) == [Accept("publisher", [1])]
 
 
 def test_a_neighbour_says_that_it_keeps_a_copy_when_it_is_on_its_disk() -> None:

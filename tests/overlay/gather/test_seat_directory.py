@@ -12,7 +12,7 @@ from tests.overlay.bench import EPOCH, Bench, Middle, path
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
-from tidings.overlay.events import Deliver, EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
+from tidings.overlay.events import EntryOffered, Pause, Reject, SessionOpened, SubscriptionAsked
 from tidings.overlay.gather.messages import Carry, HandedOver, HandOver, Mirror, Seated, Survey
 from tidings.overlay.gather.reports import Reports
 from tidings.overlay.publication import Told
@@ -64,7 +64,7 @@ def report(bench: Bench, broker: str, qos: int = 1, token: int = 0, **fields: ob
 def seen_by(bench: Bench, broker: str, session: str = "s") -> list[tuple[str, int, str, dict[str, Any]]]:
     """What a session was given: event, version, state and fields."""
     found = []
-    for effect in bench.of(Deliver, broker):
+    for effect in bench.given(broker):
         told = effect.publication.told
         if session in {who for who, _ in effect.subscriptions}:
             assert told is not None, "no report is delivered as it is"
@@ -265,7 +265,7 @@ def test_a_told_event_has_the_highest_qos_of_its_reports_and_no_properties() -> 
     bench.publish("a", "roads", b'{"place": "bridge", "note": "x"}', 1, properties=(("who", "me"),))
     bench.run()
     bench.advance(2)
-    (delivered,) = bench.of(Deliver, "e")
+    (delivered,) = bench.given("e")
     assert (delivered.publication.qos, delivered.publication.properties) == (1, ())
 
 
@@ -294,7 +294,7 @@ def test_before_a_seat_is_known_reports_may_pass_as_published() -> None:
     bench = Bench("ab", path("a", "b"), topics=(roads(before_seat="pass"),))
     bench.subscribe("a", "s", "roads")
     bench.publish("a", "roads", b'{"place": "bridge", "lanes": 1}')
-    assert [effect.publication.told for effect in bench.of(Deliver, "a")] == [None]
+    assert [effect.publication.told for effect in bench.given("a")] == [None]
 
 
 def test_a_report_that_cannot_be_read_is_refused_where_it_enters() -> None:
@@ -643,7 +643,7 @@ def test_what_is_told_says_what_it_is() -> None:
     bench.settle()
     report(bench, "a", lanes=1)
     bench.advance(2)
-    (delivered,) = bench.of(Deliver, "e")
+    (delivered,) = bench.given("e")
     assert delivered.publication.told == Told("roads", "a:1:1", 1, 1, False, "c", "told", False, "", "roads")
     assert delivered.publication.content_type == "application/json"
 

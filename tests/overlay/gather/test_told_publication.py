@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.overlay.bench import Bench, Middle, carried, path
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Accept, Deliver, Sync, WritesSynced
+from tidings.overlay.events import Accept, Sync, WritesSynced
 from tidings.overlay.publication import Told
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.publications import VersionConfirmed
@@ -59,6 +59,6 @@ def test_what_a_seat_without_its_term_had_told_is_not_sent_again() -> None:
     bench._carry_out("a", bench["a"].collect())
     bench.heal("a", "b")
     bench.settle()
-    assert [it.publication.payload for it in bench.of(Deliver, "b")] == [b"f"]
+    assert [it.publication.payload for it in bench.given("b")] == [b"f"]
     assert bench.keys("a", "held/") == []
     assert publications.backlog_bytes == publications.outbox.unaccepted_bytes == 0

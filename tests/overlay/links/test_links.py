@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from tests.overlay.bench import BEGIN, Bench, Middle, Peer, heard, kinds, path, publication, started
+from tests.overlay.bench import BEGIN, Bench, Middle, Peer, heard, kinds, path, started
+from tests.overlay.offers import given, offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import (
@@ -22,7 +23,6 @@ from tidings.overlay.events import (
     Log,
     NeighbourAdded,
     NeighbourRemoved,
-    PublicationOffered,
     Send,
     SessionOpened,
     SetTimer,
@@ -308,7 +308,7 @@ def test_the_larger_id_gives_up_its_own_connection_quietly() -> None:
 def test_every_frame_acknowledges_what_was_received() -> None:
     middle = Middle(("x",), wants={"x": [Subscription("#", qos=1)]})
     received = middle["x"].sent
-    effects = middle.tell(PublicationOffered("client", 1, "t", b"{}", 1))
+    effects = middle.tell(offer_of("client", 1, "t", b"{}", 1))
     (sent,) = [effect for effect in effects if isinstance(effect, Send) and effect.connection == 2]
     assert sent.frame.ack == received
 
@@ -367,7 +367,7 @@ def test_what_is_acknowledged_is_kept_no_longer() -> None:
     middle = Middle(("x",), wants={"x": [Subscription("#", qos=1)]})
     peer = middle["x"]
     for token in range(50):
-        effects = middle.tell(PublicationOffered("client", token, "t", b"{}", 1))
+        effects = middle.tell(offer_of("client", token, "t", b"{}", 1))
         (frame,) = [e.frame for e in effects if isinstance(e, Send) and e.connection == 2]
         peer.say(ack=frame.first + len(frame.messages) - 1)
     (link,) = [link for link in middle.broker.status(BEGIN).links if link.peer == "x"]
@@ -383,7 +383,7 @@ WIDE = Subscription("#", qos=1)
 def fill(middle: Middle, count: int, payload: bytes = b"{}") -> list[Effect]:
     effects: list[Effect] = []
     for token in range(count):
-        effects += middle.tell(PublicationOffered("client", token, "t", payload, 1))
+        effects += middle.tell(offer_of("client", token, "t", payload, 1))
     return effects
 
 
@@ -687,8 +687,8 @@ def test_sessions_and_subscriptions_do_not_need_a_link() -> None:
     broker.handle(SessionOpened("client"), BEGIN)
     broker.handle(TimerFired(), BEGIN)
     broker.handle(SubscriptionAsked("client", "s", WIDE), BEGIN)
-    effects = broker.handle(PublicationOffered("client", 1, "t", b"{}", 0), BEGIN)
-    assert publication(1).payload in [e.publication.payload for e in effects if hasattr(e, "publication")]
+    effects = broker.handle(offer_of("client", 1, "t", b"{}", 0), BEGIN)
+    assert [it.publication.payload for it in given(effects)] == [b"{}"]
 
 
 def test_no_broker_signs_for_others_what_would_let_them_in() -> None:

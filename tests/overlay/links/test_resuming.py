@@ -22,7 +22,7 @@ from tidings.overlay.trees.messages import Seek
 TIGHT = Settings(link_unacked_bytes=400)
 """So little that data is often held back."""
 
-LARGEST_BYTES = 500
+LARGEST_BYTES = 500 + 64
 
 
 class Side:
@@ -79,7 +79,7 @@ class Conversation:
         message: Message = Seek("r", (1, number))
         if size:
             message = publish(number, 0, publication(number, b"." * size))
-            it.links.send_data(link, message, size)
+            it.links.send_data(link, message, message.size)
         else:
             it.links.send(link, message)
         it.said.append(message)

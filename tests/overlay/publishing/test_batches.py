@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,9 +13,18 @@ from hypothesis import strategies as st
 
 from tests.overlay.bench import EPOCH, Middle, publication, publish
 from tidings.errors import PeerError
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publication import Batch, Publication, Told
 from tidings.overlay.publishing import batches
-from tidings.overlay.publishing.batches import PLACE_MAX, message_of, packed, publications_of, unpacked
+from tidings.overlay.publishing.batches import (
+    PLACE_MAX,
+    Outgoing,
+    Packed,
+    batch_of,
+    packed,
+    read,
+    unpacked,
+    written,
+)
 from tidings.overlay.publishing.messages import Done, Publish
 
 BITS = st.one_of(
@@ -56,7 +66,25 @@ def some_publications(draw: st.DrawFn) -> list[Publication]:
         st.none() | st.binary(max_size=3),
         TOLD if told else st.none(),
     )
-    return draw(st.lists(one, min_size=1, max_size=6))
+    some = draw(st.lists(one, min_size=1, max_size=6, unique_by=lambda it: it.number))
+    return sorted(some, key=lambda it: it.number)
+
+
+def message_of(
+    some: Sequence[Publication],
+    previous: Sequence[int],
+    to: Sequence[int],
+    must: Sequence[int],
+    slot: int = 1,
+    hops: int = 1,
+) -> Publish:
+    """A message with publications, each with its own destinations."""
+    outgoing = Outgoing("a", EPOCH, hops, slot)
+    for one in zip(some, previous, to, must, strict=True):
+        batch = Batch.of(one[0])
+        assert not outgoing.count or outgoing.fits("a", EPOCH, hops, slot + outgoing.count, batch, 1 << 20)
+        outgoing.add(batch, *one[1:], one[0].size)
+    return outgoing.message()
 
 
 @given(st.data(), some_publications())
@@ -65,21 +93,43 @@ def test_publications_of_one_stream_come_out_as_they_went_in(
 ) -> None:
     each = st.lists(BITS, min_size=len(some), max_size=len(some))
     to, must, previous = data.draw(each), data.draw(each), list(range(len(some)))
-    message = message_of("r", EPOCH, 5, 2, some, previous, to, must)
+    message = message_of(some, previous, to, must, slot=5, hops=2)
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Publish)
-    assert publications_of(sent) == some
+    assert list(batch_of(sent)) == some
     assert [unpacked(places) for places in sent.to] == to
     assert [unpacked(places) for places in sent.must or sent.to] == must
-    assert (sent.root, sent.epoch, sent.slot, sent.hops, sent.previous) == ("r", EPOCH, 5, 2, tuple(previous))
+    assert (sent.root, sent.epoch, sent.slot, sent.hops, sent.previous) == ("a", EPOCH, 5, 2, tuple(previous))
+
+
+@given(some_publications())
+def test_a_batch_is_read_as_it_was_written(some: list[Publication]) -> None:
+    it = written(Batch.of(*some))
+    assert list(read(msgspec.msgpack.decode(msgspec.msgpack.encode(it), type=Packed))) == some
+
+
+@given(st.data(), some_publications())
+def test_a_part_of_a_batch_has_the_publications_at_its_places(
+    data: st.DataObject, some: list[Publication]
+) -> None:
+    batch = Batch.of(*some)
+    places = data.draw(st.sets(st.integers(0, len(some) - 1), min_size=1).map(sorted))
+    part = batch.some(places)
+    assert list(part) == list(part.apart()) == [some[at] for at in places]
+    assert part.sizes == [some[at].size for at in places]
+    assert part.payloads == b"".join(some[at].payload for at in places)
+    first, end = places[0], places[-1] + 1
+    assert list(batch.part(first, end)) == some[first:end]
+    runs = [(head.topic, first, end) for head, first, end in batch.runs()]
+    assert [topic for topic, first, end in runs for _ in range(first, end)] == [it.topic for it in some]
 
 
 def test_what_publications_have_in_common_is_said_once() -> None:
     some = [publication(number, topic=topic) for number, topic in enumerate("ttutu", 1)]
-    message = message_of("r", EPOCH, 1, 1, some, [0] * 5, [1] * 5, [1] * 5)
+    message = message_of(some, range(5), [1] * 5, [1] * 5)
     assert [head.topic for head in message.heads] == ["t", "u"]
     assert message.which == (0, 0, 1, 0, 1)
     assert message.must == ()
-    of_one_head = message_of("r", EPOCH, 1, 1, some[:2], [0] * 2, [1] * 2, [1] * 2)
+    of_one_head = message_of(some[:2], range(2), [1] * 2, [1] * 2)
     assert (len(of_one_head.heads), of_one_head.which) == (1, ())
 
 
@@ -96,7 +146,7 @@ def test_whatever_comes_as_a_set_of_members_is_one_of_bounded_size(places: bytes
 
 
 SOME = [publication(number, b"%d" % number, topic="tu"[number % 2]) for number in (1, 2, 3)]
-WHOLE = message_of("a", EPOCH, 1, 1, SOME, (0, 1, 2), (6, 4, 2), (6, 4, 0))
+WHOLE = message_of(SOME, (0, 1, 2), (6, 4, 2), (6, 4, 0))
 
 
 @given(st.data())
@@ -107,7 +157,7 @@ def test_lists_of_other_lengths_are_a_fault_of_the_peer(data: st.DataObject) -> 
     length = data.draw(st.sampled_from(lengths))
     value = (getattr(WHOLE, name) + (0,) * 6)[:length]
     with pytest.raises(PeerError, match="do not fit together"):
-        publications_of(msgspec.structs.replace(WHOLE, **{name: value}))
+        batch_of(msgspec.structs.replace(WHOLE, **{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -121,12 +171,14 @@ def test_lists_of_other_lengths_are_a_fault_of_the_peer(data: st.DataObject) -> 
         {"ends": (1, 2, 4)},
         {"ends": (1, 2, 2)},
         {"payloads": b""},
+        {"numbers": (1, 1, 2)},
+        {"numbers": (1, 3, 2)},
     ],
     ids=repr,
 )
 def test_lists_that_do_not_fit_are_a_fault_of_the_peer(odds: dict[str, Any]) -> None:
     with pytest.raises(PeerError, match="do not fit together"):
-        publications_of(msgspec.structs.replace(WHOLE, **odds))
+        batch_of(msgspec.structs.replace(WHOLE, **odds))
 
 
 def test_a_hop_does_with_many_in_one_message_what_it_does_with_each_in_its_own() -> None:
@@ -140,8 +192,7 @@ def test_a_hop_does_with_many_in_one_message_what_it_does_with_each_in_its_own()
     )
     sent = together.heard(effects, Publish)
     assert [(peer, message.numbers, message.previous) for peer, message in sent] == [
-        ("x", (1,), (0,)),
-        ("x", (2,), (1,)),
+        ("x", (1, 2), (0, 1)),
     ]
     assert sent == apart.heard(singly, Publish)
     # Each has a slot of its own, counted from that of the message.

@@ -9,6 +9,7 @@ import pytest
 
 from tests.overlay.bench import BEGIN, Bench, path, started
 from tests.overlay.gather.test_edge_filter import roads
+from tests.overlay.offers import offer_of
 from tidings.language.topics import Topic
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import (
@@ -16,7 +17,6 @@ from tidings.overlay.events import (
     Append,
     Deliver,
     Effect,
-    PublicationOffered,
     SessionOpened,
     Sync,
     Write,
@@ -35,7 +35,7 @@ def news(**options: object) -> Topic:
 
 
 def offered(broker: Broker, topic: str, payload: bytes = b"{}", qos: int = 1, token: int = 1) -> list[Effect]:
-    return broker.handle(PublicationOffered("p", token, topic, payload, qos, "application/json"), BEGIN)
+    return broker.handle(offer_of("p", token, topic, payload, qos, "application/json"), BEGIN)
 
 
 def of(kinds: tuple[type, ...], effects: list[Effect]) -> list[Effect]:
@@ -64,7 +64,7 @@ def test_what_is_published_is_appended_before_it_is_written_synced_and_accepted(
     ]
     (sync,) = of((Sync,), effects)
     assert isinstance(sync, Sync)
-    assert of((Accept,), broker.handle(WritesSynced(sync.token), BEGIN)) == [Accept("p", 1)]
+    assert of((Accept,), broker.handle(WritesSynced(sync.token), BEGIN)) == [Accept("p", [1])]
 
 
 def test_quality_of_service_0_is_appended_and_nobody_waits() -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.overlay.bench import BEGIN, Bench, Middle, carried, item, kinds, path, publication
+from tests.overlay.bench import BEGIN, Bench, Middle, item, kinds, path, publication
+from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Effect, Erase, PublicationOffered, Sync, Write, WritesSynced
-from tidings.overlay.publication import Told
-from tidings.overlay.publishing.batches import packed, unpacked
+from tidings.overlay.events import Effect, Erase, Sync, Write, WritesSynced
+from tidings.overlay.publication import Batch, Told
+from tidings.overlay.publishing.batches import batch_of, packed, unpacked, written
 from tidings.overlay.publishing.messages import Done, Forget, Keep, Kept, Publish
 from tidings.overlay.publishing.outbox import Outbox, Row, encode
 from tidings.overlay.routing.messages import Change, Has, Sets
@@ -26,16 +27,17 @@ def sent(bench: Bench, since: tuple[int, int]) -> list[tuple[str, str, tuple[str
     """Publications that went over links: from, to, for whom, and what."""
     found = []
     for source, target, message in bench.said(Publish, since):
-        receivers = bench[source].named(message.root, message.epoch, unpacked(message.to[0]))
-        found.append((source, target, receivers, carried(message).payload))
+        for to, publication in zip(message.to, batch_of(message), strict=True):
+            receivers = bench[source].named(message.root, message.epoch, unpacked(to))
+            found.append((source, target, receivers, publication.payload))
     return found
 
 
 def publish(it: Middle, token: int = 1, topic: str = "t") -> list[Effect]:
     """A client of "m" publishes something, and it is on disk."""
-    effects = it.tell(PublicationOffered("publisher", token, topic, b"{}", 1))
-    (sync,) = (effect for effect in effects if isinstance(effect, Sync))
-    return [*effects, *it.tell(WritesSynced(sync.token))]
+    effects = it.tell(offer_of("publisher", token, topic, b"{}", 1))
+    syncs = [effect for effect in effects if isinstance(effect, Sync)]
+    return [*effects, *(done for sync in syncs for done in it.tell(WritesSynced(sync.token)))]
 
 
 # A stale acknowledgement.
@@ -228,9 +230,8 @@ def test_the_names_of_those_who_have_had_an_earlier_version_are_on_disk() -> Non
     it.broker._publications.receivers = lambda _: {"x": 1, "gone": 1, "y": 0}
     it.broker._publications.tell("t", b"{}", 1, "", told)
     (write,) = (e for e in kinds(it.broker.collect(), Write) if isinstance(e, Write) and "held/" in e.key)
-    row = Row(
-        publication(1, told=told, origin="m", stream="0", at_us=round(BEGIN * 1_000_000)), ("x", "gone")
-    )
+    one = publication(1, told=told, origin="m", stream="0", at_us=round(BEGIN * 1_000_000))
+    row = Row(written(Batch.of(one)), ("x", "gone"))
     assert write.value == encode(row)
     again = Middle(("x", "y"), boot=2, incarnation=1, saved={write.key: write.value})
     sent_again = again.heard(again.effects, Publish)
@@ -296,7 +297,7 @@ def test_another_neighbour_that_is_to_keep_copies_is_sent_all_in_order(
 
     def publish(token: int) -> list[tuple[str, int]]:
         """Who is asked to keep copies, and of which."""
-        effects = it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+        effects = it.tell(offer_of("publisher", token, "t", b"{}", 1))
         effects += it.tell(WritesSynced(it.broker.core.sync_token))
         return [(peer, keep.publication.number) for peer, keep in it.heard(effects, Keep)]
 

@@ -19,15 +19,14 @@ from tests.overlay.bench import (
     publish,
     started,
 )
+from tests.overlay.offers import given, offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.core import DELIVERY_BYTES, TURN_DELIVERIES
 from tidings.overlay.events import (
-    Deliver,
     Effect,
     FrameReceived,
     HangUp,
     NeighbourAdded,
-    PublicationOffered,
     SessionOpened,
     SubscriptionAsked,
     Sync,
@@ -69,7 +68,7 @@ def frame(count: int, first: int = 1, payload: bytes = b"{}", to: int = HERE) ->
 
 def delivered(effects: list[Effect]) -> list[int]:
     """The numbers of publications that sessions get."""
-    return [effect.publication.number for effect in effects if isinstance(effect, Deliver)]
+    return [it.publication.number for it in given(effects)]
 
 
 def settled(it: Middle, effects: list[Effect]) -> list[int]:
@@ -97,7 +96,7 @@ def test_a_copy_to_a_link_counts_for_one_delivery() -> None:
     it = Middle(("x", "y"))
     it.broker.core.turn_deliveries = 6
     effects = it["a"].say(*frame(10, to=0b1100))
-    assert [message.numbers for message in it["x"].heard(effects, Publish)] == [(1,), (2,), (3,)]
+    assert [message.numbers for message in it["x"].heard(effects, Publish)] == [(1, 2, 3)]
     assert goes_on(it)
 
 
@@ -187,7 +186,7 @@ def test_publications_here_and_those_of_links_go_on_in_turns() -> None:
     it.broker.core.turn_deliveries = 4
     it["a"].say(*frame(40, to=BELOW))
     for token in range(1, 41):
-        it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+        it.tell(offer_of("publisher", token, "t", b"{}", 1))
     order = ""
     for _ in range(30):
         effects = it.tell(TimerFired())
@@ -221,7 +220,7 @@ def test_a_disk_that_is_behind_stops_what_comes_over_links() -> None:
 def test_publications_here_that_wait_for_the_disk_do_not_stop_what_comes_over_links() -> None:
     it = home(sessions=1)
     for token in range(1, 5 * SYNCS_MAX):
-        it.tell(PublicationOffered("publisher", token, "t", b"{}", 1))
+        it.tell(offer_of("publisher", token, "t", b"{}", 1))
     assert delivered(it["a"].say(*frame(10))) == list(range(1, 11))
 
 
@@ -231,10 +230,10 @@ def test_what_waits_for_room_goes_on_turn_by_turn() -> None:
     it.broker.core.turn_deliveries = 8
     it.broker.core.spent = 0
     effects = it["x"].say(Done("a", (1, 64), ()))
-    sent = [len(it["x"].heard(effects, Publish))]
+    sent = [sum(len(message.numbers) for message in it["x"].heard(effects, Publish))]
     while goes_on(it):
         effects = it.tell(TimerFired())
-        sent.append(len(it["x"].heard(effects, Publish)))
+        sent.append(sum(len(message.numbers) for message in it["x"].heard(effects, Publish)))
     assert sent[:8] == [8] * 8
     assert sum(sent) == 64
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.overlay.bench import BEGIN, Middle, Peer, kinds, started
+from tests.overlay.offers import offer_of
 from tidings.language import names
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
@@ -30,7 +31,6 @@ from tidings.overlay.events import (
     HangUp,
     Log,
     NeighbourAdded,
-    PublicationOffered,
     Reject,
     SessionOpened,
     SubscriptionAsked,
@@ -176,7 +176,7 @@ def test_what_is_no_entry_is_declined_with_a_reason(event: EntryOffered, reason:
 def test_a_field_may_be_added_while_the_network_runs() -> None:
     broker = started("m")
     told(broker, offered(TYPED))
-    payload = PublicationOffered("p", 1, "t", b'{"x": 1, "y": "new"}', 1)
+    payload = offer_of("p", 1, "t", b'{"x": 1, "y": "new"}', 1)
     assert kinds(broker.handle(payload, BEGIN), Reject)
     assert answer(told(broker, offered(MORE))) == ""
     assert not kinds(broker.handle(payload, BEGIN), Reject)
@@ -210,7 +210,7 @@ def test_subscriptions_stay_as_they_were_read_when_a_topic_is_declared() -> None
     told(
         broker, offered('name = "t"\nkind = "plain"\nunknown_fields = "keep"\n[fields]\nx = { type = "int" }')
     )
-    effects = broker.handle(PublicationOffered("p", 1, "t", b'{"x": 1, "z": 1}', 0), BEGIN)
+    effects = broker.handle(offer_of("p", 1, "t", b'{"x": 1, "z": 1}', 0), BEGIN)
     assert kinds(effects, Deliver)
     assert not kinds(broker.handle(SubscriptionAsked("s", "r", Subscription("t", "z = 1")), BEGIN), Grant)
 

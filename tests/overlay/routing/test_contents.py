@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.overlay.bench import Middle, kinds
+from tests.overlay.offers import offer_of
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Deliver, Deny, PublicationOffered, SessionOpened, SubscriptionAsked
+from tidings.overlay.events import Deliver, Deny, PublicationsOffered, SessionOpened, SubscriptionAsked
 from tidings.overlay.publishing.messages import Publish
 
 DECLARED = parse_topic('name = "road/+name"\nkind = "plain"\n[fields]\nseverity = { type = "int" }\n')
@@ -15,8 +16,8 @@ DECLARED = parse_topic('name = "road/+name"\nkind = "plain"\n[fields]\nseverity 
 
 def offer(
     topic: str, payload: bytes = b"{}", properties: tuple[tuple[str, str], ...] = ()
-) -> PublicationOffered:
-    return PublicationOffered("publisher", 1, topic, payload, 0, properties=properties)
+) -> PublicationsOffered:
+    return offer_of("publisher", 1, topic, payload, 0, properties=properties)
 
 
 @pytest.mark.parametrize("topic", ["road/a", "plain/a"], ids=["declared", "undeclared"])

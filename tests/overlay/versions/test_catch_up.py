@@ -34,7 +34,7 @@ from tidings.overlay.events import (
 )
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Holder
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publication import Batch, Publication, Told
 from tidings.overlay.publishing.batches import message_of, unpacked
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import DEFAULT, Settings
@@ -180,11 +180,11 @@ class Network(Bench):
         self.subscribe(id_, name, "t", where, qos=more.pop("qos", 1), **more)
         self.advance(2.0)
 
-    def given(self, id_: str, session: str, since: tuple[int, int] = (0, 0)) -> list[Seen]:
+    def versions_of(self, id_: str, session: str, since: tuple[int, int] = (0, 0)) -> list[Seen]:
         return seen([*self.of(Deliver, id_, since)], session)
 
     def states(self, id_: str, session: str, since: tuple[int, int] = (0, 0)) -> list[tuple[int, str]]:
-        return [(version, state) for version, state, _ in self.given(id_, session, since)]
+        return [(version, state) for version, state, _ in self.versions_of(id_, session, since)]
 
     def awaited(self, since: tuple[int, int] = (0, 0)) -> list[tuple[str, ...]]:
         """For each copy of a version: who must have it before it is acknowledged."""
@@ -463,7 +463,7 @@ def test_a_seat_that_was_started_anew_hears_of_all_who_follow() -> None:
     net.client("c", "s", "x = 1")
     net.client("b", "s", "x = 1", qos=0)
     net.told(1, 1)
-    net.publish("a", "u")  # now the disk knows that everyone has the version
+    net.tell("a", SessionOpened("d", True))  # now the disk knows that everyone has the version
     net.kill("a")
     net.settle()
     mark = net.mark()
@@ -747,10 +747,10 @@ def test_a_new_subscription_begins_with_the_open_events_that_match() -> None:
     net.told(2, 1, event="g")
     net.close("h")
     net.client("c", "s", "x = 1")
-    assert net.given("c", "s") == [(1, "snapshot", ("s",)), (2, "snapshot", ("s",))]
-    assert [it.publication.payload for it in net.of(Deliver, "c")] == [b'{"x":1}'] * 2
+    assert net.versions_of("c", "s") == [(1, "snapshot", ("s",)), (2, "snapshot", ("s",))]
+    assert [it.publication.payload for it in net.given("c")] == [b'{"x":1}'] * 2
     assert [(source, target) for source, target, _ in net.said(Ask)] == [("c", "b"), ("b", "a")]
-    assert [it.hops for it in net.of(Deliver, "c")] == [2, 2]
+    assert [it.hops for it in net.given("c")] == [2, 2]
 
 
 def test_a_snapshot_comes_after_the_grant() -> None:
@@ -841,12 +841,12 @@ def test_a_snapshot_that_overtakes_a_version_takes_it_from_nobody_although_the_e
     net.told(1, run=False)  # no room for it yet
     net.tell("b", SessionOpened("two"))
     net.tell("b", SubscriptionAsked("two", "s", Subscription("t", qos=1)))
-    while not net.given("b", "two"):
+    while not net.versions_of("b", "two"):
         net.step(next(box for box in net.waiting() if not isinstance(net._mail[box][0], WritesSynced)))
     net.close(run=False)
     net.run()
     assert sorted(net.states("b", "one")) == [(1, "told"), (1, "told")]
-    assert len(net.given("b", "two")) == 2
+    assert len(net.versions_of("b", "two")) == 2
     assert net.followed() == 1
 
 
@@ -856,7 +856,7 @@ def test_only_the_one_who_asked_gets_a_snapshot() -> None:
     net.told(1)
     mark = net.mark()
     net.client("b", "two")
-    assert (net.given("b", "one", mark), net.states("b", "two", mark)) == ([], [(1, "snapshot")])
+    assert (net.versions_of("b", "one", mark), net.states("b", "two", mark)) == ([], [(1, "snapshot")])
 
 
 def test_a_subscription_that_is_asked_for_again_gets_what_its_session_has_not_had() -> None:
@@ -878,9 +878,9 @@ def test_having_been_withdrawn_is_not_having() -> None:
     mark = net.mark()
     net.tell("b", SubscriptionAsked("s", "other", Subscription("t", "x = 3", qos=1)))
     net.settle()
-    assert net.given("b", "s", mark) == [(3, "snapshot", ("other",))]
+    assert net.versions_of("b", "s", mark) == [(3, "snapshot", ("other",))]
     net.told(4, 4)
-    assert net.given("b", "s", mark)[1:] == [(4, "withdrawn", ("other",))]
+    assert net.versions_of("b", "s", mark)[1:] == [(4, "withdrawn", ("other",))]
 
 
 def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> None:
@@ -891,7 +891,7 @@ def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> N
     mark = net.mark()
     net.tell("b", SubscriptionAsked("s", "other", Subscription("t", qos=1)))
     net.advance(70.0)
-    assert net.given("b", "s", mark) == [(2, "snapshot", ("other",))]
+    assert net.versions_of("b", "s", mark) == [(2, "snapshot", ("other",))]
 
 
 def test_a_subscriber_that_was_alone_begins_with_the_open_events_when_it_meets_the_seat() -> None:
@@ -923,7 +923,7 @@ def test_a_broker_that_had_the_seat_itself_asks_when_it_loses_it_to_one_that_it_
     net.client("c", "s")
     net.heal("b", "c")
     net.advance(3.0)  # it is in one tree with the seat, and does not know it yet
-    assert net.given("c", "s") == []
+    assert net.versions_of("c", "s") == []
     del net.known["c"]
     net["c"]._catch_up.on_moved("t")
     net.advance(2.0)
@@ -943,7 +943,7 @@ def test_a_broker_with_many_subscriptions_asks_once_for_all_that_is_open() -> No
     net.heal("b", "c")
     net.settle()
     assert len([it for source, _, it in net.said(Ask, mark) if source == "c"]) == 1
-    assert (len(net.given("c", "s1")), len(net.given("c", "s2")), len(net.given("c", "s3"))) == (1, 1, 0)
+    assert (len(net.versions_of("c", "s1")), len(net.versions_of("c", "s2")), len(net.versions_of("c", "s3"))) == (1, 1, 0)
 
 
 def test_who_wanted_no_open_events_does_not_get_them_after_a_restart_either() -> None:
@@ -954,12 +954,12 @@ def test_who_wanted_no_open_events_does_not_get_them_after_a_restart_either() ->
         net.tell("b", SubscriptionAsked(session, "s", Subscription("t", qos=1), snapshot=snapshot))
     net.settle()
     net.told(1, event="f")
-    assert (len(net.given("b", "live")), len(net.given("b", "all"))) == (1, 2)
+    assert (len(net.versions_of("b", "live")), len(net.versions_of("b", "all"))) == (1, 2)
     net.kill("b")
     net.told(1, event="g", qos=0)
     net.start("b")
     net.settle()
-    assert (len(net.given("b", "live")), len(net.given("b", "all"))) == (1, 3)
+    assert (len(net.versions_of("b", "live")), len(net.versions_of("b", "all"))) == (1, 3)
     net.tell("b", SubscriptionDropped("live", "s"))
     assert net.keys("b", "live/") == []
 
@@ -971,7 +971,7 @@ def test_no_snapshot_where_none_is_wanted_nor_for_share_groups() -> None:
     net.tell("b", SubscriptionAsked("s", "s", Subscription("t"), snapshot=False))
     net.tell("b", SubscriptionAsked("s", "shared", Subscription("t"), group="g"))
     net.settle()
-    assert not net.given("b", "s")
+    assert not net.versions_of("b", "s")
     assert not net.said(Ask)
 
 
@@ -991,7 +991,7 @@ def test_an_unanswered_question_is_asked_again() -> None:
     net.told(1)
     net.known["a"] = ""  # it has not begun
     net.client("c", "s")
-    assert net.given("c", "s") == []
+    assert net.versions_of("c", "s") == []
     del net.known["a"]
     net.advance(3.0)
     assert net.states("c", "s") == [(1, "snapshot")]
@@ -1019,7 +1019,7 @@ def test_a_subscription_that_is_dropped_asks_no_more() -> None:
     net.tell("b", SubscriptionDropped("s", "s"))
     del net.known["b"]
     net.settle()
-    assert not net.given("b", "s")
+    assert not net.versions_of("b", "s")
     assert not net.said(Ask)
     assert not net["b"]._catch_up._questions
     assert not net["b"]._catch_up._expected
@@ -1038,7 +1038,7 @@ def test_a_long_snapshot_comes_in_parts() -> None:
         net.told(1, event=f"e{number}", run=False)
     net.run()
     net.client("c", "s")
-    assert len(net.given("c", "s")) == 250
+    assert len(net.versions_of("c", "s")) == 250
     parts = [(len(it.publications), it.more) for source, _, it in net.said(Snapshot) if source == "a"]
     assert parts == [(100, True), (100, True), (50, False)]
 
@@ -1200,7 +1200,7 @@ def anything(rng: random.Random) -> Message:
                 Subscription(pick(["t", "#", "a/#/b"]), where),
             ),
             Snapshot(root, epoch, place, home, pick(NUMBERS), (it, it)[: rng.randint(0, 2)]),
-            message_of(root, epoch, pick(NUMBERS), 1, (it,), (0,), (pick([0, 1, 2, 7]),), (pick([0, 1, 2]),)),
+            message_of(root, epoch, pick(NUMBERS), 1, Batch.of(it), 0, pick([0, 1, 2, 7]), pick([0, 1, 2])),
         ]
     )
     return said

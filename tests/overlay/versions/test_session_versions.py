@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.overlay.bench import BEGIN, Bench, Middle, kinds, publication, publish
+from tests.overlay.offers import given as given_in
 from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.events import (
@@ -78,11 +79,11 @@ def version_of(
 
 def seen(effects: list[Effect], session: str) -> list[Seen]:
     found = []
-    for effect in effects:
-        if isinstance(effect, Deliver) and effect.publication.told is not None:
-            names = tuple(name for who, name in effect.subscriptions if who == session)
-            if names:
-                found.append((effect.publication.told.version, effect.publication.told.state, names))
+    for it in given_in(effects):
+        told = it.publication.told
+        names = tuple(name for who, name in it.subscriptions if who == session)
+        if told is not None and names:
+            found.append((told.version, told.state, names))
     return found
 
 
@@ -107,9 +108,8 @@ def test_a_filter_that_no_longer_matches_is_told_once_as_withdrawn_without_field
     it.told(1, b'{"x":3}')
     effects = it.told(2, b'{"x":1}')
     assert seen(effects, "c") == [(2, "withdrawn", ("s",))]
-    (given,) = kinds(effects, Deliver)
-    assert isinstance(given, Deliver)
-    assert given.publication.payload == b""
+    (withdrawal,) = given_in(effects)
+    assert withdrawal.publication.payload == b""
     (record,) = records(effects, Kind.DELIVERED)
     assert (record.reason, record.event, record.version, record.receivers) == ("withdrawn", "e", 2, ("c",))
     assert seen(it.told(3, b'{"x":2}'), "c") == []

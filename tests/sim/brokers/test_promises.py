@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import pytest
 
+from tests.overlay.offers import deliver, given
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver, Effect, Event, Send
@@ -75,18 +76,18 @@ class Gossip(Meddler):
     def meddle(self, effect: Effect) -> Sequence[Effect]:
         if not isinstance(effect, Deliver):
             return [effect]
-        before, self.last = self.last, effect.subscriptions
-        return [
-            msgspec.structs.replace(effect, subscriptions=tuple(sorted({*before, *effect.subscriptions})))
-        ]
+        (it,) = given([effect])
+        before, self.last = self.last, it.subscriptions
+        return [deliver(it.publication, tuple(sorted({*before, *it.subscriptions})), it.hops)]
 
 
 class Inventor(Meddler):
     def meddle(self, effect: Effect) -> Sequence[Effect]:
         if not isinstance(effect, Deliver) or not self.due():
             return [effect]
-        invented = msgspec.structs.replace(effect.publication, payload=b'{"value":1}')
-        return [effect, msgspec.structs.replace(effect, publication=invented)]
+        (it,) = given([effect])
+        invented = msgspec.structs.replace(it.publication, payload=b'{"value":1}')
+        return [effect, deliver(invented, it.subscriptions, it.hops)]
 
 
 class Shuffler(Meddler):

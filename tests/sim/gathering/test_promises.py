@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.overlay.offers import deliver, given
 from tidings.gathering.gatherer import Decision, Gatherer
 from tidings.language.regions import Unknown
 from tidings.language.reports import Report
@@ -484,25 +485,24 @@ class Stutterer(Meddler):
 
 class Exaggerator(Meddler):
     def deliver(self, effect: Deliver) -> Sequence[Effect]:
-        fields = json.loads(effect.publication.payload or b"{}") | {"severity": 100_000}
-        return [
-            msgspec.structs.replace(effect, publication=changed(effect, payload=json.dumps(fields).encode()))
-        ]
+        (it,) = given([effect])
+        fields = json.loads(it.publication.payload or b"{}") | {"severity": 100_000}
+        return [changed(effect, payload=json.dumps(fields).encode())]
 
 
 class Blurter(Meddler):
     """Says what it has heard without saying what it is."""
 
     def deliver(self, effect: Deliver) -> Sequence[Effect]:
-        return [msgspec.structs.replace(effect, publication=changed(effect, told=None))]
+        return [changed(effect, told=None)]
 
 
 class Pedant(Meddler):
     def deliver(self, effect: Deliver) -> Sequence[Effect]:
-        told = effect.publication.told
-        assert told is not None
-        wrong = msgspec.structs.replace(told, reports=told.reports + 1_000)
-        return [msgspec.structs.replace(effect, publication=changed(effect, told=wrong))]
+        (it,) = given([effect])
+        assert it.publication.told is not None
+        wrong = msgspec.structs.replace(it.publication.told, reports=it.publication.told.reports + 1_000)
+        return [changed(effect, told=wrong)]
 
 
 class Shuffler(Meddler):
@@ -525,10 +525,9 @@ class Gossip(Meddler):
     def meddle(self, effect: Effect) -> Sequence[Effect]:
         if not isinstance(effect, Deliver):
             return [effect]
-        before, self.last = self.last, effect.subscriptions
-        return [
-            msgspec.structs.replace(effect, subscriptions=tuple(sorted({*before, *effect.subscriptions})))
-        ]
+        (it,) = given([effect])
+        before, self.last = self.last, it.subscriptions
+        return [deliver(it.publication, tuple(sorted({*before, *it.subscriptions})), it.hops)]
 
 
 class Pretender(Meddler):
@@ -542,8 +541,9 @@ class Pretender(Meddler):
         return super().start(now)
 
 
-def changed(effect: Deliver, **how: Any) -> Publication:
-    return msgspec.structs.replace(effect.publication, **how)
+def changed(effect: Deliver, **how: Any) -> Deliver:
+    (it,) = given([effect])
+    return deliver(msgspec.structs.replace(it.publication, **how), it.subscriptions, it.hops)
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from tidings.language import payloads
 from tidings.language.keys import Key
 from tidings.language.reports import Report
 from tidings.overlay.core import Core
-from tidings.overlay.events import Accept, Erase, PublicationOffered, Write
+from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.gather.edge_filter import EdgeFilter, joined
 from tidings.overlay.gather.messages import Carry, Holder, Known, Taken
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Offered, Publication
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import QOS_ONCE, encode, quoted
 from tidings.overlay.publishing.publications import BOOT_SHIFT
@@ -201,7 +201,7 @@ class Reports:
 
     def offer(
         self,
-        offered: PublicationOffered,
+        offered: Offered,
         place: str,
         report: Report,
         *,
@@ -236,7 +236,7 @@ class Reports:
             core.after_sync(lambda: self._synced(kept))
         self.pump(place)
 
-    def drop(self, offered: PublicationOffered, place: str, event: str) -> None:
+    def drop(self, offered: Offered, place: str, event: str) -> None:
         """A report of which a seat and its deputy have all it says: it goes no further, and is counted."""
         core = self._core
         publication = self._numbered(offered, place)
@@ -255,13 +255,13 @@ class Reports:
         self._edge_filter.dropped += 1
         self._count_dropped(place)
         if offered.qos:
-            accept = Accept(offered.session, offered.token)
+            accept = Accept(offered.session, (offered.token,))
             if logged:
                 core.after_sync(lambda: core.out.append(accept))
             else:
                 core.out.append(accept)
 
-    def merge(self, offered: PublicationOffered, place: str, report: Report) -> bool:
+    def merge(self, offered: Offered, place: str, report: Report) -> bool:
         """Put a report into one that waits here and is about the same; False if there is none."""
         outbox = self._outboxes.get(place)
         kept = outbox.held.get((report.topic, report.key)) if outbox is not None else None
@@ -297,7 +297,7 @@ class Reports:
         if offered.qos:
             session, token = offered.session, offered.token
             if _content(core.settings):
-                core.after_sync(lambda: core.out.append(Accept(session, token)))
+                core.after_sync(lambda: core.out.append(Accept(session, (token,))))
             else:
                 kept.also.append((session, token))
                 if logged:
@@ -326,7 +326,7 @@ class Reports:
     def _number(self) -> int:
         return ((self._core.boot - self._core.incarnation) << BOOT_SHIFT) + self._count
 
-    def _numbered(self, offered: PublicationOffered, place: str) -> Publication:
+    def _numbered(self, offered: Offered, place: str) -> Publication:
         core = self._core
         self._count += 1
         return Publication(
@@ -365,11 +365,11 @@ class Reports:
             return
         kept.accepted = True
         del self._unaccepted[kept.publication.stream, kept.publication.number]
-        self._core.out.append(Accept(kept.session, kept.token))
+        self._core.out.append(Accept(kept.session, (kept.token,)))
 
     def _accept_merged(self, kept: Kept) -> None:
         """Tell the clients of what was merged into a report that is safe now."""
-        core, also = self._core, [Accept(session, token) for session, token in kept.also]
+        core, also = self._core, [Accept(session, (token,)) for session, token in kept.also]
         if kept.logged > core.synced:
             core.after_sync(lambda: core.out.extend(also))
         else:
@@ -453,7 +453,7 @@ class Reports:
             if tree is not None and tree.growing is not None and tree.growing.epoch == message.epoch:
                 self._parked.setdefault(message.root, []).append((link, link.generation, message))
             elif not message.report.qos:
-                self._core.suppress(message.report, link.peer, message.hops, "epoch has passed")
+                self._core.suppress(Batch.of(message.report), link.peer, message.hops, "epoch has passed")
             return  # its origin sends it again in the next epoch
         known = self._seats.holder(message.place)
         holder = message.holder if known is None else max(known, message.holder)
@@ -465,7 +465,7 @@ class Reports:
         edge = self._seats.toward(grown, holder.seat)
         if edge is None or not edge.alive or message.hops > 2 * len(grown.members):
             # Between two beliefs it may go to and fro, but not for ever.
-            self._core.suppress(message.report, link.peer, message.hops, "no way to the seat")
+            self._core.suppress(Batch.of(message.report), link.peer, message.hops, "no way to the seat")
             return
         carry = msgspec.structs.replace(message, holder=holder, hops=message.hops + 1)
         self._links.send_data(edge.link, carry, message.report.size)
@@ -594,7 +594,7 @@ class Reports:
         for kept in outbox.queue:
             self.waiting_bytes -= kept.size
             if kept.publication.payload:
-                self._core.suppress(kept.publication, None, 0, reason)
+                self._core.suppress(Batch.of(kept.publication), None, 0, reason)
             self._accept_merged(kept)
             if kept.publication.qos:
                 self._core.out.append(Erase(_key(kept.publication)))

@@ -31,7 +31,7 @@ from tidings.overlay.events import Erase, Write
 from tidings.overlay.gather.messages import Ended, Holder, Mirror, Mirrored
 from tidings.overlay.gather.reports import report_id
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Publication
 from tidings.overlay.publishing.messages import Logged
 from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.topics import Topics
@@ -83,7 +83,7 @@ class Copies:
                 gatherer.confirm(event, self.confirmed[event])
 
 
-class Batch:
+class Changes:
     """What changed in one turn, and what is done when it is safe."""
 
     __slots__ = ("absorbed", "answers", "handed", "lasting", "number", "out")
@@ -193,7 +193,7 @@ class Seat:
         self._overdue = False
         """Whether those have waited for long enough."""
         self._number = 0
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[Changes] = deque()
         self._deputy: Link | None = None
         self._generation = 0
         """Of the link to the deputy."""
@@ -245,7 +245,7 @@ class Seat:
             except PayloadError as error:
                 # It was let in under another declaration.
                 self.gatherer.refuse()
-                core.suppress(publication, None, hops, f"refused: {error}")
+                core.suppress(Batch.of(publication), None, hops, f"refused: {error}")
                 return
         at_us = max(core.at_us, self.gatherer.now_us)
         named = Report(publication.topic, report.key, report.fields, report_id(publication), at_us)
@@ -378,7 +378,7 @@ class Seat:
             self._overdue = False
             self._number += 1
             answers = {origin: self.marks.get(origin, 0) for origin in self._marked}
-            self._batches.append(Batch(self._number, out, answers, self._handed, self._absorbed))
+            self._batches.append(Changes(self._number, out, answers, self._handed, self._absorbed))
             entries = tuple((entry.event, gatherer.copy(entry)) for entry in changed)
             for one in out:
                 if isinstance(one, Closing):
@@ -517,7 +517,7 @@ class Seat:
         self._copied = max(self._copied, message.number)
         self._release()
 
-    def _is_safe(self, batch: Batch) -> bool:
+    def _is_safe(self, batch: Changes) -> bool:
         """Whether whoever takes over would know it.
 
         What was or will be acknowledged must be on the disk here too, for all brokers may lose their power

@@ -28,7 +28,7 @@ from tidings.gathering.gatherer import Closing, Gatherer, Telling
 from tidings.language.reports import Event, Report
 from tidings.language.topics import BeforeSeat, OnTheWay, Strategy, Topic
 from tidings.overlay.core import Core, Notice
-from tidings.overlay.events import Erase, PublicationOffered, Write
+from tidings.overlay.events import Erase, Write
 from tidings.overlay.frames import Message
 from tidings.overlay.gather.centre import TREE, Finder
 from tidings.overlay.gather.edge_filter import EdgeFilter
@@ -41,7 +41,7 @@ from tidings.overlay.gather.reports import Reports
 from tidings.overlay.gather.seat import Copies, Origin, Seat, erase, known_key, recovered
 from tidings.overlay.gather.told_publication import as_told, shown, written
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publication import Offered, Publication, Told
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.outbox import encode
 from tidings.overlay.publishing.publications import Publications
@@ -600,7 +600,7 @@ class Seats(Partitions):
 
     # From clients here.
 
-    def offer(self, offered: PublicationOffered, topic: Topic, report: Report) -> bool:
+    def offer(self, offered: Offered, topic: Topic, report: Report) -> bool:
         """A report of a client; False if it is to go its way as it is."""
         assert topic.gathering is not None, "only gathered topics take reports"
         place = self.place_of(topic, report.key)

@@ -25,6 +25,7 @@ import hmac
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
+from typing import Protocol
 
 from tidings.language.ids import ID_RULE, is_id
 from tidings.overlay.core import Core
@@ -58,6 +59,15 @@ class State(Enum):
     """Messages flow."""
 
 
+class Growing(Protocol):
+    """Data to be sent to which more may be added until it is."""
+
+    @property
+    def size(self) -> int: ...
+
+    def message(self) -> Data: ...
+
+
 class Link:
     """One neighbour: its session, what has been sent and not yet received, what waits to be sent."""
 
@@ -86,7 +96,7 @@ class Link:
         self._replay: deque[tuple[Message, int]] = deque()  # messages _acked + 1 to _sent
         self._unacked_bytes = 0
         self._control: deque[Message] = deque()
-        self._data: deque[tuple[Message, int]] = deque()
+        self._data: deque[tuple[Data, int] | Growing] = deque()
         self._owed_messages = 0
         self._owed_bytes = 0
 
@@ -112,6 +122,14 @@ class Link:
 
     def put_data(self, message: Data, size: int) -> None:
         self._data.append((message, size))
+
+    def put_growing(self, growing: Growing) -> None:
+        self._data.append(growing)
+
+    @property
+    def last_data(self) -> object:
+        """What is to be sent behind all other data, if it has not been."""
+        return self._data[-1] if self._data else None
 
     @property
     def acknowledged(self) -> int:
@@ -171,9 +189,10 @@ class Link:
         room = self._unacked_limit - self._unacked_bytes
         while data and room > 0 and not control:
             item = data.popleft()
-            room -= item[1]
-            self._unacked_bytes += item[1]
-            sizes.append(item)
+            message, size = item if type(item) is tuple else (item.message(), item.size)  # type: ignore[union-attr]
+            room -= size
+            self._unacked_bytes += size
+            sizes.append((message, size))
         if not sizes and self._owed_messages < ACK_MESSAGES and self._owed_bytes * 4 < self._unacked_limit:
             return None
         first = self._sent + 1
@@ -277,6 +296,11 @@ class Links:
 
     def send_data(self, link: Link, message: Data, size: int) -> None:
         link.put_data(message, size)
+        self._dirty[link.peer] = link
+
+    def send_growing(self, link: Link, growing: Growing) -> None:
+        """Send what there is then, when there is room for it."""
+        link.put_growing(growing)
         self._dirty[link.peer] = link
 
     @property

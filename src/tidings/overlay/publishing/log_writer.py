@@ -17,8 +17,8 @@ from collections.abc import Mapping
 
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core
-from tidings.overlay.events import Append, PublicationOffered
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.events import Append
+from tidings.overlay.publication import Batch, Publication, Told
 from tidings.overlay.publishing.messages import Logged
 from tidings.overlay.routing.topics import Topics
 from tidings.records.holders import Holder
@@ -38,26 +38,27 @@ class LogWriter:
         self._topics = topics
         self._next = dict(logged)
 
-    def publication(self, topic: Topic, offered: PublicationOffered) -> None:
-        """Something was published on a declared topic and goes its way as it is."""
+    def publications(self, topic: Topic, batch: Batch) -> bool:
+        """Something was published on a declared topic and goes its way as it is; whether it is kept."""
         if topic.gathering is None:
             what, kept = EVENTS, topic.keep_us is not None
         else:
             what, kept = REPORTS, topic.gathering.keep_reports_us is not None
-        if kept:
-            number = self._number(topic.name, what)
+        for at in range(len(batch)) if kept else ():
+            head = batch.head(at)
             self._core.out.append(
                 Append(
                     topic.name,
                     what,
                     self._core.holder,
-                    number,
+                    self._number(topic.name, what),
                     self._core.at_us,
-                    offered.topic,
-                    offered.payload,
-                    offered.content_type,
+                    head.topic,
+                    batch.payload(at),
+                    head.content_type,
                 )
             )
+        return kept
 
     def report(self, publication: Publication, report: str) -> bool:
         """A report has entered here; whether it is kept, so that its acknowledgement waits for the disk."""

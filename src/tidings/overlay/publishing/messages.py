@@ -5,27 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from tidings.overlay.frames import Data, Message
-from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
+from tidings.overlay.publication import OVERHEAD_BYTES, Head, Publication, Told
 from tidings.overlay.trees.messages import Epoch
 
 Places = bytes | tuple[int, ...]
 """Some members of an epoch: their places in the order of ids, or, where that is shorter, a bit for each, that
 of the first the lowest."""
-
-
-class Head(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What publications of one client to one topic mostly have in common."""
-
-    topic: str
-    qos: int = 0
-    publisher: str = ""
-    content_type: str = ""
-    properties: tuple[tuple[str, str], ...] = ()
-    retain: bool = False
-    payload_format: int = -1
-    expiry_s: int = -1
-    response_topic: str | None = None
-    correlation: bytes | None = None
 
 
 class Publish(Data, frozen=True, tag=30):

@@ -1,9 +1,10 @@
 """Outbox: what an origin keeps until everyone has it, and copies that it keeps for neighbours.
 
 A publication of QoS 1 or 2 is held from when it enters until all members of its tree have it, its client
-knows that it is safe, and no absent broker may want it. It is on disk all that time. With `acks =
-"neighbour"` a neighbour keeps a copy too and stands in for an origin that is gone: it has the whole of its
-stream, so it can send it in order.
+knows that it is safe, and no absent broker may want it. It is on disk all that time. Those that enter
+together and go to the same brokers are held together, as one row, until all of them have had their way.
+With `acks = "neighbour"` a neighbour keeps a copy of each and stands in for an origin that is gone: it has
+the whole of its stream, so it can send it in order.
 
 What is held keeps the names of those that must have it and do not: members are numbered anew in each epoch.
 What is held for absent brokers is bounded. How publications travel is not known here.
@@ -20,7 +21,8 @@ import msgspec
 from tidings.overlay.core import Core, Notice
 from tidings.overlay.events import Accept, Erase, Write
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Told
+from tidings.overlay.publishing.batches import Packed, read, written
 from tidings.overlay.publishing.messages import Forget, Keep, Kept
 from tidings.overlay.routing.absence import Absences, is_unreached
 from tidings.overlay.routing.topics import Content, Topics
@@ -30,6 +32,9 @@ from tidings.records.record import Kind
 
 Stream = tuple[str, int, str]
 """(origin, incarnation, group of topics) within which numbers count up."""
+
+Numbered = tuple[str, int]
+"""Stream of this broker and number: of the first of some that are held together."""
 
 QOS_ONCE = 2
 """No other broker hears of these before they are on disk here: their client says again what a crash has
@@ -43,67 +48,93 @@ KEPT_PART = 1_000
 
 
 class Held:
-    """A publication that its origin keeps until everyone has it."""
+    """Publications of one stream that their origin keeps until everyone has them."""
 
     __slots__ = (
         "absent",
         "accepted",
-        "content",
+        "answered",
+        "at",
+        "batch",
+        "contents",
         "done",
         "grown",
         "kept_by",
+        "lost",
         "missing",
         "must",
         "names",
         "order",
         "passed",
-        "publication",
+        "qos",
         "sent",
         "session",
         "size",
         "synced",
         "to",
-        "token",
+        "tokens",
     )
 
-    def __init__(self, publication: Publication, size: int, order: int, names: tuple[str, ...] = ()) -> None:
-        self.publication = publication
+    def __init__(self, batch: Batch, qos: int, order: int, names: tuple[str, ...] = ()) -> None:
+        self.batch = batch
+        self.qos = qos
         self.names = names
-        """Brokers that must have it whatever it matches, since they have had an earlier version."""
-        self.size = size
+        """Brokers that must have them whatever they match, since they have had an earlier version."""
+        self.size = sum(batch.sizes)
         self.order = order
         self.session = ""
-        self.token = -1
+        self.tokens: Sequence[int] = ()
         self.synced = True
-        """Whether it is on disk."""
+        """Whether they are on disk."""
         self.kept_by: str | None = None
         """The neighbour that has a copy, where that is asked for."""
         self.accepted = True
         self.grown: TreeEpoch | None = None
-        """The epoch in which it is sent, while not all have it; None before its destinations are known."""
+        """The epoch in which they are sent, while not all have them; None before their destinations are
+        known."""
         self.to = 0
-        """Members of that epoch that get it, …"""
+        """Members of that epoch that get them, …"""
         self.must = 0
-        """… and of these the ones that must have it."""
+        """… and of these the ones that must have them."""
         self.missing: tuple[str, ...] = ()
-        """Brokers that are known to miss it since it was sent in an earlier epoch."""
+        """Brokers that are known to miss them since they were sent in an earlier epoch."""
         self.done: tuple[str, ...] = ()
-        """Brokers that have it, or that were members when all had it that must, and need not."""
+        """Brokers that have them, or that were members when all had them that must, and need not."""
         self.passed = False
-        """Whether all members that must have it do."""
+        """Whether all members that must have them do."""
         self.absent: dict[str, None] = {}
-        """Brokers out of reach for which it is kept."""
+        """Brokers out of reach for which they are kept."""
         self.sent: dict[str, Epoch] = {}
-        """By root: the last epoch in which it was sent."""
-        self.content: Content | None = None
-        """Its fields, until it has been sent for the first time: they are read once."""
+        """By root: the last epoch in which all were sent."""
+        self.at = 0
+        """How many were sent in the epoch in which they are being sent."""
+        self.answered = 0
+        """For how many of these there is an answer, …"""
+        self.lost = 0
+        """… and who misses some of them by that."""
+        self.contents: list[Content] | None = None
+        """Their fields, until they have been sent for the first time: they are read once."""
+
+    @property
+    def key(self) -> Numbered:
+        return self.batch.stream, self.batch.numbers[0]
+
+    def leave(self, count: int) -> int:
+        """The first ones are done with; what they counted for."""
+        before, self.batch = self.size, self.batch.part(count, len(self.batch))
+        self.size, self.at = sum(self.batch.sizes), 0
+        if self.contents is not None:
+            del self.contents[:count]
+        return before - self.size
 
     def reaches(self, name: str) -> bool:
-        """True if the broker has it, does not need it, or is addressed in the current epoch."""
+        """True if the broker has them, does not need them, or is addressed in the current epoch."""
         return name in self.done or (self.grown is not None and name in self.grown.bits)
 
     def settle(self) -> None:
-        """All members that must have it do. To be kept for others it needs their names, but not the epoch."""
+        """All members that must have them do. To be kept for others they need their names, but not the
+        epoch.
+        """
         grown = self.grown
         if grown is not None:
             before = tuple(name for name in self.done if name not in grown.bits)
@@ -112,18 +143,18 @@ class Held:
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """A held publication on disk."""
+    """Held publications on disk."""
 
-    publication: Publication
+    batch: Packed
 
     names: tuple[str, ...] = ()
     """Of `Held`. The other destinations are found anew after a restart."""
 
 
-class PublicationReleased(Notice, frozen=True):
-    """A publication of this broker need not be kept any longer."""
+class VersionsReleased(Notice, frozen=True):
+    """Versions of events that were told here need not be kept any longer."""
 
-    publication: Publication
+    told: Sequence[Told]
 
 
 class Outbox:
@@ -148,15 +179,15 @@ class Outbox:
         self._orders = 0
         self._once = 0
         """How many of QoS 2 are not on disk yet."""
-        self.held: dict[tuple[str, int], Held] = {}
-        """QoS 1 and 2 of this origin, by stream and number, in order."""
+        self.held: dict[Numbered, Held] = {}
+        """QoS 1 and 2 of this origin, in order."""
         self.kept: dict[Stream, dict[int, Held]] = {}
-        """Copies kept for neighbours."""
+        """Copies kept for neighbours, each by itself."""
         self._chosen: str | None = None
         """The neighbour that keeps copies now."""
         self._keepers: dict[str, None] = {}
         """Neighbours that have copies of what is held here, or may have them."""
-        self._unmoved: dict[tuple[str, int], None] = {}
+        self._unmoved: dict[Numbered, None] = {}
         """What is held here that the neighbour which is to keep copies now has not confirmed, while others
         have copies too."""
         self.unaccepted_bytes = 0
@@ -171,39 +202,49 @@ class Outbox:
     def recover(self, saved: Mapping[str, bytes]) -> list[Held]:
         """What was acknowledged and not yet passed on before a restart, in order."""
         decode = msgspec.msgpack.Decoder(Row).decode
-        rows = sorted(
-            (decode(saved[key]) for key in saved if key.startswith("held/")),
-            key=lambda row: (row.publication.stream, row.publication.number),
-        )
+        found: list[tuple[Batch, tuple[str, ...]]] = []
         for key in saved:
-            if key.startswith("kept/"):
-                self._keep_copy(decode(saved[key]))
-        found = [self.wrap(row.publication, row.names) for row in rows]
-        for held in found:
-            self.held[held.publication.stream, held.publication.number] = held
-        return found
+            if key.startswith("held/"):
+                row = decode(saved[key])
+                found.append((read(row.batch), row.names))
+            elif key.startswith("kept/"):
+                row = decode(saved[key])
+                self._keep_copy(read(row.batch), row.names)
+        found.sort(key=lambda it: (it[0].stream, it[0].numbers[0]))
+        alone = self._core.settings.acks == "neighbour"
+        for batch, names in found:
+            parts = [batch.part(at, at + 1) for at in range(len(batch))] if alone else [batch]
+            for part in parts:
+                held = self.wrap(part, max(head.qos for head in batch.heads), names)
+                self.held[held.key] = held
+                if len(parts) > 1:
+                    self._write(held)
+        return list(self.held.values())
 
-    def wrap(self, publication: Publication, names: tuple[str, ...] = ()) -> Held:
-        """A publication with its place in the order of all that entered here."""
+    def wrap(self, batch: Batch, qos: int, names: tuple[str, ...] = ()) -> Held:
+        """Publications with their place in the order of all that entered here."""
         self._orders += 1
-        return Held(publication, publication.size, self._orders, names)
+        return Held(batch, qos, self._orders, names)
 
-    def hold(self, held: Held, session: str = "", token: int = -1) -> None:
-        """Keep a publication; the client that it is from is told when it is safe."""
-        publication = held.publication
-        self.held[publication.stream, publication.number] = held
-        self._core.out.append(Write(_held_key(publication), encode(Row(publication, held.names))))
-        held.session, held.token, held.accepted, held.synced = session, token, False, False
+    def hold(self, held: Held, session: str = "", tokens: Sequence[int] = ()) -> None:
+        """Keep publications; the client that they are from is told when they are safe."""
+        held.batch = held.batch.apart()
+        self.held[held.key] = held
+        self._write(held)
+        held.session, held.tokens, held.accepted, held.synced = session, tokens, False, False
         self.unaccepted_bytes += held.size
-        self._once += publication.qos == QOS_ONCE
+        self._once += held.qos == QOS_ONCE
         late = self._once > 0
         self._core.after_sync(lambda: self._synced(held, late))
         if not late:
             self._ask_to_keep(held)
 
+    def _write(self, held: Held) -> None:
+        self._core.out.append(Write(_held_key(held.batch), encode(Row(written(held.batch), held.names))))
+
     def _synced(self, held: Held, late: bool) -> None:
         held.synced = True
-        self._once -= held.publication.qos == QOS_ONCE
+        self._once -= held.qos == QOS_ONCE
         if late:
             # In order: with only the later ones a keeper could not stand in.
             self._ask_to_keep(held)
@@ -226,8 +267,8 @@ class Outbox:
         self._withheld.pop(held.order, None)
         held.accepted = True
         self.unaccepted_bytes -= held.size
-        if held.publication.told is None:
-            self._core.out.append(Accept(held.session, held.token))
+        if held.tokens:
+            self._core.out.append(Accept(held.session, held.tokens))
         if held.passed and not held.absent:
             self._release(held)
 
@@ -246,32 +287,26 @@ class Outbox:
             self._release(held)
 
     def _record_stored(self, held: Held) -> None:
-        publication = held.publication
-        self._core.record(
-            Kind.STORED,
-            publication.topic,
-            publication.id,
-            len(publication.payload),
-            publisher=publication.publisher,
-            receivers=tuple(member.strip() for member in held.absent),
-        )
+        absent = tuple(member.strip() for member in held.absent)
+        self._core.record_batch(Kind.STORED, held.batch, receivers=(absent,))
 
     def keeps(self, held: Held) -> bool:
         """Whether it is still needed."""
-        publication = held.publication
-        if publication.origin == self._core.id:
-            return self.held.get((publication.stream, publication.number)) is held
-        return self.kept.get(stream_of(publication), {}).get(publication.number) is held
+        batch = held.batch
+        if batch.origin == self._core.id:
+            return self.held.get(held.key) is held
+        return self.kept.get(stream_of(batch), {}).get(batch.numbers[0]) is held
 
     def _release(self, held: Held) -> None:
-        publication = held.publication
-        if publication.origin != self._core.id:
-            self._forget_kept(publication)
+        batch = held.batch
+        if batch.origin != self._core.id:
+            self._forget_kept(stream_of(batch), batch.numbers[0])
             return
-        if self.held.pop((publication.stream, publication.number), None) is None:
+        if self.held.pop(held.key, None) is None:
             return
         self._erase(held)
-        self._core.tell(PublicationReleased(publication))
+        if batch.told:
+            self._core.tell(VersionsReleased(batch.told))
 
     def drop(self, held: Held) -> None:
         """Keep an own publication no longer, although somebody may not have it."""
@@ -280,18 +315,17 @@ class Outbox:
             held.accepted = True
             self.unaccepted_bytes -= held.size
             self._withheld.pop(held.order, None)
-        publication = held.publication
-        if self.held.pop((publication.stream, publication.number), None) is not None:
+        if self.held.pop(held.key, None) is not None:
             self._erase(held)
 
     def _erase(self, held: Held) -> None:
         """An own publication is kept no longer, nor is its copy."""
-        publication = held.publication
-        self._core.out.append(Erase(_held_key(publication)))
+        batch = held.batch
+        self._core.out.append(Erase(_held_key(batch)))
         if held.kept_by is not None:
-            self._tell_to_forget(held.kept_by, publication.stream, (publication.number,))
+            self._tell_to_forget(held.kept_by, batch.stream, tuple(batch.numbers))
         if self._unmoved:
-            self._unmoved.pop((publication.stream, publication.number), None)
+            self._unmoved.pop(held.key, None)
             self._forget_elsewhere()
 
     # Brokers that are out of reach.
@@ -360,9 +394,9 @@ class Outbox:
             if held is None:
                 return
             self.expect_again(held)
-            self.dropped += 1
-            self._core.suppress(held.publication, None, 0, "held too much for absent brokers")
-            if self.dropped & (self.dropped - 1) == 0:  # the 1st, 2nd, 4th, 8th, …: a log must not flood
+            before, self.dropped = self.dropped, self.dropped + len(held.batch)
+            self._core.suppress(held.batch, None, 0, "held too much for absent brokers")
+            if before.bit_length() != self.dropped.bit_length():  # a log must not flood
                 self._core.log("warning", "publications held are dropped", dropped=self.dropped)
             self._release(held)
 
@@ -411,7 +445,7 @@ class Outbox:
         link = self._links.get(keeper) if keeper is not None else None
         if link is not None and held.kept_by != keeper and (held.synced or not self._once):
             self._keepers[link.peer] = None
-            self._links.send_data(link, Keep(held.publication, held.names), held.size)
+            self._links.send_data(link, Keep(held.batch.one(0), held.names), held.size)
 
     def on_ready(self) -> None:
         """Another neighbour may be the keeper now."""
@@ -457,9 +491,9 @@ class Outbox:
         if publication.origin != link.peer:
             self._links.renounce(link, f"a copy of what {publication.origin!r} published")
             return
-        row = Row(publication, message.names)
-        self._keep_copy(row)
-        self._core.out.append(Write(_kept_key(publication), encode(row)))
+        batch = Batch.of(publication)
+        self._keep_copy(batch, message.names)
+        self._core.out.append(Write(_kept_key(batch), encode(Row(written(batch), message.names))))
 
         def synced() -> None:
             if link.generation == generation:
@@ -468,20 +502,20 @@ class Outbox:
 
         self._core.after_sync(synced)
 
-    def _keep_copy(self, row: Row) -> None:
-        publication = row.publication
-        copies = self.kept.setdefault(stream_of(publication), {})
-        if publication.number not in copies:
-            copies[publication.number] = Held(publication, publication.size, 0, row.names)
+    def _keep_copy(self, batch: Batch, names: tuple[str, ...]) -> None:
+        copies = self.kept.setdefault(stream_of(batch), {})
+        if batch.numbers[0] not in copies:
+            copies[batch.numbers[0]] = Held(batch, max(head.qos for head in batch.heads), 0, names)
 
     def stands_in(self, copy: Held) -> bool:
         """Whether a copy is to be sent here, since its origin is not on the tree that its topic uses."""
-        root = self._topics.root_of(copy.publication.topic, copy.publication.stream)
+        batch = copy.batch
+        root = self._topics.root_of(batch.heads[0].topic, batch.stream)
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False
-        life = tree.current.members.get(copy.publication.origin)
-        return life is None or life[1] != copy.publication.incarnation
+        life = tree.current.members.get(batch.origin)
+        return life is None or life[1] != batch.incarnation
 
     def on_kept(self, link: Link, message: Kept) -> None:
         if message.incarnation != self._core.incarnation:
@@ -515,28 +549,25 @@ class Outbox:
     def on_forget(self, link: Link, message: Forget) -> None:
         if message.stream == ALL_STREAMS:
             for stream in [it for it in self.kept if it[:2] == (link.peer, message.incarnation)]:
-                for copy in list(self.kept[stream].values()):
-                    self._forget_kept(copy.publication)
+                for number in list(self.kept[stream]):
+                    self._forget_kept(stream, number)
             return
-        copies = self.kept.get((link.peer, message.incarnation, message.stream), {})
         for number in message.numbers:
-            if number in copies:
-                self._forget_kept(copies[number].publication)
+            self._forget_kept((link.peer, message.incarnation, message.stream), number)
 
-    def _forget_kept(self, publication: Publication) -> None:
-        stream = stream_of(publication)
+    def _forget_kept(self, stream: Stream, number: int) -> None:
         copies = self.kept.get(stream, {})
-        copy = copies.pop(publication.number, None)
+        copy = copies.pop(number, None)
         if copy is not None:
-            self._core.out.append(Erase(_kept_key(publication)))
+            self._core.out.append(Erase(_kept_key(copy.batch)))
             if self._for_absent.pop(copy, "") is None:
                 self.absent_bytes -= copy.size
         if not copies:
             self.kept.pop(stream, None)
 
 
-def stream_of(publication: Publication) -> Stream:
-    return publication.origin, publication.incarnation, publication.stream
+def stream_of(batch: Batch) -> Stream:
+    return batch.origin, batch.incarnation, batch.stream
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -548,10 +579,9 @@ def quoted(text: str) -> str:
     return quote(text, safe="")
 
 
-def _held_key(publication: Publication) -> str:
-    return f"held/{quoted(publication.stream)}/{publication.number:020}"
+def _held_key(batch: Batch) -> str:
+    return f"held/{quoted(batch.stream)}/{batch.numbers[0]:020}"
 
 
-def _kept_key(publication: Publication) -> str:
-    origin, stream = quoted(publication.origin), quoted(publication.stream)
-    return f"kept/{origin}/{publication.incarnation}/{stream}/{publication.number:020}"
+def _kept_key(batch: Batch) -> str:
+    return f"kept/{quoted(batch.origin)}/{batch.incarnation}/{quoted(batch.stream)}/{batch.numbers[0]:020}"

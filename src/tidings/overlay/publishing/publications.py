@@ -1,9 +1,10 @@
 """Publications: from where they enter to every matching session, each once, in order, although brokers die.
 
-A publication is matched once, at its origin, with the sets of all other brokers (`homes`). That says which
-members of the epoch get it, and which must have it, since somebody there asks for QoS 1 or 2. It travels one
-tree, in one epoch, and a hop forwards it by these destinations without looking at what it says; each of them
-matches it once more for its own sessions. Each hop acknowledges it (`Done`) when all behind it that must have
+Publications come and go in batches: those of one read of a client, or of one message of a neighbour. Each is
+matched once, at its origin, with the sets of all other brokers (`homes`). That says which members of the
+epoch get it, and which must have it, since somebody there asks for QoS 1 or 2. It travels one tree, in one
+epoch, and a hop forwards it by these destinations without looking at what it says; each of them matches it
+once more for its own sessions. Each hop acknowledges it (`Done`) when all behind it that must have
 it do, and when its own durable sessions have stored it; so when the origin hears, everyone has it. Until then
 the origin keeps it, on disk for QoS 1 and 2. When an epoch passes before that, the origin sends all that it
 keeps again in the next, to those who have not, in order, before anything new.
@@ -27,37 +28,35 @@ its name, within bounds, and sent when it is a member.
 
 from __future__ import annotations
 
-from array import array
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from tidings.errors import PayloadError, PeerError
 from tidings.language import names
 from tidings.language.reports import Report
 from tidings.language.topics import Topic
-from tidings.overlay.core import Core, Notice
-from tidings.overlay.events import Deliver, Erase, Pause, PublicationOffered, Reject, Resume, Write
+from tidings.overlay.core import DELIVERY_BYTES, Core, Notice
+from tidings.overlay.events import Accept, Deliver, Erase, Pause, PublicationsOffered, Reject, Resume, Write
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import OVERHEAD_BYTES, Publication, Told
-from tidings.overlay.publishing.batches import message_of, publications_of, unpacked
+from tidings.overlay.publication import Batch, Head, Offered, Publication, Told
+from tidings.overlay.publishing.batches import OUTGOING_BYTES, Outgoing, batch_of, unpacked
 from tidings.overlay.publishing.flow import Channel, Flow, Passage
 from tidings.overlay.publishing.log_writer import LogWriter
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.publishing.outbox import QOS_ONCE, Held, Outbox, Stream, encode, quoted, stream_of
+from tidings.overlay.publishing.routes import Route, Routes
 from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.sessions import Sessions
 from tidings.overlay.routing.topics import Content, Topics
-from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
-from tidings.records.record import Kind, Run
-
-if TYPE_CHECKING:
-    from tidings.records.record import Integers, Small
+from tidings.records.record import Kind
 
 BOOT_SHIFT = 33
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -69,94 +68,44 @@ STREAMS_MAX = 131_072
 would be delivered; that takes as many brokers to publish in between."""
 
 
-class Route:
-    """Who gets what is published to a topic at this broker, at one moment."""
+class Arrived:
+    """Publications of one message from a neighbour, as far as they have not been acted on."""
 
-    __slots__ = (
-        "filtered",
-        "grown",
-        "homes_version",
-        "local_version",
-        "plain",
-        "possible",
-        "prefix",
-        "stream",
-        "topic",
-        "topics_version",
-        "tree",
-    )
+    __slots__ = ("batch", "epoch", "hops", "previous", "root", "slot", "stretches")
 
-    def __init__(
-        self,
-        topic: str,
-        stream: str,
-        tree: Tree | None,
-        core: Core,
-        sessions: Sessions,
-        homes: Homes,
-        topics: Topics,
-    ) -> None:
-        self.topic = topic
-        self.stream = stream
-        self.prefix = f"{core.id}:{core.incarnation}:{stream}:"
-        self.tree = tree
-        grown = tree.current if tree is not None else None
-        nodes = sessions.local.nodes(topic)
-        self.plain = tuple(sorted(named for node in nodes for entry in node.plain for named in entry.targets))
-        """(session, name) of every subscription without a content filter."""
-        self.filtered = tuple(node for node in nodes if node.filtered)
-        """Where there are some with one."""
-        shared = sessions.shares.groups
-        self.possible = (
-            grown is not None
-            and not homes.table.nodes(topic)
-            and topics.declaration(topic) is None
-            and core.settings.acks == "origin"
-            and not (
-                shared
-                and any(
-                    named in shared for node in nodes for entry in node.entries() for named in entry.targets
-                )
-            )
-        )
-        """Whether the short way is open to it at all."""
-        if grown is not None:
-            self.grown = grown
-        self.homes_version = homes.table.version
-        self.local_version = sessions.local.version
-        self.topics_version = topics.version
+    def __init__(self, message: Publish, batch: Batch) -> None:
+        self.root = message.root
+        self.epoch = message.epoch
+        self.slot = message.slot
+        """Of the first of the batch."""
+        self.hops = message.hops
+        self.batch = batch
+        self.previous = message.previous
+        self.stretches = deque(_stretches(message, batch))
+        """Those in a row that go the same way: the first, behind the last, who gets them of those behind the
+        link, and who must have them, as bits of the epoch."""
 
 
-class Arrived(msgspec.Struct, frozen=True, gc=False):
-    """One publication of a message from a neighbour."""
-
-    root: str
-    epoch: Epoch
-    slot: int
-    previous: int
-    hops: int
-    publication: Publication
-    to: int
-    """Who gets it of those behind the link, as bits of the epoch."""
-    must: int
-    """Who must have it."""
-
-
-class Lane:
-    """Publications of one client to one topic that go the same short way, one at a time."""
-
-    __slots__ = ("at_us", "numbers", "receivers", "route", "session", "sizes", "stream")
-
-    def __init__(self, route: Route, session: str, receivers: tuple[str, ...]) -> None:
-        self.route = route
-        self.stream = route.stream
-        self.session = session
-        self.receivers = receivers
-        # Arrays, since they wait for long: what numbers take in lists is a page of memory for forty messages,
-        # and to get one may take longer than to pass a message on.
-        self.sizes = array("q")
-        self.numbers = array("q")
-        self.at_us = array("q")
+def _stretches(message: Publish, batch: Batch) -> Iterable[tuple[int, int, int, int]]:
+    count, to = len(batch), message.to
+    must = message.must or to
+    numbers, previous, heads = batch.numbers, message.previous, batch.heads
+    if tuple(previous[1:]) == tuple(numbers[:-1]) and to.count(to[0]) == count == must.count(must[0]):
+        if not batch.which or len({head.qos > 0 for head in heads}) == 1:
+            return [(0, count, unpacked(to[0]), unpacked(must[0]) if heads[0].qos else 0)]
+    found: list[tuple[int, int, int, int]] = []
+    first = 0
+    for at in range(1, count + 1):
+        if (
+            at == count
+            or to[at] != to[first]
+            or must[at] != must[first]
+            or previous[at] != numbers[at - 1]
+            or (batch.head(at).qos > 0) != (batch.head(first).qos > 0)
+        ):
+            found.append((first, at, unpacked(to[first]), unpacked(must[first]) if batch.head(first).qos else 0))
+            first = at
+    return found
 
 
 class VersionTold(Notice, frozen=True):
@@ -230,6 +179,7 @@ class Publications:
         self._versions = versions
         self.outbox = Outbox(core, links, trees, topics, absences, self._wanted_by_absent)
         self.flow = Flow(core, links)
+        self.routes = Routes(core, topics, sessions, homes)
         self._own = (core.id, core.incarnation)
         self._numbers: dict[str, int] = {}
         self._backlogs: dict[str, deque[Held]] = {}
@@ -239,11 +189,9 @@ class Publications:
         self.stopping = False
         self.marks: dict[Stream, int] = {}
         """By stream: the highest number that sessions here have been given."""
-        self._lanes: dict[Lane, None] = {}
-        """With something that is not written down yet."""
         self._drain: dict[str, None] = {}
         """Roots on whose trees something that has waited may go on."""
-        self.gather: Callable[[PublicationOffered, Topic, Report], bool] = lambda *_: False
+        self.gather: Callable[[Offered, Topic, Report], bool] = lambda *_: False
         """Who takes reports of gathered topics; False if they are to go their way as they are."""
         self.reports_bytes: Callable[[], int] = lambda: 0
         """Of reports that entered here and wait for a seat."""
@@ -257,7 +205,7 @@ class Publications:
     def recover(self, saved: Mapping[str, bytes]) -> None:
         """What was acknowledged and not yet passed on, what sessions have, who was a member."""
         for held in self.outbox.recover(saved):
-            self._enqueue(held)
+            self._enqueue(held, self._root_of(held))
         self._versions.recover(saved)
         for key in saved:
             if key.startswith("mark/"):
@@ -266,70 +214,217 @@ class Publications:
 
     # From a client here.
 
-    def offer(self, offered: PublicationOffered) -> None:
-        core = self._core
-        reason = self._objection(offered)
-        topic = None if reason else self._topics.declaration(offered.topic)
-        report: Report | None = None
-        if topic is not None:
+    def offer(self, offered: PublicationsOffered) -> None:
+        batch, tokens, session = offered.batch, offered.tokens, offered.session
+        sound = self._sound(batch)
+        for route, first, end in self.routes.stretches(batch):
+            part, own = batch.part(first, end), tokens[first:end]
+            if not sound or route.declared is not None:
+                places = [
+                    at for at in range(len(part)) if self._lets_in(session, own[at], part, at, route.declared)
+                ]
+                if not places:
+                    continue
+                if len(places) < len(part):
+                    part, own = part.some(places), [own[at] for at in places]
+            self._take_in(route, part, session, own)
+
+    def _sound(self, batch: Batch) -> bool:
+        """Whether nothing can be wrong with publications but what a declaration says."""
+        return (
+            not self.stopping
+            and all(not _fault(head.topic) and not head.properties for head in batch.heads)
+            and all(0 <= head.qos <= 2 and not _about(head) for head in batch.heads)
+            and max(batch.lengths) <= self._core.settings.message_bytes_max
+        )
+
+    def _lets_in(self, session: str, token: int, batch: Batch, at: int, topic: Topic | None) -> bool:
+        """Whether one publication goes its way as it is: it is not refused, and not gathered."""
+        head, payload = batch.head(at), batch.payload(at)
+        reason = self._objection(head, payload)
+        if not reason and topic is not None:
             try:
-                report = self._topics.report(topic, offered.topic, offered.payload, offered.content_type)
+                report = self._topics.report(topic, head.topic, payload, head.content_type)
             except PayloadError as error:
                 reason = str(error)
+            else:
+                if report is not None:
+                    one = Offered(session, token, head.topic, payload, head.qos, head.content_type)
+                    if self.gather(one, topic, report):
+                        return False
         if reason:
-            core.out.append(Reject(offered.session, offered.token, reason, offered.topic))
-            return
-        if topic is not None and report is not None and self.gather(offered, topic, report):
-            return
-        size = len(offered.payload) + len(offered.topic) + OVERHEAD_BYTES
-        if offered.qos == 0 and self.backlog_bytes + size > 2 * core.settings.backlog_bytes:
+            self._core.out.append(Reject(session, token, reason, head.topic))
+        return not reason
+
+    def _objection(self, head: Head, payload: bytes) -> str:
+        most = self._core.settings.message_bytes_max
+        if self.stopping:
+            return "this broker is stopping; publish at another"
+        if fault := _fault(head.topic):
+            return fault
+        if not 0 <= head.qos <= 2:
+            return f"quality of service {head.qos} is not 0, 1 or 2"
+        if len(payload) > most:
+            return f"the payload has {len(payload)} bytes; the limit is {most}"
+        about = _about(head)
+        if len(payload) + about > most + PROPERTIES_FREE_BYTES:
+            return (
+                f"properties and content type have {about} characters; beside the payload there is room for "
+                f"{most + PROPERTIES_FREE_BYTES - len(payload)}"
+            )
+        return ""
+
+    def _take_in(self, route: Route, batch: Batch, session: str, tokens: Sequence[int]) -> None:
+        """Number publications of one route, give them to sessions here, and send them on."""
+        core = self._core
+        sizes = batch.sizes
+        if self.backlog_bytes + sum(sizes) > 2 * core.settings.backlog_bytes:
             # The publisher was told to pause; what it sends all the same is beyond the bound.
-            core.record(Kind.SUPPRESSED, offered.topic, None, len(offered.payload), reason="queue full")
-            return
-        stream = self._topics.stream_of(offered.topic)
-        root = self._topics.root_of(offered.topic, stream)
-        number = self._numbers.get(stream)
-        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
-        self._numbers[stream] = number
-        publication = Publication(
-            core.id,
-            core.incarnation,
-            stream,
-            number,
-            offered.topic,
-            offered.payload,
-            offered.qos,
-            core.at_us,
-            offered.session,
-            offered.content_type,
-            offered.properties,
-            offered.retain,
-            offered.payload_format,
-            offered.expiry_s,
-            offered.response_topic,
-            offered.correlation,
+            room = 2 * core.settings.backlog_bytes - self.backlog_bytes
+            places = []
+            for at, size in enumerate(sizes):
+                head = batch.head(at)
+                if head.qos or size <= room:
+                    places.append(at)
+                    room -= size
+                    continue
+                length = batch.ends[at] - batch.starts[at]
+                core.record(Kind.SUPPRESSED, head.topic, None, length, reason="queue full")
+            if not places:
+                return
+            if len(places) < len(batch):
+                batch, tokens = batch.some(places), [tokens[at] for at in places]
+        first = self._take_numbers(route.stream, len(batch))
+        batch = batch.numbered(
+            core.id, core.incarnation, route.stream, range(first, first + len(batch)), core.at_us
         )
-        core.record(
-            Kind.PUBLISHED,
-            offered.topic,
-            publication.id,
-            len(offered.payload),
-            client=offered.session,
-            publisher=offered.session,
-        )
-        if topic is not None:
-            self._log_writer.publication(topic, offered)
-        held = self.outbox.wrap(publication)
-        held.content = self._topics.fields(publication)
-        durable = self._deliver(publication, held.content, None, 0)
-        if offered.qos:
-            self.outbox.hold(held, offered.session, offered.token)
-        elif durable:
+        core.record_batch(Kind.PUBLISHED, batch, client=True)
+        logged = route.declared is not None and self._log_writer.publications(route.declared, batch)
+        contents = self._contents(batch) if route.here or route.there else None
+        durable = self._deliver(route, batch, contents, None, 0)
+        if durable:
             core.ask_sync()
-        self._enqueue(held)
-        if offered.qos == QOS_ONCE:
-            core.after_sync(self._go_on)
-        self._pump(root)
+        # What is retained, and that something of QoS 2 has come, is written by those who offer it.
+        written = any(head.retain or head.qos == QOS_ONCE for head in batch.heads)
+        self._send(route, batch, contents, session, tokens, waits=durable or logged or written)
+        self._pump(route.root)
+
+    def _contents(self, batch: Batch) -> list[Content]:
+        """The fields of publications, to be read if they are needed."""
+        return [self._topics.fields(one) for one in batch]
+
+    def _take_numbers(self, stream: str, count: int) -> int:
+        """The first of some new numbers of a stream, in a row."""
+        core, number = self._core, self._numbers.get(stream)
+        first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
+        self._numbers[stream] = first + count - 1
+        return first
+
+    def _send(
+        self,
+        route: Route,
+        batch: Batch,
+        contents: list[Content] | None,
+        session: str,
+        tokens: Sequence[int],
+        *,
+        waits: bool,
+    ) -> None:
+        """Put new publications where they wait for their turn. What nobody else is to have ends here; if it
+        `waits`, its client is told when the disk has what came of it.
+        """
+        core = self._core
+        tree = self._trees.serving(route.root) if route.root is not None else None
+        grown = tree.current if tree is not None else None
+        groups: list[tuple[Sequence[int], Addressed | None]]
+        done: Sequence[int] = ()
+        if tree is None or grown is None:
+            groups = [(list(some), None) for _, some in groupby(range(len(batch)), lambda at: batch.head(at).qos)]
+        else:
+            ends_here = tree.growing is None and core.settings.acks == "origin"
+            groups, done = self._address_new(route, batch, contents, grown, ends_here=ends_here)
+        alone = core.settings.acks == "neighbour"
+        for places, addressed in groups:
+            qos = batch.head(places[0]).qos
+            for some in [[at] for at in places] if alone and qos else [places]:
+                held = self.outbox.wrap(batch.some(some), qos)
+                if contents is not None:
+                    held.contents = [contents[at] for at in some]
+                if addressed is not None:
+                    held.grown, (held.to, held.must, absent) = grown, addressed
+                    held.absent = dict.fromkeys(absent)
+                if qos:
+                    self.outbox.hold(held, session, [tokens[at] for at in some])
+                self._enqueue(held, route.root)
+            if qos == QOS_ONCE:
+                core.after_sync(self._go_on)
+        accepted = [tokens[at] for at in done]
+        if accepted and waits:
+            core.after_sync(lambda: core.out.append(Accept(session, accepted)))
+        elif accepted:
+            core.out.append(Accept(session, accepted))
+
+    def _address_new(
+        self,
+        route: Route,
+        batch: Batch,
+        contents: list[Content] | None,
+        grown: TreeEpoch,
+        *,
+        ends_here: bool,
+    ) -> tuple[list[tuple[Sequence[int], Addressed | None]], Sequence[int]]:
+        """New publications by where they go in an epoch, as groups of places, and what that is; and the
+        places of those of QoS 1 and 2 that nobody else is to have.
+        """
+        self._core.spent += len(batch) * self.routes.effort(route, batch.lengths[0], here=False)
+        wanted = self.routes.wanted(route, batch, contents)
+        if len(wanted) == 1 and len({head.qos for head in batch.heads}) == 1:
+            qos, everything = batch.heads[0].qos, range(len(batch))
+            one = self._bits(grown, wanted[0], qos)
+            if one[0] or one[2] or (qos and not ends_here):
+                return [(everything, one)], ()
+            return [], everything if qos else ()
+        ways: dict[tuple[int, int], Addressed] = {}
+        keep = {id(homes): homes for homes in wanted}
+        done: list[int] = []
+        each: list[tuple[int, Addressed | None]] = []
+        for at in range(len(batch)):
+            qos, homes = batch.head(at).qos, wanted[at if len(wanted) > 1 else 0]
+            way = ways.get((id(homes), qos))
+            if way is None:
+                way = ways[id(homes), qos] = self._bits(grown, homes, qos)
+            if not way[0] and not way[2] and (not qos or ends_here):
+                each.append((qos, None))
+                if qos:
+                    done.append(at)
+            else:
+                each.append((qos, way))
+        del keep  # until here, or the identity of one might come again
+        groups: list[tuple[Sequence[int], Addressed | None]] = []
+        for (_, way), some in groupby(
+            (at for at in range(len(batch)) if each[at][1] is not None), lambda at: each[at]
+        ):
+            groups.append((list(some), way))
+        return groups, done
+
+    def _bits(self, grown: TreeEpoch, homes: Mapping[str, int], qos: int) -> Addressed:
+        """Who gets a publication of this broker that these want, who must have it, and for whom it is kept."""
+        wanted = homes
+        others = (*grown.unknown, *self._absences.blind(grown))
+        if others:
+            wanted = {**homes, **dict.fromkeys(others, 2)}
+        bits, to, must, own = grown.bits, 0, 0, self._core.id
+        absent: list[str] = []
+        for name, asked in wanted.items():
+            bit = bits.get(name)
+            if name == own:
+                continue
+            if bit is not None:
+                to |= bit
+                must |= bit if asked and qos else 0
+            elif asked and qos and self._absences.holds_for(name):
+                absent.append(name)
+        return to, must, tuple(absent)
 
     # From a seat here.
 
@@ -340,9 +435,7 @@ class Publications:
         """
         core = self._core
         stream = self._topics.stream_of(topic)
-        number = self._numbers.get(stream)
-        number = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
-        self._numbers[stream] = number
+        number = self._take_numbers(stream, 1)
         publication = Publication(
             core.id,
             core.incarnation,
@@ -357,315 +450,52 @@ class Publications:
         )
         self._core.tell(VersionTold(publication))
         names = tuple(name for name, asked in self.receivers(told).items() if asked) if qos else ()
-        held = self.outbox.wrap(publication, names)
-        held.content = self._topics.fields(publication)
-        durable = self._deliver(publication, held.content, None, 0)
+        held = self.outbox.wrap(Batch.of(publication), qos, names)
+        fields = self._topics.fields(publication)
+        held.contents = [fields]
+        durable = self._deliver_version(publication, fields, None, 0)
         if qos:
             self.outbox.hold(held)
         elif durable:
             core.ask_sync()
-        self._enqueue(held)
+        root = self._topics.root_of(topic, stream)
+        self._enqueue(held, root)
         if qos == QOS_ONCE:
             core.after_sync(self._go_on)
-        self._pump(self._topics.root_of(topic, stream))
+        self._pump(root)
         return number
 
     def drop_told(self, events: Container[str]) -> None:
         """Send versions of events no more: another broker has their seat by now, and what it knows counts."""
         for root, backlog in self._backlogs.items():
-            gone = [held for held in backlog if _is_of(held.publication, events)]
+            gone = [held for held in backlog if _is_of(held.batch, events)]
             if gone:
                 self.backlog_bytes -= sum(held.size for held in gone)
-                self._backlogs[root] = deque(held for held in backlog if not _is_of(held.publication, events))
+                self._backlogs[root] = deque(held for held in backlog if not _is_of(held.batch, events))
         for held in list(self.outbox.held.values()):
-            if _is_of(held.publication, events):
+            if _is_of(held.batch, events):
                 self.outbox.drop(held)
 
-    def on_released(self, publication: Publication) -> None:
-        if publication.told is not None:
-            self._core.tell(VersionConfirmed(publication.told))
+    def on_released(self, told: Sequence[Told]) -> None:
+        for one in told:
+            self._core.tell(VersionConfirmed(one))
 
-    # Many at once that nobody but sessions here may want.
-
-    def route(self, topic: str) -> Route:
-        """Who gets what is published to a topic; good for as long as `straight` says so."""
-        stream = self._topics.stream_of(topic)
-        root = self._topics.root_of(topic, stream)
-        tree = self._trees.serving(root) if root is not None else None
-        return Route(topic, stream, tree, self._core, self._sessions, self._homes, self._topics)
+    # Who gets it.
 
     def nobody(self, topic: str) -> bool:
         """Whether no subscription, here or behind a link, is about a topic."""
-        if self._sessions.local.nodes(topic) or self._homes.table.nodes(topic):
+        route = self.routes.of(topic)
+        if route.everyone or route.here or route.homes or route.there:
             return False
-        root = self._topics.root_of(topic, self._topics.stream_of(topic))
-        tree = self._trees.serving(root) if root is not None else None
-        return tree is not None and tree.current is not None and self._sees(tree.current)
+        tree = self._trees.serving(route.root) if route.root is not None else None
+        grown = tree.current if tree is not None else None
+        return grown is not None and not grown.unknown and not self._absences.blind(grown)
 
-    def _sees(self, grown: TreeEpoch) -> bool:
-        """Whether it is known of all brokers what they want."""
-        return not grown.unknown and not self._absences.blind(grown)
+    def _root_of(self, held: Held) -> str | None:
+        """The root of the tree that they travel now."""
+        return self._topics.root_of(held.batch.head(0).topic, held.batch.stream)
 
-    def fresh(self, route: Route) -> bool:
-        """Whether a route would be the same if it were made now."""
-        tree = route.tree
-        return (
-            tree is not None
-            and tree.current is route.grown
-            and self._homes.table.version == route.homes_version
-            and self._sessions.local.version == route.local_version
-            and self._topics.version == route.topics_version
-        )
-
-    def straight(self, route: Route) -> bool:
-        """Whether what is published there goes to sessions here and nowhere else, with nothing to be held.
-
-        That is how most of it goes at a broker with busy clients, so it has a short way: the front hands
-        publications to sessions by itself, and tells `note` what it has done.
-        """
-        tree = route.tree
-        return (
-            route.possible
-            and tree is not None
-            and self.fresh(route)
-            and tree.growing is None
-            and not self._backlogs.get(tree.root)
-            and not self._backlogs.get(NO_TREE)
-            and not self.stopping
-            and self._sees(route.grown)
-        )
-
-    def note(
-        self,
-        route: Route,
-        session: str,
-        sizes: Sequence[int],
-        count: int,
-        receivers: Sequence[tuple[str, ...]],
-    ) -> int:
-        """Number and write down publications that went the short way; the number of the first.
-
-        `sizes` and `receivers` have one item for each, or one for all.
-        """
-        first = self._take_numbers(route.stream, count)
-        at_us = (self._core.at_us,)
-        self._write_down(route, session, at_us, range(first, first + count), sizes, receivers)
-        return first
-
-    def note_mixed(
-        self,
-        routes: Sequence[Route],
-        which: Small | None,
-        session: str,
-        sizes: Integers,
-        count: int,
-        receivers: Sequence[tuple[str, ...]],
-        served: Integers | None = None,
-    ) -> None:
-        """The same for publications of one topic or several, in the order in which they came.
-
-        `which` has for each the place of its route, if there are several. If not all were received by
-        somebody, `served` are those that were, and `receivers` is about these.
-        """
-        numbers = self._numbers_of([route.stream for route in routes], which, count)
-        self._write_mixed(Kind.PUBLISHED, routes, which, session, numbers, 0, sizes, ((),))
-        offset = 0
-        if served is not None and len(served) < count:
-            sizes = sizes[served] if len(sizes) > 1 else sizes
-            if isinstance(numbers, range):
-                numbers, offset = served, numbers[0]
-            else:
-                numbers = numbers[served]
-            which = which[served] if which is not None else None
-        if len(served if served is not None else receivers[0]):
-            self._write_mixed(Kind.DELIVERED, routes, which, session, numbers, offset, sizes, receivers)
-
-    def _write_mixed(
-        self,
-        kind: Kind,
-        routes: Sequence[Route],
-        which: Small | None,
-        session: str,
-        numbers: range | Integers,
-        offset: int,
-        sizes: Integers,
-        receivers: Sequence[tuple[str, ...]],
-    ) -> None:
-        core, published = self._core, kind is Kind.PUBLISHED
-        core.out.append(
-            Run(
-                core.id,
-                core.boot,
-                core.records + 1,
-                (core.at_us,),
-                kind,
-                [route.topic for route in routes],
-                [route.prefix for route in routes],
-                numbers if isinstance(numbers, range) else array("q", numbers.tobytes()),
-                array("q", sizes.tobytes()),
-                session,
-                session if published else None,
-                None if published else 0,
-                None if published else 0,
-                receivers,
-                array("i", which.tobytes()) if which is not None else (0,),
-                offset,
-            )
-        )
-        core.records += len(numbers)
-
-    def _take_numbers(self, stream: str, count: int) -> int:
-        """The first of some new numbers of a stream, in a row."""
-        core, number = self._core, self._numbers.get(stream)
-        first = ((core.boot - core.incarnation) << BOOT_SHIFT) + 1 if number is None else number + 1
-        self._numbers[stream] = first + count - 1
-        return first
-
-    def _numbers_of(self, streams: Sequence[str], which: Small | None, count: int) -> range | Integers:
-        """New numbers of many publications, whose streams are at these places."""
-        different = list(dict.fromkeys(streams))
-        if which is None or len(different) == 1:
-            first = self._take_numbers(streams[0], count)
-            return range(first, first + count)
-        stream_of = np.array([different.index(stream) for stream in streams])[which]
-        numbers = np.empty(count, np.int64)
-        for at, stream in enumerate(different):
-            mine = stream_of == at
-            many = int(mine.sum())
-            first = self._take_numbers(stream, many)
-            numbers[mine] = np.arange(first, first + many)
-        return numbers
-
-    def note_all(self, lanes: Sequence[Lane], sizes: Sequence[int]) -> None:
-        """The same for publications of one client that went like others of it before."""
-        if len(lanes) >= MIXED_FROM:
-            places = {lane: at for at, lane in enumerate(dict.fromkeys(lanes))}
-            receivers = lanes[0].receivers
-            if all(lane.receivers == receivers for lane in places):
-                routes = [lane.route for lane in places]
-                count = len(lanes)
-                which = np.fromiter(map(places.__getitem__, lanes), np.int32, count)
-                # What is the same for all costs less to keep and to write.
-                some = sizes[:1] if sizes.count(sizes[0]) == count else sizes
-                each = np.fromiter(some, np.int64, len(some))
-                self.note_mixed(routes, which, lanes[0].session, each, count, (receivers,))
-                return
-        # Few are written down later, together with others of their lanes.
-        at_us = self._core.at_us
-        for lane, size in zip(lanes, sizes, strict=True):
-            number = self._take_numbers(lane.stream, 1)
-            numbers = lane.numbers
-            if not numbers:
-                self._lanes[lane] = None
-            numbers.append(number)
-            lane.at_us.append(at_us)
-            lane.sizes.append(size)
-            if len(numbers) >= LANE_MAX:
-                self._write_lane(lane)
-
-    def note_repeats(self, lane: Lane, size: int, at_us: array[int]) -> None:
-        """The same for some of one size in a row, after at least one other of their lane."""
-        known, stream, numbers = self._numbers, lane.stream, lane.numbers
-        first, count = known[stream] + 1, len(at_us)
-        known[stream] += count
-        if not numbers:
-            self._lanes[lane] = None
-        numbers.extend(range(first, first + count))
-        lane.at_us += at_us
-        lane.sizes += array("q", (size,)) * count
-        if len(numbers) >= LANE_MAX:
-            self._write_lane(lane)
-
-    def _write_lane(self, lane: Lane) -> None:
-        numbers: Sequence[int] = lane.numbers
-        at_us, sizes = lane.at_us, lane.sizes
-        lane.numbers, lane.at_us, lane.sizes = array("q"), array("q"), array("q")
-        del self._lanes[lane]
-        # What is the same for all, or counts up by one, costs less to keep and to write.
-        if numbers[-1] - numbers[0] == len(numbers) - 1:
-            numbers = range(numbers[0], numbers[-1] + 1)
-        if sizes.count(sizes[0]) == len(sizes):
-            del sizes[1:]
-        self._write_down(lane.route, lane.session, at_us, numbers, sizes, (lane.receivers,))
-
-    def write_lanes(self) -> None:
-        """Write down what went one by one and has not been."""
-        for lane in list(self._lanes):
-            self._write_lane(lane)
-
-    def _write_down(
-        self,
-        route: Route,
-        session: str,
-        at_us: Sequence[int],
-        numbers: Sequence[int],
-        sizes: Sequence[int],
-        receivers: Sequence[tuple[str, ...]],
-    ) -> None:
-        core = self._core
-        core.out.append(
-            Run(
-                core.id,
-                core.boot,
-                core.records + 1,
-                at_us,
-                Kind.PUBLISHED,
-                (route.topic,),
-                (route.prefix,),
-                numbers,
-                sizes,
-                session,
-                session,
-            )
-        )
-        core.records += len(numbers)
-        if len(receivers) > 1 and not all(receivers):
-            kept = [at for at, some in enumerate(receivers) if some]
-            numbers = [numbers[at] for at in kept]
-            sizes = [sizes[at] for at in kept] if len(sizes) > 1 else sizes
-            receivers = [receivers[at] for at in kept]
-        if receivers and receivers[0]:
-            core.out.append(
-                Run(
-                    core.id,
-                    core.boot,
-                    core.records + 1,
-                    at_us,
-                    Kind.DELIVERED,
-                    (route.topic,),
-                    (route.prefix,),
-                    numbers,
-                    sizes,
-                    session,
-                    None,
-                    0,
-                    0,
-                    receivers,
-                )
-            )
-            core.records += len(numbers)
-
-    def _objection(self, offered: PublicationOffered) -> str:
-        settings = self._core.settings
-        if self.stopping:
-            return "this broker is stopping; publish at another"
-        if fault := names.name_fault(offered.topic):
-            return fault
-        if not 0 <= offered.qos <= 2:
-            return f"quality of service {offered.qos} is not 0, 1 or 2"
-        if len(offered.payload) > settings.message_bytes_max:
-            return f"the payload has {len(offered.payload)} bytes; the limit is {settings.message_bytes_max}"
-        about = len(offered.content_type) + sum(len(name) + len(text) for name, text in offered.properties)
-        about += len(offered.response_topic or "") + len(offered.correlation or b"")
-        if len(offered.payload) + about > settings.message_bytes_max + PROPERTIES_FREE_BYTES:
-            return (
-                f"properties and content type have {about} characters; beside the payload there is room for "
-                f"{settings.message_bytes_max + PROPERTIES_FREE_BYTES - len(offered.payload)}"
-            )
-        return ""
-
-    def _enqueue(self, held: Held) -> None:
-        root = self._topics.root_of(held.publication.topic, held.publication.stream)
+    def _enqueue(self, held: Held, root: str | None) -> None:
         if root is None or self._backlogs.get(NO_TREE):
             root = NO_TREE
         self._backlogs.setdefault(root, deque()).append(held)
@@ -677,49 +507,72 @@ class Publications:
         tree = self._trees.serving(root) if root is not None else None
         if root is None or not backlog or tree is None or tree.current is None:
             return
-        grown = tree.current
-        while backlog and not self._core.turn_is_over():
+        grown, core = tree.current, self._core
+        while backlog and not core.turn_is_over():
             held = backlog[0]
-            publication = held.publication
-            if publication.qos and (held.passed or not self.outbox.keeps(held)):
+            if held.qos and (held.passed or not self.outbox.keeps(held)):
                 # All have answered meanwhile, in the epoch before.
                 backlog.popleft()
                 self.backlog_bytes -= held.size
                 continue
-            if publication.qos == QOS_ONCE and not held.synced:
+            if held.qos == QOS_ONCE and not held.synced:
                 break
             if held.grown is not grown:
                 self._address(held, grown)
             targets = _targets(grown, held.to)
-            if any(self.flow.full(edge.peer, tree.root) for edge in targets):
+            whole = held.batch
+            sizes = whole.sizes[held.at :]
+            count = self._room(tree.root, targets, sizes, len(targets))
+            if not count:
                 break
-            backlog.popleft()
-            held.content = None
-            self.backlog_bytes -= held.size
-            if not publication.qos:
-                self._forward(tree, grown, publication, targets, held.to, 0, None, 1, None)
-                self.on_released(publication)
-                continue
-            if publication.origin != self._core.id and not self._first_to_send(grown, held):
-                continue
-            passage = Passage(tree.root, grown.epoch)
-            passage.origin = lambda passage, held=held: self._passed(held, passage)
-            held.sent[tree.root] = grown.epoch
-            self._forward(tree, grown, publication, targets, held.to, held.must, passage, 1, None)
-            if passage.open == 0:
-                self._passed(held, passage)
-        if backlog and self._core.turn_is_over():
+            batch = whole.part(held.at, held.at + count)
+            held.at += count
+            all_sent = held.at == len(whole)
+            if all_sent:
+                backlog.popleft()
+                self.backlog_bytes -= held.size
+                held.contents = None
+                held.sent[tree.root] = grown.epoch
+            if not held.qos:
+                self._forward(tree, grown, batch, targets, held.to, 0, None, 1, None)
+                if all_sent:
+                    self.on_released(whole.told)
+                else:
+                    # They must not be sent again in another epoch.
+                    self.backlog_bytes -= held.leave(count)
+            elif whole.origin == core.id or self._first_to_send(grown, held):
+                passage = Passage(tree.root, grown.epoch, count)
+                passage.origin = lambda passage, first, end, missing, held=held: self._passed(
+                    held, passage, first, end, missing
+                )
+                self._forward(tree, grown, batch, targets, held.to, held.must, passage, 1, None)
+                if passage.open == 0:
+                    self._passed(held, passage, 0, count, passage.missing)
+        if backlog and core.turn_is_over():
             self._drain[root] = None
 
+    def _room(self, root: str, targets: Sequence[Edge], sizes: Sequence[int], deliveries: int) -> int:
+        """How many of some publications can go on now: windows have room, and the turn has time for them."""
+        core = self._core
+        count = len(sizes)
+        if deliveries:
+            each = deliveries * (1 + max(sizes) // DELIVERY_BYTES)
+            count = min(count, max(1, -(-(core.turn_deliveries - core.spent) // each)))
+        for edge in targets:
+            if not count:
+                break
+            count = min(count, self.flow.room(edge.peer, root, sizes))
+        return count
+
     def _address(self, held: Held, grown: TreeEpoch) -> None:
-        """Find out who gets a publication that is to be sent in an epoch, and who must have it."""
-        publication = held.publication
+        """Find out who gets publications that are to be sent in an epoch, and who must have them."""
+        batch = held.batch
         if held.grown is not None:
             held.missing += held.grown.names_of(held.must)
         names = held.missing or (() if held.done else held.names)
         held.missing = ()
         wanted = self._wanting(held, grown) | dict.fromkeys((*names, *held.absent), 2)
-        for name in (*held.done, self._core.id, publication.origin):
+        for name in (*held.done, self._core.id, batch.origin):
             wanted.pop(name, None)
         bits, to, must = grown.bits, 0, 0
         held.absent = {}
@@ -728,20 +581,27 @@ class Publications:
             if bit is not None:
                 to |= bit
                 must |= bit if qos else 0
-            elif qos and publication.qos and self._absences.holds_for(name):
+            elif qos and held.qos and self._absences.holds_for(name):
                 held.absent[name] = None
-        held.grown, held.to, held.must = grown, to, must if publication.qos else 0
-        if publication.told is not None:
+        held.grown, held.to, held.must = grown, to, must if held.qos else 0
+        held.at, held.answered, held.lost = 0, 0, 0
+        for told in batch.told:
             there = {name: qos for name, qos in wanted.items() if name in bits or name in held.absent}
-            self._core.tell(VersionAddressed(publication.told, there))
+            self._core.tell(VersionAddressed(told, there))
 
     def _wanting(self, held: Held, grown: TreeEpoch) -> dict[str, int]:
-        """Brokers that want a publication, with the highest quality of service, by all that is known here."""
-        publication, homes = held.publication, self._homes
-        wanted = homes.match(publication.topic, held.content or self._topics.fields(publication))
-        self._core.spent += homes.table.effort(publication.topic, len(publication.payload))
-        if publication.told is not None:
-            for name, qos in self.receivers(publication.told).items():
+        """Brokers that want some of what is held together, with the highest quality of service."""
+        wanted: dict[str, int] = {}
+        contents = held.contents or self._contents(held.batch)
+        for route, first, end in self.routes.stretches(held.batch):
+            part = held.batch.part(first, end)
+            self._core.spent += len(part) * self.routes.effort(route, part.lengths[0], here=False)
+            for homes in self.routes.wanted(route, part, contents[first:end]):
+                for name, qos in homes.items():
+                    if wanted.get(name, -1) < qos:
+                        wanted[name] = qos
+        for told in held.batch.told:
+            for name, qos in self.receivers(told).items():
                 if wanted.get(name, -1) < qos:
                     wanted[name] = qos
         for name in (*grown.unknown, *self._absences.blind(grown)):
@@ -749,10 +609,10 @@ class Publications:
         return wanted
 
     def _wanted_by_absent(self, held: Held) -> bool:
-        """Whether a publication would have to be kept for a broker out of reach."""
+        """Whether publications would have to be kept for a broker out of reach."""
         if held.grown is not None or held.passed:
             return bool(held.absent)
-        root = self._topics.root_of(held.publication.topic, held.publication.stream)
+        root = self._root_of(held)
         tree = self._trees.serving(root) if root is not None else None
         grown = tree.current if tree is not None else None
         return grown is not None and any(
@@ -760,169 +620,258 @@ class Publications:
             for name, qos in self._wanting(held, grown).items()
         )
 
-    def _passed(self, held: Held, passage: Passage) -> None:
-        """All links have answered for a publication that was sent from here."""
+    def _passed(self, held: Held, passage: Passage, first: int, end: int, missing: int) -> None:
+        """All links have answered for some publications that were sent from here."""
         grown = held.grown
         # What was sent again in another epoch or on another tree by now is settled there.
         if grown is None or (grown.root, grown.epoch) != (passage.root, passage.epoch):
             return
-        held.done += grown.names_of(held.to & ~passage.missing)
-        held.must &= passage.missing
+        held.answered += end - first
+        held.lost |= missing
+        if held.answered < len(held.batch):
+            return
+        held.done += grown.names_of(held.to & ~held.lost)
+        held.must &= held.lost
         # Where somebody for whom it is kept has come back meanwhile, it waits to be sent in the newer epoch.
-        if not passage.missing and not self._is_back(held):
+        if not held.lost and not self._is_back(held):
             self.outbox.everyone_has(held)
 
     # From a neighbour.
 
     def on_publish(self, link: Link, message: Publish) -> None:
         try:
-            publications = publications_of(message)
+            batch = batch_of(message)
         except PeerError as error:
             self._links.renounce(link, str(error))
             return
         channel = self.flow.channel(link, message.root)
-        must = message.must or message.to
-        for at, publication in enumerate(publications):
-            arrived = Arrived(
-                message.root,
-                message.epoch,
-                message.slot + at,
-                message.previous[at],
-                message.hops,
-                publication,
-                unpacked(message.to[at]),
-                unpacked(must[at]) if publication.qos else 0,
-            )
-            spent = self._core.spent
-            if channel.parked or not self._take(link, channel, arrived):
-                channel.parked.append(arrived)
-            if self._core.spent == spent:
-                self._core.spent += 1  # what nobody wants is work, too
-            if channel.generation != link.generation:
-                return  # acting on it has ended the session
+        arrived = Arrived(message, batch)
+        if channel.parked or not self._take(link, channel, arrived):
+            channel.parked.append(arrived)
+            if self._core.turn_is_over():
+                self._drain[message.root] = None
 
     def _take(self, link: Link, channel: Channel, message: Arrived) -> bool:
-        """Act on a publication; False if it must wait: for its epoch to be ready, or for room on a link."""
+        """Act on publications as far as it can be; False if some must wait: for their epoch to be ready, for
+        room on a link, or for the next turn.
+        """
+        stretches = message.stretches
+        while stretches:
+            first, end, to, must = stretches[0]
+            taken = self._take_stretch(link, channel, message, first, end, to, must)
+            if channel.generation != link.generation:
+                return True  # acting on it has ended the session
+            if first + taken < end:
+                stretches[0] = (first + taken, end, to, must)
+                if not taken or self._core.turn_is_over():
+                    return False
+            else:
+                stretches.popleft()
+                if stretches and self._core.turn_is_over():
+                    return False
+        return True
+
+    def _take_stretch(
+        self, link: Link, channel: Channel, message: Arrived, first: int, end: int, to: int, must: int
+    ) -> int:
+        """Act on some publications that go the same way; how many that were."""
+        core, whole = self._core, message.batch
+        count, slot = end - first, message.slot + first
         tree = self._trees.trees.get(message.root)
         grown = tree.current if tree is not None else None
         if tree is None or grown is None or message.epoch != grown.epoch:
             if tree is not None and tree.growing is not None and tree.growing.epoch == message.epoch:
-                return False
-            self._take_stale(link, channel, message, "epoch has passed")
-            return True
+                return 0
+            self._take_stale(link, channel, message, first, end, to, must, "epoch has passed")
+            return count
         edge = grown.edges.get(link.peer)
         if edge is None or not edge.alive:
-            self._take_stale(link, channel, message, "not a link of the tree")
-            return True
-        publication = message.publication
-        stream = stream_of(publication)
+            self._take_stale(link, channel, message, first, end, to, must, "not a link of the tree")
+            return count
+        stream = stream_of(whole)
+        before = edge.last_in.get(stream, 0)
         if len(edge.last_in) >= LINK_STREAMS_MAX and stream not in edge.last_in:
             self._links.renounce(link, f"more than {LINK_STREAMS_MAX} streams over one link")
-            return True
-        to, must = message.to, message.must
-        if message.previous != edge.last_in.get(stream, 0):
+            return count
+        if message.previous[first] != before:
             # Links keep order and lose nothing, so this is a fault of one of the two brokers.
-            self._core.log(
+            core.log(
                 "error",
                 "a publication is missing",
                 peer=link.peer,
-                message=publication.id,
-                previous=message.previous,
-                known=edge.last_in.get(stream, 0),
+                message=f"{whole.prefix}{whole.numbers[first]}",
+                previous=message.previous[first],
+                known=before,
             )
-            self.flow.answer(link, channel, message.slot, publication.size, missing=must, awaited=bool(must))
+            size = sum(whole.part(first, end).sizes)
+            self.flow.answer(link, channel, slot, count, size, missing=must, awaited=bool(must))
             self._trees.ask_regrow(tree)
-            return True
-        if publication.number <= grown.seen.get(stream, 0):
-            edge.last_in[stream] = publication.number
-            self._core.suppress(publication, link.peer, message.hops, "repeat")
-            self.flow.answer(link, channel, message.slot, publication.size, awaited=bool(must))
-            return True
+            return count
+        seen = grown.seen.get(stream, 0)
+        if whole.numbers[first] <= seen:
+            known = bisect_right(whole.numbers, seen, first, end)
+            repeated = whole.part(first, known)
+            edge.last_in[stream] = repeated.numbers[-1]
+            core.suppress(repeated, link.peer, message.hops, "repeat")
+            size = sum(repeated.sizes)
+            self.flow.answer(link, channel, slot, known - first, size, awaited=bool(must))
+            core.spent += known - first
+            return known - first
         targets = _targets(grown, to & ~edge.mask)
-        if any(self.flow.full(target.peer, tree.root) for target in targets):
-            return False
-        if publication.told is not None:
-            self._core.tell(VersionPassed(publication))
-        edge.last_in[stream] = publication.number
-        grown.seen[stream] = publication.number
-        own = grown.bits[self._core.id]
-        durable = bool(to & own) and self._accept(link, message)
+        batch = whole.part(first, end)
+        own = grown.bits[core.id]
+        deliveries = len(targets) + (self._receivers_of(batch) if to & own else 0)
+        sizes = batch.sizes
+        count = self._room(tree.root, targets, sizes, max(1, deliveries))
+        if not count:
+            return 0
+        if count < len(batch):
+            batch, sizes = batch.part(0, count), sizes[:count]
+        for publication in batch if batch.told else ():
+            core.tell(VersionPassed(publication))
+        edge.last_in[stream] = grown.seen[stream] = batch.numbers[-1]
+        spent = core.spent
+        durable = bool(to & own) and self._accept(link, batch, message.hops)
         passage = None
         if must:
-            passage = Passage(tree.root, grown.epoch)
-            passage.link, passage.generation, passage.slot = link, link.generation, message.slot
-        self._forward(tree, grown, publication, targets, to, must, passage, message.hops + 1, link)
+            passage = Passage(tree.root, grown.epoch, count)
+            passage.link, passage.generation, passage.slot = link, link.generation, slot
+        self._forward(tree, grown, batch, targets, to, must, passage, message.hops + 1, link)
+        core.spent = max(core.spent, spent + count)  # what nobody wants is work, too
         if passage is None:
             if durable:
-                self._core.ask_sync()
-            self.flow.answer(link, channel, message.slot, publication.size, awaited=False)
-            return True
-        if durable or (must & own and self._core.sync_token > self._core.synced):
+                core.ask_sync()
+            self.flow.answer(link, channel, slot, count, sum(sizes), awaited=False)
+            return count
+        if durable or (must & own and core.sync_token > core.synced):
             # A repeat of something that is being stored must wait for that too.
             self.flow.wait_for_disk(passage)
         if passage.open == 0:
-            self.flow.answer(link, channel, message.slot, publication.size, missing=passage.missing)
-        return True
+            self.flow.answer(link, channel, slot, count, sum(sizes), missing=passage.missing)
+        return count
 
-    def _take_stale(self, link: Link, channel: Channel, message: Arrived, reason: str) -> None:
-        """It will come again in the next epoch; sessions here may have it now."""
-        publication, must = message.publication, message.must
+    def _receivers_of(self, batch: Batch) -> int:
+        """About how many sessions here get each of some publications."""
+        return max(len(self.routes.of(head.topic).sessions) for head in batch.heads)
+
+    def _take_stale(
+        self,
+        link: Link,
+        channel: Channel,
+        message: Arrived,
+        first: int,
+        end: int,
+        to: int,
+        must: int,
+        reason: str,
+    ) -> None:
+        """They will come again in the next epoch; sessions here may have them now."""
+        batch = message.batch.part(first, end)
         tree = self._trees.trees.get(message.root)
         past = tree.past if tree is not None else None
-        if past is not None and past.epoch == message.epoch and message.to & past.bits[self._core.id]:
-            if self._accept(link, message):
+        if past is not None and past.epoch == message.epoch and to & past.bits[self._core.id]:
+            if self._accept(link, batch, message.hops):
                 self._core.ask_sync()
         if not must:
-            self._core.suppress(publication, link.peer, message.hops, reason)
-        self.flow.answer(link, channel, message.slot, publication.size, missing=must, awaited=bool(must))
+            self._core.suppress(batch, link.peer, message.hops, reason)
+        self._core.spent += len(batch)
+        size = sum(batch.sizes)
+        slot = message.slot + first
+        self.flow.answer(link, channel, slot, len(batch), size, missing=must, awaited=bool(must))
 
-    def _accept(self, link: Link, message: Arrived) -> bool:
-        """Give it to sessions here, if it is new to them; whether a durable one has it to store."""
-        publication = message.publication
-        stream, fields = stream_of(publication), self._topics.fields(publication)
-        if publication.number <= self.marks.get(stream, 0) or stream[:2] == self._own:
+    def _accept(self, link: Link, batch: Batch, hops: int) -> bool:
+        """Give publications to sessions here, those that are new to them; whether a durable one has some to
+        store.
+        """
+        stream = stream_of(batch)
+        mark = self.marks.get(stream, 0)
+        if batch.numbers[0] <= mark or stream[:2] == self._own:
             # What entered here was delivered here; it may come back from a neighbour that stood in for us.
-            self._core.suppress(publication, link.peer, message.hops, "repeat")
-            return False
-        durable = self._deliver(publication, fields, link, message.hops)
-        self._mark(stream, publication.number)
+            known = len(batch) if stream[:2] == self._own else bisect_right(batch.numbers, mark)
+            self._core.suppress(batch.part(0, known), link.peer, hops, "repeat")
+            if known == len(batch):
+                return False
+            batch = batch.part(known, len(batch))
+        durable = self._deliver_all(batch, link, hops)
+        self._mark(stream, batch.numbers[-1])
         if durable:
-            self._core.out.append(_mark_write(stream, publication.number))
+            self._core.out.append(_mark_write(stream, batch.numbers[-1]))
         return durable
 
-    def _deliver(self, publication: Publication, fields: Content, link: Link | None, hops: int) -> bool:
-        """Hand it to the matching sessions; whether one of them is durable."""
-        self._core.spent += self._sessions.local.effort(publication.topic, len(publication.payload))
-        if publication.told is not None:
-            topic, given = publication.told.topic, self._versions.given
-            durable = self._versions.deliver(publication, fields, link, hops, late=publication.told.late)
-            self.left[topic] = self.left.get(topic, 0) + (self._versions.given > given)
-            if link is not None:
-                self._core.tell(VersionArrived(publication.told))
+    def _deliver_all(self, batch: Batch, link: Link | None, hops: int) -> bool:
+        """Hand publications of any topics to the matching sessions; whether one of them is durable."""
+        durable = False
+        if batch.told:
+            for publication in batch:
+                fields = self._topics.fields(publication)
+                durable |= self._deliver_version(publication, fields, link, hops)
             return durable
-        here = self._sessions
-        found = here.local.match(publication.topic, fields)
-        if not found:
-            self.false_positives += link is not None
+        for route, first, end in self.routes.stretches(batch):
+            part = batch.part(first, end)
+            contents = self._contents(part) if route.here else None
+            durable |= self._deliver(route, part, contents, link, hops)
+        return durable
+
+    def _deliver(
+        self,
+        route: Route,
+        batch: Batch,
+        contents: list[Content] | None,
+        link: Link | None,
+        hops: int,
+    ) -> bool:
+        """Hand publications of one route to the matching sessions; whether one of them is durable."""
+        core, here, count = self._core, self._sessions.sessions, len(batch)
+        lengths = batch.lengths
+        if route.here:
+            core.spent += count * self.routes.effort(route, max(lengths), here=True)
+        matches = self.routes.match(route, batch, contents)
+        if matches is None:
+            self.false_positives += count if link is not None else 0
             return False
-        if here.shares.groups:
-            found = here.shares.choose(found, lambda session: here.sessions[session].open)
-        subscriptions = tuple(sorted(found))
-        self._core.out.append(Deliver(publication, subscriptions, hops))
-        receivers = tuple(dict.fromkeys([session for session, _ in subscriptions]))
-        self._core.spend(len(receivers), len(publication.payload))
-        self._core.record(
+        core.out.append(Deliver(batch, matches, hops))
+        receivers: Sequence[tuple[str, ...]]
+        durable = route.durable if link is not None else route.durable_here
+        if not matches.listed:
+            receivers = (route.sessions,)
+            core.spend(len(route.sessions) * count, max(lengths))
+        else:
+            receivers = [tuple(dict.fromkeys([session for session, _ in some])) for some in matches]
+            core.spend(sum(map(len, receivers)), max(lengths))
+            places = [at for at, some in enumerate(receivers) if some]
+            if len(places) < count:
+                self.false_positives += count - len(places) if link is not None else 0
+                batch, receivers = batch.some(places), [receivers[at] for at in places]
+            durable = durable or any(
+                here[one].durable and (link is not None or here[one].subscriptions[name].qos)
+                for some in matches.listed
+                for one, name in some
+            )
+        core.record_batch(
             Kind.DELIVERED,
-            publication.topic,
-            publication.id,
-            len(publication.payload),
-            publisher=publication.publisher,
+            batch,
             link=link.peer if link is not None else None,
             hops=hops,
-            latency_us=self._core.at_us - publication.at_us,
+            latency=True,
             receivers=receivers,
         )
-        return any(here.sessions[session].durable for session in receivers)
+        return durable and any(head.qos for head in batch.heads)
+
+    def _deliver_version(
+        self, publication: Publication, fields: Content, link: Link | None, hops: int
+    ) -> bool:
+        """Hand a version of an event to the sessions that it is for; whether one of them is durable."""
+        told = publication.told
+        assert told is not None, "what a seat told says what it is"
+        self._core.spent += self.routes.effort(
+            self.routes.of(publication.topic), len(publication.payload), here=True
+        )
+        topic, given = told.topic, self._versions.given
+        durable = self._versions.deliver(publication, fields, link, hops, late=told.late)
+        self.left[topic] = self.left.get(topic, 0) + (self._versions.given > given)
+        if link is not None:
+            self._core.tell(VersionArrived(told))
+        return durable
 
     def _mark(self, stream: Stream, number: int) -> None:
         marks = self.marks
@@ -936,7 +885,7 @@ class Publications:
         self,
         tree: Tree,
         grown: TreeEpoch,
-        publication: Publication,
+        batch: Batch,
         targets: Sequence[Edge],
         to: int,
         must: int,
@@ -946,8 +895,10 @@ class Publications:
     ) -> None:
         if not targets:
             return
-        stream = stream_of(publication)
-        size = publication.size
+        stream = stream_of(batch)
+        sizes = batch.sizes
+        # Small enough that a link can send one and more before it has to wait.
+        most = min(OUTGOING_BYTES, self._core.settings.link_unacked_bytes // 4) - sum(sizes)
         sent = []
         for edge in targets:
             behind = must & edge.mask
@@ -955,25 +906,25 @@ class Publications:
                 if passage is not None:
                     passage.missing |= behind
                 continue
-            slot = self.flow.start(edge.link, tree.root, passage if behind else None, size, behind)
-            previous = edge.last_out.get(stream, 0)
-            message = message_of(
-                tree.root, grown.epoch, slot, hops, (publication,), (previous,), (to & edge.mask,), (behind,)
-            )
-            edge.last_out[stream] = publication.number
-            self._links.send_data(edge.link, message, size)
+            link = edge.link
+            slot = self.flow.start(link, tree.root, passage if behind else None, sizes, behind)
+            outgoing = link.last_data
+            if not isinstance(outgoing, Outgoing) or not outgoing.fits(
+                tree.root, grown.epoch, hops, slot, batch, most
+            ):
+                outgoing = Outgoing(tree.root, grown.epoch, hops, slot)
+                self._links.send_growing(link, outgoing)
+            outgoing.add(batch, edge.last_out.get(stream, 0), to & edge.mask, behind, sum(sizes))
+            edge.last_out[stream] = batch.numbers[-1]
             sent.append(edge.peer)
         if sent:
-            self._core.spend(len(sent), size)
-            self._core.record(
+            self._core.spend(len(sent) * len(batch), max(batch.lengths))
+            self._core.record_batch(
                 Kind.FORWARDED,
-                publication.topic,
-                publication.id,
-                len(publication.payload),
-                publisher=publication.publisher,
+                batch,
                 link=source.peer if source is not None else None,
                 hops=hops,
-                receivers=tuple(sent),
+                receivers=(tuple(sent),),
                 epoch=f"{tree.root}:{grown.epoch[0]}:{grown.epoch[1]}",
             )
 
@@ -1061,11 +1012,11 @@ class Publications:
             if held.order:
                 waiting[held.order] = held
             elif self.outbox.stands_in(held):
-                self._enqueue(held)
+                self._enqueue(held, self._root_of(held))
         for order in sorted(waiting):
             # Its topic may have come back to a tree on which it was sent: it goes again in the next epoch.
             if not self._under_way(waiting[order]):
-                self._enqueue(waiting[order])
+                self._enqueue(waiting[order], self._root_of(waiting[order]))
         for root in self._trees.trees:
             self._drain[root] = None
         self.outbox.accept_withheld()
@@ -1074,14 +1025,14 @@ class Publications:
         """Whether somebody for whom it is kept is a member now."""
         if not held.absent:
             return False
-        root = self._topics.root_of(held.publication.topic, held.publication.stream)
+        root = self._root_of(held)
         tree = self._trees.serving(root) if root is not None else None
         grown = tree.current if tree is not None else None
         return grown is not None and any(name in grown.bits for name in held.absent)
 
     def _under_way(self, held: Held) -> bool:
         """Whether it was sent in the epoch that its topic uses now."""
-        root = self._topics.root_of(held.publication.topic, held.publication.stream)
+        root = self._root_of(held)
         tree = self._trees.serving(root) if root is not None else None
         if tree is None or tree.current is None:
             return False
@@ -1089,22 +1040,18 @@ class Publications:
 
     def _first_to_send(self, grown: TreeEpoch, copy: Held) -> bool:
         """Whether no other that stands in for the same origin has sent it in this epoch already."""
-        stream, number = stream_of(copy.publication), copy.publication.number
-        self._accept_copy(copy.publication)
+        batch = copy.batch
+        stream, number = stream_of(batch), batch.numbers[-1]
+        if number > self.marks.get(stream, 0):
+            # Sessions here may not have what the origin could not send any more.
+            if self._deliver_all(batch, None, 0):
+                self._core.out.append(_mark_write(stream, number))
+                self._core.ask_sync()
+            self._mark(stream, number)
         if number <= grown.seen.get(stream, 0):
-            copy.sent[grown.root] = grown.epoch
             return False
         grown.seen[stream] = number
         return True
-
-    def _accept_copy(self, publication: Publication) -> None:
-        """Sessions here may not have what the origin could not send any more."""
-        stream = stream_of(publication)
-        if publication.number > self.marks.get(stream, 0):
-            if self._deliver(publication, self._topics.fields(publication), None, 0):
-                self._core.out.append(_mark_write(stream, publication.number))
-                self._core.ask_sync()
-            self._mark(stream, publication.number)
 
     @property
     def waiting(self) -> bool:
@@ -1117,12 +1064,6 @@ class Publications:
         return not self.backlog_bytes and not self._core.syncing and self.flow.at_rest
 
 
-LANE_MAX = 256
-"""Publications that go one by one and are written down together."""
-
-MIXED_FROM = 16
-"""Publications of several topics that came at once, from which they are written down together."""
-
 LINK_STREAMS_MAX = 4 * STREAMS_MAX
 """Streams over one link in one epoch; more do not come of a network, but of a neighbour gone wrong."""
 
@@ -1133,14 +1074,28 @@ NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""
 
 
+Addressed = tuple[int, int, tuple[str, ...]]
+"""Who gets publications in an epoch, who must have them, and absent brokers for which they are kept."""
+
+
 def _targets(grown: TreeEpoch, to: int) -> list[Edge]:
     """The links over which a publication goes to some members, in order of their neighbours."""
     return [edge for edge in grown.ordered if edge.mask & to] if to else []
 
 
-def _is_of(publication: Publication, events: Container[str]) -> bool:
-    """Whether it is a version of one of some events."""
-    return publication.told is not None and publication.told.event in events
+def _is_of(batch: Batch, events: Container[str]) -> bool:
+    """Whether it is a version of one of some events, which is by itself."""
+    return bool(batch.told) and batch.told[0].event in events
+
+
+def _about(head: Head) -> int:
+    """What properties and content type count for."""
+    about = len(head.content_type) + sum(len(name) + len(text) for name, text in head.properties)
+    return about + len(head.response_topic or "") + len(head.correlation or b"")
+
+
+_fault = lru_cache(maxsize=4096)(names.name_fault)
+"""What is wrong with a topic, remembered for the next time."""
 
 
 def _mark_key(stream: Stream) -> str:

@@ -139,7 +139,7 @@ class Homes:
         self.homes: dict[str, Home] = {}
         self._heard: dict[str, Home] = {}
         """Those of which neighbours say that there is a set, and nothing has come yet."""
-        self.table: Table[Interest, str] = Table(core.settings.topic_cache)
+        self.table: Table[Interest, str] = Table(core.settings.topic_cache, core.changed)
         """Which homes want what."""
         self.items = 0
         """What is kept of all sets."""

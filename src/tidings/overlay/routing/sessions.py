@@ -68,7 +68,7 @@ class Sessions:
         self._own = own
         self._grants = grants
         self.sessions: dict[str, Session] = {}
-        self.local: Table[Subscription, Named] = Table(core.settings.topic_cache)
+        self.local: Table[Subscription, Named] = Table(core.settings.topic_cache, core.changed)
         """Who here wants what."""
         self.shares = Shares()
         self._typed_reads: dict[tuple[str, str], tuple[Topic, filters.Filter]] = {}
@@ -84,6 +84,7 @@ class Sessions:
                 self._save_session(name)
             return
         session.open = True
+        self._core.changed()
         if session.durable and not durable:
             self.end_session(name)
             self.sessions[name] = Session(durable)

@@ -9,8 +9,8 @@ subscriptions are held once with all who ask. What is remembered per topic is bo
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, Generic, Protocol, TypeVar
 
 from tidings.language import names
 from tidings.language.filters import Cost
@@ -190,7 +190,8 @@ class Making(Generic[A, T]):
 class Table(Generic[A, T]):
     """Who wants what is published."""
 
-    def __init__(self, cache: int) -> None:
+    def __init__(self, cache: int, changed: Callable[[], None] = lambda: None) -> None:
+        """`changed` is called when somebody wants something else."""
         self._root: Node[A, T] = Node()
         self.deep: DeepFilters[Node[A, T]] = DeepFilters()
         self._entries: dict[A, Entry[A, T]] = {}
@@ -202,8 +203,7 @@ class Table(Generic[A, T]):
         """Those that have an index because they are asked so often."""
         self.indexes = 0
         """How many have been made."""
-        self.version = 0
-        """Counts the changes."""
+        self._changed = changed
 
     def __len__(self) -> int:
         """Different subscriptions."""
@@ -215,7 +215,7 @@ class Table(Generic[A, T]):
 
     def add(self, subscription: A, target: T) -> bool:
         """From now on somebody asks for this; False if that was known."""
-        self.version += 1
+        self._changed()
         entry = self._entries.get(subscription)
         if entry is None:
             self._place(Entry(subscription, target))
@@ -288,7 +288,7 @@ class Table(Generic[A, T]):
         return node
 
     def remove(self, subscription: A, target: T) -> None:
-        self.version += 1
+        self._changed()
         entry = self._entries[subscription]
         if isinstance(entry.targets, dict):
             del entry.targets[target]
@@ -379,15 +379,6 @@ class Table(Generic[A, T]):
                 counted[subscription.every_us] += change
                 if not counted[subscription.every_us]:
                     del counted[subscription.every_us]
-
-    def effort(self, topic: str, size: int) -> int:
-        """What it takes to match a publication with a payload of this size, in deliveries of about 20 us."""
-        total = 0
-        for node in self.nodes(topic):
-            if node.filtered:
-                total += 1 if node.index is not None else node.filtered // FILTERS_PER_DELIVERY
-                total += node.searched * size // SEARCHES_PER_DELIVERY
-        return total
 
     def match(self, topic: str, fields: Callable[[], Fields | None]) -> dict[T, int]:
         """Who wants it, with the highest quality of service asked for.
@@ -527,6 +518,17 @@ class Table(Generic[A, T]):
                 del self._nodes[next(iter(self._nodes))]
             self._nodes[topic] = answer
         return answer
+
+
+def effort(nodes: Iterable[Node[Any, Any]], size: int) -> int:
+    """What it takes to match a publication with a payload of this size with the content filters at some
+    nodes, in deliveries of about 20 us.
+    """
+    total = 0
+    for node in nodes:
+        total += 1 if node.index is not None else node.filtered // FILTERS_PER_DELIVERY
+        total += node.searched * size // SEARCHES_PER_DELIVERY
+    return total
 
 
 def _is_deep(topic_filter: str) -> bool:

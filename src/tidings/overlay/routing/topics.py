@@ -57,8 +57,6 @@ class Topics:
         self._rooted: dict[str, tuple[str, str]] = {}
         """By how their streams are called: roots that declarations name, with the topic filter."""
         self._gathered: list[Topic] | None = None
-        self.version = 0
-        """Counts the changes of what is declared."""
         self.unreadable = 0
         """Payloads that met a content filter and are nothing that it could be asked about."""
 
@@ -83,7 +81,7 @@ class Topics:
             self._core.tell(DeclarationChanged(name))
 
     def _changed(self, old: Topic | None, new: Topic | None) -> None:
-        self.version += 1
+        self._core.changed()
         self._declared.clear()
         self._gathered = None
         before, after = (topic.root if topic is not None else None for topic in (old, new))

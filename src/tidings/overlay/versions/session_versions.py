@@ -20,7 +20,8 @@ import msgspec
 from tidings.overlay.core import Core
 from tidings.overlay.events import Deliver, Erase, Write
 from tidings.overlay.links.links import Link
-from tidings.overlay.publication import MERGED, Publication, Told, is_last
+from tidings.overlay.matches import Matches
+from tidings.overlay.publication import MERGED, Batch, Publication, Told, is_last
 from tidings.overlay.publishing.outbox import encode, quoted
 from tidings.overlay.routing.grants import Named
 from tidings.overlay.routing.sessions import Sessions
@@ -413,7 +414,7 @@ class SessionVersions:
         told = _told(publication)
         self.counts.given += 1
         subscriptions = tuple((session, name) for session, names in receivers.items() for name in names)
-        self._core.out.append(Deliver(publication, subscriptions, hops))
+        self._core.out.append(Deliver(Batch.of(publication), Matches(1, tuple(sorted(subscriptions))), hops))
         self._core.spend(len(receivers), len(publication.payload))
         self._core.record(
             Kind.DELIVERED,

@@ -21,7 +21,6 @@ from tidings.mqtt.events import (
     ClientLost,
     ClientVerified,
     CloseClient,
-    Distribute,
     PauseReading,
     ResumeReading,
     Transmit,
@@ -144,7 +143,6 @@ class Connections:
         self._parting: dict[tuple[str, int], tuple[Connection, str]] = {}
         """Those that are gone, and why, of which the broker is about to be told."""
         self.carry: dict[type, Callable[[Node, Any], None]] = {
-            Distribute: self._distribute,
             Transmit: self._transmit,
             CloseClient: self._shut,
             PauseReading: self._quiet,
@@ -285,10 +283,6 @@ class Connections:
         if host.boot == boot and host.up:
             events, host.inbox = host.inbox, []
             self._world.tell_all(host, events)
-
-    def _distribute(self, host: Node, effect: Distribute) -> None:
-        for one in effect.transmits():
-            self._transmit(host, one)
 
     def _transmit(self, host: Node, effect: Transmit) -> None:
         line = self._lines.get((host.address, effect.connection))

@@ -27,7 +27,7 @@ from tidings.mqtt.packets import (
     Subscribe,
     Will,
 )
-from tidings.overlay.events import PublicationOffered
+from tidings.overlay.events import PublicationsOffered
 from tidings.records.record import Kind, Record, Run
 
 WHERES = ("", "n >= 3", "n < 2 OR n = 7", "kind = 'x'", "n IS NULL")
@@ -196,9 +196,9 @@ def test_bursts_mixed_topics_and_single_packets_do_not_go_the_long_way() -> None
     assert talk.front.express(publisher.connection, single, talk.now) == len(single)
     talk._carry_out(talk.front.take())
     assert len(subscriber.read()) == 10 + 9 + 9 + 1
-    assert PublicationOffered not in told
+    assert PublicationsOffered not in told
     publisher.send(Publish("t/1", b"kept", retain=True))
-    assert PublicationOffered in told
+    assert PublicationsOffered in told
 
 
 @pytest.mark.parametrize("short", [True, False])
