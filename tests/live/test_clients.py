@@ -11,7 +11,7 @@ import threading
 import weakref
 from pathlib import Path
 from time import thread_time
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -289,11 +289,6 @@ def test_a_bug_in_the_front_stops_the_node() -> None:
         assert "a bug" in await node.stopped()
 
     run(story)
-
-
-# What comes alone and is like what came before.
-
-LANE = Lane(0, cast("Any", None), (), cast("Any", None))
 
 
 def test_nobody_is_let_in_before_the_network_is_heard() -> None:

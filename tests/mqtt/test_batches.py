@@ -1,9 +1,10 @@
-"""Bursts go a short way to clients, other packets a long one: nobody can tell from what arrives."""
+"""Publications of one read go through the broker together: nobody can tell from what arrives."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -27,7 +28,6 @@ from tidings.mqtt.packets import (
     Subscribe,
     Will,
 )
-from tidings.overlay.events import PublicationsOffered
 from tidings.records.record import Kind, Record, Run
 
 WHERES = ("", "n >= 3", "n < 2 OR n = 7", "kind = 'x'", "n IS NULL")
@@ -88,11 +88,12 @@ published = st.lists(
 
 
 def run(
-    way: str, who: list[Subscriber], what: list[list[Message]], from_v5: bool, slow: set[int]
+    cuts: list[int] | None, who: list[Subscriber], what: list[list[Message]], from_v5: bool, slow: set[int]
 ) -> tuple[list[list[object]], list[object], list[str]]:
-    """What each subscriber got, what the publisher got, and what was written down."""
+    """What each subscriber got, what the publisher got, and what was written down, if the bytes of each turn
+    come in pieces that end at these places; without any, packet by packet.
+    """
     talk = Recorded()
-    talk.front._publishing.bursts = way in ("burst", "express")
     receivers = []
     for at, (v5, kept, asked) in enumerate(who):
         version = V5 if v5 else V311
@@ -122,10 +123,8 @@ def run(
             packets.append(Publish(topic, payload, qos, packet_id=packet_id if qos else 0))
         version = V5 if from_v5 else V311
         encoded = [encode(packet, version) for packet in packets]
-        if way in ("express", "singly"):
-            say_singly(talk, publisher, encoded, way == "express")
-        else:
-            talk.tell(BytesReceived(publisher.connection, b"".join(encoded)))
+        for data in encoded if cuts is None else pieces(b"".join(encoded), cuts):
+            talk.tell(BytesReceived(publisher.connection, data))
         answered += publisher.take_all()
         for at, client in enumerate(receivers):
             for packet in client.take_all():
@@ -145,13 +144,10 @@ def run(
     return got, answered, lines
 
 
-def say_singly(talk: Talk, publisher: Any, encoded: list[bytes], express: bool) -> None:
-    """Packet by packet, as when each waits for the one before; with a glance, where that is enough."""
-    for data in encoded:
-        passed = talk.glance(publisher.connection, data) if express else 0
-        assert passed in (0, len(data))
-        if not passed:
-            talk.tell(BytesReceived(publisher.connection, data))
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    """Bytes cut at some places."""
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[first:end] for first, end in pairwise(places)]
 
 
 def answer(client: Any, packet: AnyPacket) -> None:
@@ -159,53 +155,42 @@ def answer(client: Any, packet: AnyPacket) -> None:
         client.send(Puback(packet.packet_id) if packet.qos == 1 else Pubrec(packet.packet_id))
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(subscribers, published, st.booleans(), st.sets(st.integers(0, 3), max_size=1))
-def test_both_ways_bring_the_same_packets_in_the_same_order_and_write_the_same_down(
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    subscribers,
+    published,
+    st.booleans(),
+    st.sets(st.integers(0, 3), max_size=1),
+    st.lists(st.integers(0, 400), max_size=3),
+)
+def test_however_bytes_are_cut_the_same_packets_come_in_the_same_order_and_the_same_is_written_down(
     who: list[Subscriber],
     what: list[list[Message]],
     from_v5: bool,
     slow: set[int],
+    cuts: list[int],
 ) -> None:
-    assert run("burst", who, what, from_v5, slow) == run("long", who, what, from_v5, slow)
+    assert run(cuts, who, what, from_v5, slow) == run(None, who, what, from_v5, slow)
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(subscribers, published, st.booleans(), st.sets(st.integers(0, 3), max_size=1))
-def test_a_glance_brings_the_same_as_a_long_look(
-    who: list[Subscriber],
-    what: list[list[Message]],
-    from_v5: bool,
-    slow: set[int],
-) -> None:
-    assert run("express", who, what, from_v5, slow) == run("singly", who, what, from_v5, slow)
+def test_a_batch_cut_at_every_byte_brings_the_same() -> None:
+    who: list[Subscriber] = [
+        (True, False, [("t/#", 1, "", 5)]),
+        (False, False, [("t/1", 0, "", 0)]),
+        (True, True, [("t/+", 2, "n >= 3", 0)]),
+    ]
+    what: list[list[Message]] = [
+        [("t/1", 0, b'{"n":3}'), ("t/1", 1, b'{"n":1}'), ("t/2", 2, b'{"n":7}'), ("t/1", 0, b"text")]
+    ]
+    whole = run([], who, what, True, set())
+    assert len(whole[0][0]) == len(whole[1]) + 2
+    for cut in range(1, 100):
+        assert run([cut], who, what, True, set()) == whole
 
 
-def test_bursts_mixed_topics_and_single_packets_do_not_go_the_long_way() -> None:
-    talk = Talk()
-    subscriber, publisher = talk.connect("s"), talk.connect("p")
-    subscriber.subscribe("t/#")
-    told: list[type] = []
-    tell = talk.front.broker.tell
-    talk.front.broker.tell = lambda event: (told.append(type(event)), tell(event))[1]  # type: ignore[func-returns-value, method-assign]
-    burst = [Publish("t/1", b"%d" % at) for at in range(10)]
-    mixed = [Publish(f"t/{at % 3}", b"x" * at) for at in range(9)]
-    publisher.send(*burst, *mixed)
-    publisher.send(*mixed)
-    single = encode(Publish("t/1", b"alone"), V5)
-    assert talk.front.express(publisher.connection, single, talk.now) == len(single)
-    talk._carry_out(talk.front.take())
-    assert len(subscriber.read()) == 10 + 9 + 9 + 1
-    assert PublicationsOffered not in told
-    publisher.send(Publish("t/1", b"kept", retain=True))
-    assert PublicationsOffered in told
-
-
-@pytest.mark.parametrize("short", [True, False])
-def test_a_new_connection_does_not_overtake_what_its_client_has_said_before(short: bool) -> None:
+def test_a_new_connection_does_not_overtake_what_its_client_has_said_before() -> None:
     """A will, and what went the long way, come before what the next connection says in the same turn."""
     talk = Talk()
-    talk.front._publishing.bursts = short
     subscriber = talk.connect("s")
     subscriber.subscribe("t")
     talk.connect("p", will=Will("t", b"offline"))
@@ -224,13 +209,9 @@ def test_a_new_connection_does_not_overtake_what_its_client_has_said_before(shor
     assert [packet.payload for packet in subscriber.take(Publish)] == [b"first", b"second"]
 
 
-@pytest.mark.parametrize("short", [True, False])
 @pytest.mark.parametrize("where", ["", "n >= 3"])
-def test_what_is_published_in_the_turn_of_a_subscription_comes_behind_its_answer(
-    short: bool, where: str
-) -> None:
+def test_what_is_published_in_the_turn_of_a_subscription_comes_behind_its_answer(where: str) -> None:
     talk = Talk()
-    talk.front._publishing.bursts = short
     publisher, subscriber = talk.connect("p"), talk.connect("s")
     publisher.publish("t", b'{"n":3}', retain=True)
     about = Properties(user=(("where", where),) if where else ())
@@ -244,10 +225,8 @@ def test_what_is_published_in_the_turn_of_a_subscription_comes_behind_its_answer
     assert len(subscriber.take(Publish)) == 1
 
 
-@pytest.mark.parametrize("short", [True, False])
-def test_an_answer_that_waits_for_the_disk_counts_once_and_is_not_sent_to_nobody(short: bool) -> None:
+def test_an_answer_that_waits_for_the_disk_counts_once_and_is_not_sent_to_nobody() -> None:
     talk = Talk()
-    talk.front._publishing.bursts = short
     subscriber = talk.connect("s", session_expiry_s=100)
     subscriber.subscribe("t", qos=1)
     publisher = talk.connect("p")

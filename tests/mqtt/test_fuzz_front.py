@@ -60,9 +60,7 @@ def test_a_client_that_says_nothing_leaves_nothing_behind(state: hostile.State, 
 
 @given(st.sampled_from(STATES), strategies.versions, st.binary(max_size=120), CUTS)
 @settings(max_examples=examples(60))
-def test_any_bytes_at_any_state(
-    state: hostile.State, version: Version, data: bytes, cuts: list[int]
-) -> None:
+def test_any_bytes_at_any_state(state: hostile.State, version: Version, data: bytes, cuts: list[int]) -> None:
     hostile.run(state, version, pieces(data, cuts))
 
 

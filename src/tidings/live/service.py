@@ -302,4 +302,3 @@ def _spare_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-

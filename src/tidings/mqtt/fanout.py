@@ -84,7 +84,11 @@ class Fanout:
                     self._give(session_id, names, publication, hops)
             return
         first, heads = 0, batch.heads
-        runs = groupby(heads[at].qos for at in batch.which) if len(heads) > 1 else ((heads[0].qos, batch.starts),)
+        runs = (
+            groupby(heads[at].qos for at in batch.which)
+            if len(heads) > 1
+            else ((heads[0].qos, batch.starts),)
+        )
         for qos, some in runs:
             end = first + sum(1 for _ in some)
             part = batch.part(first, end)
@@ -136,7 +140,7 @@ class Fanout:
                 client = session.client
                 if apart and session.id in apart:
                     continue
-                if client is None or client.congested or session.queue or session.unsynced:
+                if client is None or not _is_idle(client, session):
                     singly.append(session)
                     continue
                 data = data or _laid_out(batch, form)
@@ -211,7 +215,7 @@ class Fanout:
                 form = self._form(session_id, names, qos)
                 session = self._sessions.get(session_id)
                 client = session.client if session is not None else None
-                if form is None or session is None or client is None or client.congested or session.queue:
+                if form is None or session is None or client is None or not _is_idle(client, session):
                     publication = publication or batch.one(at)
                     self._give(session_id, names, publication, hops)
                     continue
@@ -287,6 +291,11 @@ def _by_session(named: Sequence[Named]) -> dict[str, Names]:
         before = found.get(session_id)
         found[session_id] = (name,) if before is None else (*before, name)
     return found
+
+
+def _is_idle(client: Client, session: Session) -> bool:
+    """Whether nothing waits for a client that what comes now would overtake."""
+    return not (client.congested or session.queue or session.unsynced)
 
 
 def _simple(client: Client, asked: Sequence[Asked]) -> bool:

@@ -120,6 +120,7 @@ DEFERRED_BYTES = 256 * 1024 * 1024
 RELEASED_MAX = 128
 """Deferred packets of all clients that are acted on in one turn."""
 
+
 class Due(Enum):
     """What a front waits for."""
 

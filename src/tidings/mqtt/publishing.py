@@ -144,7 +144,8 @@ class Publishing:
                 ids += 1
             payload = read.data[read.bodies[at] : read.ends[at]]
             self.on_publish(
-                client, Publish(head.topic, payload, head.qos, head.retain, head.dup, packet_id, head.properties)
+                client,
+                Publish(head.topic, payload, head.qos, head.retain, head.dup, packet_id, head.properties),
             )
             if client.state is not State.OPEN:
                 return
@@ -524,6 +525,7 @@ class Publishing:
             raise Malformed(Reason.PROTOCOL_ERROR, "PUBCOMP for a publication that was not released.")
         session.done(packet.packet_id)
         session.pump()
+
 
 def receive_maximum_exceeded(most: int) -> Malformed:
     return Malformed(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"More than {most} publications are under way at once.")

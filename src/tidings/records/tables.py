@@ -196,7 +196,17 @@ class _Runs:
                 reason=reason,
                 epoch=epoch,
             )
-            for (broker, boot, kind, prefix, client, link, hops, reason, epoch), topic, publisher in self._heads
+            for (
+                broker,
+                boot,
+                kind,
+                prefix,
+                client,
+                link,
+                hops,
+                reason,
+                epoch,
+            ), topic, publisher in self._heads
         )
         heads = _table_of_lines(lines).combine_chunks()
         head = _column(self._head.spread(lengths, steps))

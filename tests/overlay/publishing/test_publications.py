@@ -108,9 +108,7 @@ def test_a_publication_is_known_by_origin_incarnation_stream_and_number() -> Non
 
 def test_a_publication_carries_all_that_its_client_gave() -> None:
     it = Middle(wants={"x": [ALL]})
-    offered = offer_of(
-        "p", 9, "t/u", b"\x81\xa1x\x01", 2, "application/msgpack", (("k", "v"),), True
-    )
+    offered = offer_of("p", 9, "t/u", b"\x81\xa1x\x01", 2, "application/msgpack", (("k", "v"),), True)
     ((_, message),) = it.heard(synced(it, it.tell(offered)), Publish)
     sent = carried(message)
     assert sent == Publication(

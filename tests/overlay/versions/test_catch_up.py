@@ -943,7 +943,11 @@ def test_a_broker_with_many_subscriptions_asks_once_for_all_that_is_open() -> No
     net.heal("b", "c")
     net.settle()
     assert len([it for source, _, it in net.said(Ask, mark) if source == "c"]) == 1
-    assert (len(net.versions_of("c", "s1")), len(net.versions_of("c", "s2")), len(net.versions_of("c", "s3"))) == (1, 1, 0)
+    assert (
+        len(net.versions_of("c", "s1")),
+        len(net.versions_of("c", "s2")),
+        len(net.versions_of("c", "s3")),
+    ) == (1, 1, 0)
 
 
 def test_who_wanted_no_open_events_does_not_get_them_after_a_restart_either() -> None:

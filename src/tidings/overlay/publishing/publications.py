@@ -103,7 +103,9 @@ def _stretches(message: Publish, batch: Batch) -> Iterable[tuple[int, int, int, 
             or previous[at] != numbers[at - 1]
             or (batch.head(at).qos > 0) != (batch.head(first).qos > 0)
         ):
-            found.append((first, at, unpacked(to[first]), unpacked(must[first]) if batch.head(first).qos else 0))
+            found.append(
+                (first, at, unpacked(to[first]), unpacked(must[first]) if batch.head(first).qos else 0)
+            )
             first = at
     return found
 
@@ -339,7 +341,9 @@ class Publications:
         groups: list[tuple[Sequence[int], Addressed | None]]
         done: Sequence[int] = ()
         if tree is None or grown is None:
-            groups = [(list(some), None) for _, some in groupby(range(len(batch)), lambda at: batch.head(at).qos)]
+            groups = [
+                (list(some), None) for _, some in groupby(range(len(batch)), lambda at: batch.head(at).qos)
+            ]
         else:
             ends_here = tree.growing is None and core.settings.acks == "origin"
             groups, done = self._address_new(route, batch, contents, grown, ends_here=ends_here)

@@ -182,23 +182,23 @@ class Routes:
             listed.append(some)
         return Matches(count, route.everyone, listed) if anybody else None
 
-    def _match_singly(
-        self, route: Route, batch: Batch, contents: Sequence[Content] | None
-    ) -> Matches | None:
+    def _match_singly(self, route: Route, batch: Batch, contents: Sequence[Content] | None) -> Matches | None:
         """The same where some are shared: of each group one member is chosen, for each publication."""
         here = self._sessions
         listed: list[tuple[Named, ...]] = []
         fields = [content() for content in contents] if contents is not None else []
-        filtered = here.local.match_each(route.here, fields) if route.here else [[] for _ in range(len(batch))]
+        filtered = (
+            here.local.match_each(route.here, fields) if route.here else [[] for _ in range(len(batch))]
+        )
         for entries in filtered:
-            found = dict.fromkeys((*route.everyone, *(named for entry in entries for named in entry.targets)), 0)
+            found = dict.fromkeys(
+                (*route.everyone, *(named for entry in entries for named in entry.targets)), 0
+            )
             chosen = here.shares.choose(found, lambda session: here.sessions[session].open)
             listed.append(tuple(sorted(chosen)))
         return Matches(len(batch), (), listed) if any(listed) else None
 
-    def wanted(
-        self, route: Route, batch: Batch, contents: Sequence[Content] | None
-    ) -> list[dict[str, int]]:
+    def wanted(self, route: Route, batch: Batch, contents: Sequence[Content] | None) -> list[dict[str, int]]:
         """Which other brokers want publications, with the highest quality of service that they ask for; one
         item for each, or one for all.
         """
