@@ -22,7 +22,7 @@ from tidings.language.reports import Event
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.gather.seat import Seat
 from tidings.overlay.links.links import Link
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publication import Batch, Told
 from tidings.overlay.publishing import batches
 from tidings.overlay.publishing.flow import Channel, Flow, Passage
 from tidings.overlay.publishing.messages import Places
@@ -91,19 +91,15 @@ def _confirms_for_those_behind_it() -> AbstractContextManager[object]:
 
 @contextmanager
 def _takes_the_unknown_for_nothing() -> Iterator[None]:
-    def wanting(
-        original: Callable[..., dict[str, int]], publications: Publications, held: Held, grown: TreeEpoch
-    ) -> dict[str, int]:
-        unknown, grown.unknown = grown.unknown, {}
-        try:
-            return original(publications, held, grown)
-        finally:
-            grown.unknown = unknown
+    def with_unknown(
+        _original: object, _publications: Publications, _grown: TreeEpoch, wanted: Mapping[str, int]
+    ) -> Mapping[str, int]:
+        return wanted
 
     def blind(_original: object, _absences: Absences, _grown: TreeEpoch) -> list[str]:
         return []
 
-    with around(Publications, "_wanting", wanting), around(Absences, "blind", blind):
+    with around(Publications, "_with_unknown", with_unknown), around(Absences, "blind", blind):
         yield
 
 
@@ -176,19 +172,22 @@ def _matches_when_a_batch_is_closed() -> Iterator[None]:
         for one in seat._batches[-1].out:
             if isinstance(one, Telling):
                 event = one.event
-                wanted = publications._homes.match(one.name, partial(_fields_of, event))
+                wanted = publications._homes.table.match(one.name, partial(_fields_of, event))
                 found[event.opened_by, event.version] = wanted
         original(seat, *given)
 
     def wanting(
         original: Callable[..., dict[str, int]], publications: Publications, held: Held, grown: TreeEpoch
     ) -> dict[str, int]:
-        told = held.publication.told
         known = matched.get(publications, {})
-        found = known.pop((told.event, told.version), None) if told is not None else None
+        found = (
+            known.pop((held.batch.told[0].event, held.batch.told[0].version), None)
+            if held.batch.told
+            else None
+        )
         if found is None:
             return original(publications, held, grown)
-        with patch.object(publications._homes, "match", lambda _topic, _fields: dict(found)):
+        with patch.object(publications.routes, "wanted", lambda *_: [dict(found)]):
             return original(publications, held, grown)
 
     with around(Seat, "_secure", secure), around(Publications, "_wanting", wanting):
@@ -264,7 +263,7 @@ def _drops_must_for_one_link() -> AbstractContextManager[object]:
         publications: Publications,
         tree: Tree,
         grown: TreeEpoch,
-        publication: Publication,
+        batch: Batch,
         targets: Sequence[Edge],
         to: int,
         must: int,
@@ -274,7 +273,7 @@ def _drops_must_for_one_link() -> AbstractContextManager[object]:
     ) -> None:
         if len(targets) > 1:
             must &= ~targets[-1].mask
-        original(publications, tree, grown, publication, targets, to, must, passage, hops, source)
+        original(publications, tree, grown, batch, targets, to, must, passage, hops, source)
 
     return around(Publications, "_forward", forward)
 
@@ -286,12 +285,13 @@ def _names_nobody_in_a_stale_answer() -> AbstractContextManager[object]:
         link: Link,
         channel: Channel,
         slot: int,
+        count: int,
         size: int,
         *,
         missing: int = 0,
         awaited: bool = True,
     ) -> None:
-        original(flow, link, channel, slot, size, missing=0, awaited=awaited or bool(missing))
+        original(flow, link, channel, slot, count, size, missing=0, awaited=awaited or bool(missing))
 
     return around(Flow, "answer", answer)
 

@@ -16,7 +16,7 @@ from tests.simulation.campaign.__main__ import main, read
 from tests.simulation.campaign.campaigns import CAMPAIGNS, Played, hunt, play
 from tests.simulation.campaign.strikes import LEAST
 from tests.simulation.switches import PLANTED, SWITCHES
-from tidings.overlay.routing.homes import Homes
+from tidings.overlay.publishing.routes import Routes
 
 SEEDS = range(100)
 
@@ -31,7 +31,7 @@ def test_a_planted_bug_that_does_not_fit_the_code_is_no_find(monkeypatch: pytest
     def old(_homes: object) -> None: ...
 
     name = SWITCHES[0].name
-    rotten = replace(PLANTED[name], plant=lambda: patch.object(Homes, "match", old))
+    rotten = replace(PLANTED[name], plant=lambda: patch.object(Routes, "wanted", old))
     monkeypatch.setitem(PLANTED, name, rotten)
     with pytest.raises(RuntimeError, match="does not fit the code"):
         hunt(name, SEEDS)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.simulation.waste import Round
-from tidings.overlay.routing.homes import Homes
-from tidings.overlay.routing.table import Fields
+from tidings.overlay.publishing.routes import Routes
 
 FAULTS = 3
 """A seed in which brokers die."""
@@ -35,25 +35,28 @@ def test_what_comes_in_vain_to_a_home_that_has_widened_its_set_is_counted() -> N
     assert counts.in_vain > 0
 
 
-MATCH = Homes.match
+def too_few(_routes: Routes, right: dict[str, int]) -> dict[str, int]:
+    return dict(list(right.items())[1:])
 
 
-def too_few(homes: Homes, topic: str, fields: Callable[[], Fields | None]) -> dict[str, int]:
-    return dict(list(MATCH(homes, topic, fields).items())[1:])
+def too_many(routes: Routes, right: dict[str, int]) -> dict[str, int]:
+    return dict.fromkeys(routes._homes.homes, 0) | right
 
 
-def too_many(homes: Homes, topic: str, fields: Callable[[], Fields | None]) -> dict[str, int]:
-    return dict.fromkeys(homes.homes, 0) | MATCH(homes, topic, fields)
+def too_low(_routes: Routes, right: dict[str, int]) -> dict[str, int]:
+    return dict.fromkeys(right, 0)
 
 
-def too_low(homes: Homes, topic: str, fields: Callable[[], Fields | None]) -> dict[str, int]:
-    return dict.fromkeys(MATCH(homes, topic, fields), 0)
+WANTED = Routes.wanted
 
 
 @pytest.mark.parametrize("wrong", [too_few, too_many, too_low])
 def test_the_judge_finds_wrong_destinations(
-    wrong: Callable[..., dict[str, int]], monkeypatch: pytest.MonkeyPatch
+    wrong: Callable[[Routes, dict[str, int]], dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Homes, "match", wrong)
+    def wanted(routes: Routes, *asked: Any) -> list[dict[str, int]]:
+        return [wrong(routes, right) for right in WANTED(routes, *asked)]
+
+    monkeypatch.setattr(Routes, "wanted", wanted)
     breaches = Round(CALM).run().breaches
     assert any("is told for" in breach for breach in breaches)

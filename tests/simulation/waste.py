@@ -30,7 +30,7 @@ from tidings.language.regions import Unknown
 from tidings.language.subscriptions import Subscription
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Effect, FrameReceived, Send
-from tidings.overlay.publishing.batches import unpacked
+from tidings.overlay.publishing.batches import batch_of, unpacked
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
 from tidings.planning import topologies
@@ -298,18 +298,19 @@ class Round:
                         self._sent(host, message)
         if isinstance(event, FrameReceived) and not self.has_faults:
             for message in event.frame.messages:
-                if isinstance(message, Publish) and host.id in _names(host, message, message.to[0]):
-                    topic, payload = message.heads[0].topic, message.payloads
-                    if not any(self._wants(one, topic, payload) for one in self._now_wanted(host.id)):
-                        self._came_in_vain[host.id] += 1
+                if not isinstance(message, Publish):
+                    continue
+                for to, it in zip(message.to, batch_of(message), strict=True):
+                    wanted = any(self._wants(one, it.topic, it.payload) for one in self._now_wanted(host.id))
+                    self._came_in_vain[host.id] += host.id in _names(host, message, to) and not wanted
 
     def _sent(self, host: Node, message: Publish) -> None:
-        assert len(message.numbers) == 1, "a message has one publication"
-        asked = self._asked.get(message.payloads)
-        if asked is not None:
-            asked.to |= _names(host, message, message.to[0])
-            if asked.qos:
-                asked.must |= _names(host, message, (message.must or message.to)[0])
+        for to, must, it in zip(message.to, message.must or message.to, batch_of(message), strict=True):
+            asked = self._asked.get(it.payload)
+            if asked is not None:
+                asked.to |= _names(host, message, to)
+                if asked.qos:
+                    asked.must |= _names(host, message, must)
 
     # What the judge says.
 

@@ -345,7 +345,7 @@ class Broker:
 
     def wanted_by(self, publication: Publication) -> Mapping[str, int]:
         """Which other brokers want a publication, by all that is known here, and with which QoS."""
-        return self._homes.match(publication.topic, self._topics.fields(publication))
+        return self._publications.wanted_by(publication)
 
     @property
     def indexed(self) -> bool:

@@ -27,9 +27,9 @@ def sent(bench: Bench, since: tuple[int, int]) -> list[tuple[str, str, tuple[str
     """Publications that went over links: from, to, for whom, and what."""
     found = []
     for source, target, message in bench.said(Publish, since):
-        for to, publication in zip(message.to, batch_of(message), strict=True):
+        for to, it in zip(message.to, batch_of(message), strict=True):
             receivers = bench[source].named(message.root, message.epoch, unpacked(to))
-            found.append((source, target, receivers, publication.payload))
+            found.append((source, target, receivers, it.payload))
     return found
 
 

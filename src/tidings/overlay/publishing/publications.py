@@ -384,7 +384,7 @@ class Publications:
         wanted = self.routes.wanted(route, batch, contents)
         if len(wanted) == 1 and len({head.qos for head in batch.heads}) == 1:
             qos, everything = batch.heads[0].qos, range(len(batch))
-            one = self._bits(grown, wanted[0], qos)
+            one = self._bits(grown, self._with_unknown(grown, wanted[0]), qos)
             if one[0] or one[2] or (qos and not ends_here):
                 return [(everything, one)], ()
             return [], everything if qos else ()
@@ -396,7 +396,7 @@ class Publications:
             qos, homes = batch.head(at).qos, wanted[at if len(wanted) > 1 else 0]
             way = ways.get((id(homes), qos))
             if way is None:
-                way = ways[id(homes), qos] = self._bits(grown, homes, qos)
+                way = ways[id(homes), qos] = self._bits(grown, self._with_unknown(grown, homes), qos)
             if not way[0] and not way[2] and (not qos or ends_here):
                 each.append((qos, None))
                 if qos:
@@ -411,18 +411,17 @@ class Publications:
             groups.append((list(some), way))
         return groups, done
 
-    def _bits(self, grown: TreeEpoch, homes: Mapping[str, int], qos: int) -> Addressed:
-        """Who gets a publication of this broker that these want, who must have it, and for whom it is kept."""
-        wanted = homes
-        others = (*grown.unknown, *self._absences.blind(grown))
-        if others:
-            wanted = {**homes, **dict.fromkeys(others, 2)}
-        bits, to, must, own = grown.bits, 0, 0, self._core.id
+    def _with_unknown(self, grown: TreeEpoch, wanted: Mapping[str, int]) -> Mapping[str, int]:
+        """Who may want publications, if those are known to: of others it is not known what they want."""
+        unknown = (*grown.unknown, *self._absences.blind(grown))
+        return {**wanted, **dict.fromkeys(unknown, 2)} if unknown else wanted
+
+    def _bits(self, grown: TreeEpoch, wanted: Mapping[str, int], qos: int) -> Addressed:
+        """Who gets publications that these want, who must have them, and for whom they are kept."""
+        bits, to, must = grown.bits, 0, 0
         absent: list[str] = []
         for name, asked in wanted.items():
             bit = bits.get(name)
-            if name == own:
-                continue
             if bit is not None:
                 to |= bit
                 must |= bit if asked and qos else 0
@@ -494,6 +493,11 @@ class Publications:
         tree = self._trees.serving(route.root) if route.root is not None else None
         grown = tree.current if tree is not None else None
         return grown is not None and not grown.unknown and not self._absences.blind(grown)
+
+    def wanted_by(self, publication: Publication) -> dict[str, int]:
+        """Which other brokers want a publication, by all that is known here, and with which QoS."""
+        route, fields = self.routes.of(publication.topic), self._topics.fields(publication)
+        return self.routes.wanted(route, Batch.of(publication), [fields])[0]
 
     def _root_of(self, held: Held) -> str | None:
         """The root of the tree that they travel now."""
@@ -578,19 +582,12 @@ class Publications:
         wanted = self._wanting(held, grown) | dict.fromkeys((*names, *held.absent), 2)
         for name in (*held.done, self._core.id, batch.origin):
             wanted.pop(name, None)
-        bits, to, must = grown.bits, 0, 0
-        held.absent = {}
-        for name, qos in wanted.items():
-            bit = bits.get(name)
-            if bit is not None:
-                to |= bit
-                must |= bit if qos else 0
-            elif qos and held.qos and self._absences.holds_for(name):
-                held.absent[name] = None
-        held.grown, held.to, held.must = grown, to, must if held.qos else 0
+        held.grown = grown
+        held.to, held.must, absent = self._bits(grown, wanted, held.qos)
+        held.absent = dict.fromkeys(absent)
         held.at, held.answered, held.lost = 0, 0, 0
         for told in batch.told:
-            there = {name: qos for name, qos in wanted.items() if name in bits or name in held.absent}
+            there = {name: qos for name, qos in wanted.items() if name in grown.bits or name in held.absent}
             self._core.tell(VersionAddressed(told, there))
 
     def _wanting(self, held: Held, grown: TreeEpoch) -> dict[str, int]:
@@ -608,9 +605,7 @@ class Publications:
             for name, qos in self.receivers(told).items():
                 if wanted.get(name, -1) < qos:
                     wanted[name] = qos
-        for name in (*grown.unknown, *self._absences.blind(grown)):
-            wanted[name] = 2
-        return wanted
+        return {**self._with_unknown(grown, wanted)}
 
     def _wanted_by_absent(self, held: Held) -> bool:
         """Whether publications would have to be kept for a broker out of reach."""

@@ -27,7 +27,7 @@ from tidings.overlay.routing.gone import Word
 from tidings.overlay.routing.interest import EVERYTHING_AT_ALL, Interest
 from tidings.overlay.routing.messages import FILTER, Change, Fetch, Has, Item, Sets
 from tidings.overlay.routing.own_set import OwnSet
-from tidings.overlay.routing.table import Fields, Table
+from tidings.overlay.routing.table import Table
 from tidings.overlay.trees.rolls import MEMBERS_MAX
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 
@@ -159,10 +159,6 @@ class Homes:
     def has(self, name: str, version: Version) -> bool:
         """Whether a home's set is here, at least in this version."""
         return self.version(name) >= version
-
-    def match(self, topic: str, fields: Callable[[], Fields | None]) -> dict[str, int]:
-        """The homes that want a publication, with the highest quality of service that they ask for."""
-        return self.table.match(topic, fields)
 
     @property
     def share(self) -> int:
