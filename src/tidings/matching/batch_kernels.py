@@ -434,20 +434,16 @@ def ask(
 
 
 @kernel
-def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array, blank: Number) -> Number:
-    """Set the bits of those for whom owners stand, in rows that are made blank if need be; False, with some
-    of it done, if an owner is not known. The owners of event e end at ends[e].
+def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array) -> Number:
+    """Set the bits of those for whom owners stand; False, with some of it done, if an owner is not known.
+    The owners of event e end at ends[e].
 
     Where owner o stands for one, as most do, first[o] is its number taken from -2. Else links[first[o]] says
     how many they are; they follow it. It is -1 for those that are not known.
     """
     room = np.int64(len(first))
-    width = np.uint64(bits.shape[1])
     at = U0
     for e in range(np.uint64(len(ends))):
-        if blank:
-            for k in range(width):
-                bits[e, k] = U0
         last = np.uint64(ends[e])
         # One word is put together before it is written: to write it again and again would be to wait.
         word = place = U0
@@ -477,41 +473,19 @@ def mark(owners: Array, ends: Array, first: Array, links: Array, bits: Array, bl
 
 
 @kernel
-def spread(parts: Array, begins: Array, bodies: Array, ends: Array) -> Number:
-    """Where pieces begin, where what counts in them does, and where they end (`dealing.spans`); whether as
-    much counts in each as in the first.
-    """
-    e = U0
-    alike = True
-    for i in range(np.uint64(len(parts))):
-        at, stride = parts[i, 0], parts[i, 2]
-        alike &= parts[i, 3] == parts[U0, 3]
-        for _ in range(parts[i, 1]):
-            begins[e] = at
-            at += stride
-            bodies[e] = at - parts[i, 3]
-            ends[e] = at
-            e += U1
-    return alike
-
-
-@kernel
-def total(begins: Array, ends: Array, bits: Array) -> Number:
-    """How often pieces are taken in all, how many are, and how many bytes that makes."""
-    takers = served = size = U0
+def total(bits: Array) -> Number:
+    """How often pieces are taken in all, and how many are."""
+    takers = served = U0
     for e in range(np.uint64(len(bits))):
         before = takers
         for at in range(np.uint64(bits.shape[1])):
             takers += population(bits[e, at])
         served += np.uint64(takers != before)
-        size += (takers - before) * np.uint64(ends[e] - begins[e])
-    return np.int64(takers), np.int64(served), np.int64(size)
+    return np.int64(takers), np.int64(served)
 
 
 @kernel
 def count(
-    begins: Array,
-    ends: Array,
     bits: Array,
     takers: Array,
     upto: Array,
@@ -519,21 +493,17 @@ def count(
     listed: Array,
     pieces: Array,
     lasts: Array,
-    sizes: Array,
 ) -> None:
     """List who takes each piece, one piece after the other, and the pieces of each taker, one taker after the
     other. There is room for as many as `total` says.
 
     `served` are the pieces that somebody takes; the takers of the k-th of them end at upto[k], and `listed`
-    has for each taker which piece it takes. The pieces of taker t end at lasts[t], and with sizes[t] bytes of
-    all.
+    has for each taker which piece it takes. The pieces of taker t end at lasts[t].
     """
     lasts[:] = 0
-    sizes[:] = 0
     written = k = U0
-    for e in range(np.uint64(len(begins))):
+    for e in range(np.uint64(len(bits))):
         before = written
-        size = ends[e] - begins[e]
         for at in range(np.uint64(bits.shape[1])):
             word = bits[e, at]
             while word:
@@ -543,17 +513,15 @@ def count(
                 listed[written] = np.int32(e)
                 written += U1
                 lasts[taker] += 1
-                sizes[taker] += size
         if written != before:
             served[k] = np.int64(e)
             upto[k] = np.int64(written)
             k += U1
     # From how many they are to where they begin; while they are listed, that moves to where they end.
-    many = much = 0
+    many = 0
     for i in range(np.uint64(len(lasts))):
         begin, many = many, many + lasts[i]
-        much += sizes[i]
-        lasts[i], sizes[i] = begin, much
+        lasts[i] = begin
     # In one loop: to go by pieces would be to guess wrong where the takers of each end.
     for i in range(written):
         taker = np.uint64(takers[i])

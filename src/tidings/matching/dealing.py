@@ -1,8 +1,8 @@
-"""Dealing: from who is found to what each gets, for many pieces of one buffer at once.
+"""Dealing: from the filters that were found for many publications to who takes which.
 
-Owners of filters stand for *takers*, several of them or the same as others. A deal numbers the takers, marks
-for each piece who takes it, and gives each taker its pieces, joined, in their order. What takers and pieces
-are, is not known here.
+Owners of filters stand for *takers*, several of them or the same as others. A deal numbers the takers and
+marks for each piece who takes it. What takers and pieces are is not known here; `joined` gives a taker the
+bytes of its pieces.
 """
 
 from __future__ import annotations
@@ -15,34 +15,20 @@ import numpy as np
 
 from tidings.matching.compiling import compiled_batches
 from tidings.matching.reading import Answers
-from tidings.matching.state import MOVED_BYTES, Array, Blocks, Scratch
+from tidings.matching.state import MOVED_BYTES, Array, Scratch
 
-BYTES_MAX = 16 << 20
-"""What one deal may make in all. A few takers keep far below it; with many, lists of pieces that all have in
-common take less memory."""
+BITS_MAX = 1 << 26
+"""Pieces times takers: 8 MiB of bits."""
+
+TAKEN_MAX = 1 << 20
+"""How often pieces are taken in all, at most."""
 
 TOGETHER_BYTES = 256 * 1024
 """What several takers get lies together up to so much: as long as one of them has not let go of its own, all
 of it is kept."""
 
-BLOCKS_MAX = 32
-"""Blocks of so much that are kept for the next time, and for good: what a deal makes of one read is a few."""
-
 UNKNOWN = -1
-
-
-def spans(parts: Array, count: int) -> tuple[Array, Array, Array, bool] | None:
-    """Where pieces begin, where what counts in them does, where they end, and whether as much counts in each;
-    None without kernels. The arrays hold until the next time.
-
-    A part is a row of four numbers, for pieces of one size in a row: where the first begins, how many they
-    are, their size, and how much of its end counts. There are `count` pieces in all.
-    """
-    kernels = compiled_batches()
-    if kernels is None:
-        return None
-    begins, bodies, ends = _begins.take(count), _bodies.take(count), _ends.take(count)
-    return begins, bodies, ends, kernels.spread(parts, begins, bodies, ends)
+"""In the place of the takers of an owner that has not been linked."""
 
 
 class Links:
@@ -77,24 +63,35 @@ class Links:
         self._first[owner] = self._used
         self._used = end
 
-    def mark(self, answers: Answers, bits: Array, blank: bool) -> bool:
-        known: bool = _kernels().mark(answers.owners, answers.ends, self._first, self._links, bits, blank)
+    def mark(self, answers: Answers, bits: Array) -> bool:
+        known: bool = _kernels().mark(answers.owners, answers.ends, self._first, self._links, bits)
         return known
 
 
+class Dealer:
+    """Makes deals, one after the other, in the same memory."""
+
+    def __init__(self) -> None:
+        self._bits, self._listed = Scratch(np.uint64), Scratch(np.int32)
+
+    def deal(self, pieces: int, takers: int) -> Deal | None:
+        """A deal in which nobody takes anything yet; None if it would be too large, or without kernels."""
+        if compiled_batches() is None or pieces * takers > BITS_MAX:
+            return None
+        bits = self._bits.take(pieces, max(1, -(-takers // 64)))
+        bits.fill(0)
+        return Deal(bits, takers, self._listed)
+
+
 class Deal:
-    """Who takes which of some pieces; there is one at a time.
+    """Who takes which of some pieces: `bits` has a row for each piece and a bit for each taker."""
 
-    `bits` has a row for each piece and a bit for each taker.
-    """
+    __slots__ = ("_bits", "_listed", "_takers")
 
-    __slots__ = ("_bits", "_blank", "_takers")
-
-    def __init__(self, pieces: int, takers: int) -> None:
+    def __init__(self, bits: Array, takers: int, listed: Scratch) -> None:
+        self._bits = bits
         self._takers = takers
-        self._bits = _bits.take(pieces, -(-takers // 64))
-        self._blank = True
-        """Whether the bits are those of another deal yet."""
+        self._listed = listed
 
     def mark_all(self, takers: int) -> None:
         """The first takers take every piece."""
@@ -102,55 +99,34 @@ class Deal:
             self.mark_one(slice(None), at)
 
     def mark_one(self, piece: int | slice, taker: int) -> None:
-        self._begun()[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
+        self._bits[piece, taker >> 6] |= np.uint64(1 << (taker & 63))
 
     def mark(self, links: Links, answers: Answers) -> bool:
         """Those for whom the owners stand that were found take the pieces for which they were. False if some
         owner has not been linked: then nothing more is to be done with this deal.
         """
-        blank, self._blank = self._blank, False
-        return links.mark(answers, self._bits, blank)
+        return links.mark(answers, self._bits)
 
-    def _begun(self) -> Array:
-        if self._blank:
-            self._blank = False
-            self._bits.fill(0)
-        return self._bits
-
-    def count(self, begins: Array, ends: Array) -> Dealt | None:
-        """Who gets how much of pieces that begin and end there; None if that is too much in all."""
-        kernels, bits = _kernels(), self._begun()
-        taken, served_count, size = kernels.total(begins, ends, bits)
-        if size > BYTES_MAX:
+    def count(self) -> Dealt | None:
+        """Who takes what; None if that is too much in all."""
+        kernels, bits = _kernels(), self._bits
+        taken, served_count = kernels.total(bits)
+        if taken > TAKEN_MAX:
             return None
         # Each by itself, and no longer than it is: those that go into records are kept for a while.
-        takers = np.empty(taken, dtype=np.int32)
+        takers, pieces = np.empty(taken, dtype=np.int32), np.empty(taken, dtype=np.int32)
         upto, served = np.empty(served_count, dtype=np.int64), np.empty(served_count, dtype=np.int64)
-        pieces, listed = _pieces.take(taken), _listed.take(taken)
-        lasts, sizes = np.empty(self._takers, dtype=np.int64), np.empty(self._takers, dtype=np.int64)
-        kernels.count(begins, ends, bits, takers, upto, served, listed, pieces, lasts, sizes)
-        return Dealt(begins, ends, takers, upto, served, pieces, lasts, sizes)
+        lasts = np.empty(self._takers, dtype=np.int64)
+        kernels.count(bits, takers, upto, served, self._listed.take(taken), pieces, lasts)
+        return Dealt(takers, upto, served, pieces, lasts)
 
 
 class Dealt:
-    """Pieces and who takes them; where they are, holds until others are looked at, whoever does so."""
+    """Pieces and who takes them."""
 
-    __slots__ = ("_taken", "begins", "ends", "lasts", "pieces", "served", "sizes", "takers", "upto")
+    __slots__ = ("lasts", "pieces", "served", "takers", "upto")
 
-    def __init__(
-        self,
-        begins: Array,
-        ends: Array,
-        takers: Array,
-        upto: Array,
-        served: Array,
-        pieces: Array,
-        lasts: Array,
-        sizes: Array,
-    ) -> None:
-        self._taken = _begins.taken, _pieces.taken
-        self.begins = begins
-        self.ends = ends
+    def __init__(self, takers: Array, upto: Array, served: Array, pieces: Array, lasts: Array) -> None:
         self.takers = takers
         """Of one piece after the other, by their numbers."""
         self.upto = upto
@@ -161,46 +137,36 @@ class Dealt:
         """Of one taker after the other."""
         self.lasts = lasts
         """Where those of each taker end."""
-        self.sizes = sizes
-        """How many bytes those of all takers up to each make."""
 
-    def check(self) -> None:
-        """Nothing else must have been looked at since: it would be in the same place."""
-        assert self._taken == (_begins.taken, _pieces.taken), "what was dealt out before is asked for"
-
-    def stretches(self, data: bytes, takers: Sequence[int] | None = None) -> list[memoryview]:
-        """What each taker gets, by its number; or each of some of them, whose numbers ascend."""
-        self.check()
-        kernels = _kernels()
-        buffer = np.frombuffer(data, dtype=np.uint8)
-        found: list[memoryview] = []
-        pieces, ends, sizes = (self.pieces, self.lasts, self.sizes) if takers is None else self._of(takers)
-        upto, lasts = sizes.tolist(), ends.tolist()
-        taker = piece = before = 0
-        while taker < len(upto):
-            # All that fits, and one at least.
-            end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
-            out = _blocks.take(upto[end - 1] - before + MOVED_BYTES)
-            kernels.join(buffer, self.begins, self.ends, pieces, piece, lasts[end - 1], out)
-            whole, at = out.data, 0
-            for last in upto[taker:end]:
-                found.append(whole[at : last - before])
-                at = last - before
-            taker, piece, before = end, lasts[end - 1], upto[end - 1]
-        return found
-
-    def _of(self, takers: Sequence[int]) -> tuple[Array, Array, Array]:
-        """The pieces of some takers, where those of each end, and how many bytes those up to each make."""
-        chosen = np.zeros(len(self.lasts), dtype=np.bool_)
+    def pieces_of(self, takers: Sequence[int]) -> tuple[Array, Array]:
+        """The pieces of some takers, whose numbers ascend, and where those of each end."""
+        counts = np.diff(self.lasts, prepend=0)
+        chosen = np.zeros(len(counts), dtype=np.bool_)
         chosen[list(takers)] = True
-        counts, sizes = np.diff(self.lasts, prepend=0), np.diff(self.sizes, prepend=0)
-        pieces = self.pieces[np.repeat(chosen, counts)]
-        return pieces, np.cumsum(counts[chosen]), np.cumsum(sizes[chosen])
+        if chosen[counts > 0].all():
+            return self.pieces, self.lasts[chosen]
+        return self.pieces[np.repeat(chosen, counts)], np.cumsum(counts[chosen])
 
 
-_blocks = Blocks(TOGETHER_BYTES + MOVED_BYTES, BLOCKS_MAX)
-_begins, _bodies, _ends = Scratch(np.int64), Scratch(np.int64), Scratch(np.int64)
-_bits, _pieces, _listed = Scratch(np.uint64), Scratch(np.int32), Scratch(np.int32)
+def joined(data: bytes, begins: Array, ends: Array, pieces: Array, lasts: Array) -> list[memoryview]:
+    """What each taker gets, whose pieces begin and end there in the data."""
+    kernels = _kernels()
+    buffer = np.frombuffer(data, dtype=np.uint8)
+    sizes = np.cumsum((ends - begins)[pieces])
+    upto, last_of = sizes[lasts - 1].tolist(), lasts.tolist()
+    found: list[memoryview] = []
+    taker = piece = before = 0
+    while taker < len(upto):
+        # All that fits, and one at least.
+        end = max(taker + 1, bisect_right(upto, before + TOGETHER_BYTES, taker))
+        out = np.empty(upto[end - 1] - before + MOVED_BYTES, dtype=np.uint8)
+        kernels.join(buffer, begins, ends, pieces, piece, last_of[end - 1], out)
+        whole, at = out.data, 0
+        for last in upto[taker:end]:
+            found.append(whole[at : last - before])
+            at = last - before
+        taker, piece, before = end, last_of[end - 1], upto[end - 1]
+    return found
 
 
 def _kernels() -> ModuleType:

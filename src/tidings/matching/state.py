@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
-import sys
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -228,67 +227,14 @@ class Memory:
 class Scratch:
     """Room for arrays that are done with before the next is asked for: fresh memory has to be cleared."""
 
-    __slots__ = ("_room", "taken")
+    __slots__ = ("_room",)
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._room: Array = np.empty(1024, dtype=dtype)
-        self.taken = 0
-        """How often one was asked for."""
 
     def take(self, *shape: int) -> Array:
         """An array of a shape, with anything in it."""
-        self.taken += 1
         size = math.prod(shape)
         if size > len(self._room):
             self._room = np.empty(2 * size, dtype=self._room.dtype)
         return self._room[:size].reshape(shape) if len(shape) > 1 else self._room[:size]
-
-
-class Blocks:
-    """Room for what somebody else may keep for a while: a block is given again when nobody looks at it.
-
-    Malloc would give the same memory again as well, if what is kept for longer did not lie in between: of
-    what was dealt out, nine tenths were fresh pages in some runs, each filled with zeros first.
-    """
-
-    __slots__ = ("_blocks", "_bytes", "_most")
-
-    def __init__(self, size: int, most: int) -> None:
-        """Blocks of one size in bytes, of which so many are kept, from the first time that they are used."""
-        self._bytes = size
-        self._most = most if ALONE is not None else 0
-        self._blocks: list[Array] = []
-
-    def take(self, size: int) -> Array:
-        """Bytes, with anything in them: as many as asked for, or more."""
-        if self._bytes // 4 <= size <= self._bytes:
-            for block, holders in zip(self._blocks, _holders(self._blocks), strict=True):
-                if holders == ALONE:
-                    return block
-            if len(self._blocks) < self._most:
-                self._blocks.append(np.empty(self._bytes, dtype=np.uint8))
-                return self._blocks[-1]
-        return np.empty(size, dtype=np.uint8)
-
-
-def _holders(blocks: list[Array]) -> list[int]:
-    """How many refer to each of some arrays, this question included: who has a view, or part of one, does."""
-    return [sys.getrefcount(block) for block in blocks]
-
-
-def _count_alone() -> int | None:
-    """What `_holders` says of an array that nobody else has; None if it does not tell that from a view.
-
-    Interpreters count differently, and those without a lock do not count all at once.
-    """
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
-    blocks = [np.empty(2, dtype=np.uint8)]
-    (alone,) = _holders(blocks)
-    view = blocks[0].data[1:]
-    (viewed,) = _holders(blocks)
-    del view
-    return alone if viewed > alone and _holders(blocks) == [alone] else None
-
-
-ALONE: Final = _count_alone()

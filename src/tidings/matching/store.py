@@ -660,12 +660,11 @@ class Store:
             numbers.copy(),
             numbers.reshape(2, 1).copy(),
         )
-        batches.mark(numbers, begins, numbers, numbers, bits, True)
+        batches.mark(numbers, begins, numbers, numbers, bits)
         takers = np.zeros(1, dtype=np.int32)
-        batches.total(begins, ends, bits)
+        batches.total(bits)
         kept = begins.copy()
-        batches.count(begins, ends, bits, takers, kept, kept, takers, takers, kept, kept)
-        batches.spread(np.zeros((1, 4), dtype=np.int64), begins.copy(), begins.copy(), begins.copy())
+        batches.count(bits, takers, kept, kept, takers, takers, kept)
         batches.join(data, begins, ends, takers, 0, 0, flags)
 
 

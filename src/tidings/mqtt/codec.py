@@ -349,7 +349,7 @@ class Decoder:
                     at += stride
                 count = (at - end) // stride
                 begins += range(end, at, stride)
-                bodies += range(body + stride, at, stride)
+                bodies += range(body + stride, body + count * stride + 1, stride)
                 ends += range(end + stride, at + 1, stride)
                 which += (place,) * count
                 continue

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+import numpy as np
+
+from tidings.matching.dealing import joined
+from tidings.matching.state import Array
 from tidings.mqtt.clients import Client
 from tidings.mqtt.core import Core
 from tidings.mqtt.packets import NO_PROPERTIES, Properties, Version
@@ -20,7 +24,7 @@ from tidings.mqtt.subscribing import VIEW, Subscribing
 from tidings.mqtt.told import SNAPSHOT
 from tidings.overlay.broker import Broker
 from tidings.overlay.events import Deliver
-from tidings.overlay.matches import Named
+from tidings.overlay.matches import Dealing, Matches, Named
 from tidings.overlay.publication import Batch, Head, Publication
 
 PACKET_IDS = 65_535
@@ -82,6 +86,9 @@ class Fanout:
             for publication, named in zip(batch, matches, strict=True):
                 for session_id, names in _by_session(named).items():
                     self._give(session_id, names, publication, hops)
+            return
+        if matches.dealing is not None:
+            self._give_dealt(batch, matches, matches.dealing, hops)
             return
         first, heads = 0, batch.heads
         runs = (
@@ -162,7 +169,6 @@ class Fanout:
             for session in singly:
                 for publication in publications:
                     self._give(session.id, plan.names[session.id], publication, hops)
-        del qos
 
     def _give_acknowledged(self, session: Session, identifiers: tuple[int, ...], batch: Batch) -> int:
         """The first of a batch at QoS 1, as many as there is room for; how many that are."""
@@ -246,6 +252,75 @@ class Fanout:
             self._forms.clear()
         self._forms[key] = form
         return form
+
+    # To those to whom many were dealt.
+
+    def _give_dealt(self, batch: Batch, matches: Matches, dealing: Dealing, hops: int) -> None:
+        """What was matched together."""
+        plans = {head.qos: self._plan(matches.everyone, head.qos) for head in batch.heads}
+        apart = tuple(dealing.mixed)
+        if matches.everyone:
+            first = 0
+            for qos, same in groupby(batch.head(at).qos for at in range(len(batch))):
+                end = first + sum(1 for _ in same)
+                self._give_all(plans[qos], batch.part(first, end), qos, hops, apart)
+                first = end
+        dealt, counters, dirty = dealing.dealt, self._core.counters, self._core.dirty
+        by_form: dict[Form, tuple[list[int], list[Client]]] = {}
+        singly: list[str] = list(apart)
+        before = int(dealt.lasts[dealing.plain - 1]) if dealing.plain else 0
+        for taker, last in enumerate(dealt.lasts[dealing.plain :].tolist(), dealing.plain):
+            if last == before:
+                continue
+            before = last
+            session_id = dealing.sessions[taker]
+            session = self._sessions.get(session_id)
+            client = session.client if session is not None else None
+            form = self._form_of_all(session_id)
+            if session is None or client is None or form is None or not _is_idle(client, session):
+                singly.append(session_id)
+                continue
+            takers, clients = by_form.setdefault(form, ([], []))
+            takers.append(taker)
+            clients.append(client)
+        lengths = np.array(batch.lengths, dtype=np.int64)
+        for form, (takers, clients) in by_form.items():
+            data, begins, ends = _laid_out_each(batch, form)
+            pieces, lasts = dealt.pieces_of(takers)
+            for client, share in zip(clients, joined(data, begins, ends, pieces, lasts), strict=True):
+                client.out.append(share)
+                dirty[client] = None
+            counters.packets_out += len(pieces)
+            counters.delivered += len(pieces)
+            counters.delivered_bytes += int(lengths[pieces].sum())
+        if not singly:
+            return
+        wanted = frozenset(singly)
+        for at, named in enumerate(matches):
+            own = [one for one in named if one[0] in wanted]
+            if own:
+                publication = batch.one(at)
+                for session_id, names in _by_session(own).items():
+                    self._give(session_id, names, publication, hops)
+
+    def _form_of_all(self, session_id: str) -> Form | None:
+        """What packets of QoS 0 a session gets, whichever of its subscriptions they are for; None if that
+        makes a difference.
+        """
+        key = session_id, (), 0
+        found = self._forms.get(key, ...)
+        if found is ...:
+            session = self._sessions.get(session_id)
+            client = session.client if session is not None else None
+            found = None
+            if session is not None and client is not None:
+                asked = list(session.subscriptions.values())
+                if _simple(client, asked) and not any(
+                    it.qos or (it.identifier and client.v5) for it in asked
+                ):
+                    found = (client.v5, ())
+            self._forms[key] = found
+        return found
 
     # By itself.
 
@@ -335,6 +410,20 @@ def _is_bare(batch: Batch, begins: Sequence[int], at: int, middle: bytes) -> boo
     """Whether a packet came with nothing before its payload but what others are to be told."""
     length = len(middle) + batch.ends[at] - batch.starts[at]
     return batch.starts[at] - begins[at] == 1 + len(variable(length)) + len(middle)
+
+
+def _laid_out_each(batch: Batch, form: Form) -> tuple[bytes, Array, Array]:
+    """The packets of a batch at QoS 0, and where each begins and ends."""
+    v5, _ = form
+    came = batch.packets
+    if came is not None and (came.version == Version.V5) is v5 and not any(head.qos for head in batch.heads):
+        bare = [_topic_bytes(head.topic) + (_property_bytes(head, ()) if v5 else b"") for head in batch.heads]
+        if all(_is_bare(batch, came.begins, first, bare[batch.which[first] if batch.which else 0])
+               for _, first, _ in batch.runs()):  # fmt: skip
+            return batch.data, np.array(came.begins, dtype=np.int64), np.array(batch.ends, dtype=np.int64)
+    packets = [_laid_out(batch.part(at, at + 1), form) for at in range(len(batch))]
+    ends = np.cumsum([len(packet) for packet in packets])
+    return b"".join(packets), np.concatenate(([0], ends[:-1])), ends
 
 
 def _laid_out_acknowledged(

@@ -372,7 +372,7 @@ class Batch:
             self.origin,
             self.incarnation,
             self.stream,
-            _at(self.numbers, places),
+            _at(self.numbers, places) if self.numbers else (),
             self.heads,
             _at(self.which, places) if self.which else (),
             _at(self.at_us, places) if len(self.at_us) > 1 else self.at_us,

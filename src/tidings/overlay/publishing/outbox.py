@@ -25,7 +25,7 @@ from tidings.overlay.publication import Batch, Told
 from tidings.overlay.publishing.batches import Packed, read, written
 from tidings.overlay.publishing.messages import Forget, Keep, Kept
 from tidings.overlay.routing.absence import Absences, is_unreached
-from tidings.overlay.routing.topics import Content, Topics
+from tidings.overlay.routing.topics import Contents, Topics
 from tidings.overlay.trees.messages import Epoch
 from tidings.overlay.trees.trees import TreeEpoch, Trees
 from tidings.records.record import Kind
@@ -112,7 +112,7 @@ class Held:
         """For how many of these there is an answer, …"""
         self.lost = 0
         """… and who misses some of them by that."""
-        self.contents: list[Content] | None = None
+        self.contents: Contents | None = None
         """Their fields, until they have been sent for the first time: they are read once."""
 
     @property
@@ -124,7 +124,7 @@ class Held:
         before, self.batch = self.size, self.batch.part(count, len(self.batch))
         self.size, self.at = sum(self.batch.sizes), 0
         if self.contents is not None:
-            del self.contents[:count]
+            self.contents = self.contents.some(range(count, count + len(self.batch)))
         return before - self.size
 
     def reaches(self, name: str) -> bool:

@@ -54,9 +54,9 @@ from tidings.overlay.publishing.routes import Route, Routes
 from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.sessions import Sessions
-from tidings.overlay.routing.topics import Content, Topics
+from tidings.overlay.routing.topics import Content, Contents, Topics
 from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
-from tidings.records.record import Kind
+from tidings.records.record import Kind, Receivers
 
 BOOT_SHIFT = 33
 """Numbers of a stream begin at (boot - incarnation) shifted by this: those of a restarted broker are all
@@ -302,7 +302,7 @@ class Publications:
         )
         core.record_batch(Kind.PUBLISHED, batch, client=True)
         logged = route.declared is not None and self._log_writer.publications(route.declared, batch)
-        contents = self._contents(batch) if route.here or route.there else None
+        contents = Contents(self._topics, batch)
         durable = self._deliver(route, batch, contents, None, 0)
         if durable:
             core.ask_sync()
@@ -310,10 +310,6 @@ class Publications:
         written = any(head.retain or head.qos == QOS_ONCE for head in batch.heads)
         self._send(route, batch, contents, session, tokens, waits=durable or logged or written)
         self._pump(route.root)
-
-    def _contents(self, batch: Batch) -> list[Content]:
-        """The fields of publications, to be read if they are needed."""
-        return [self._topics.fields(one) for one in batch]
 
     def _take_numbers(self, stream: str, count: int) -> int:
         """The first of some new numbers of a stream, in a row."""
@@ -326,7 +322,7 @@ class Publications:
         self,
         route: Route,
         batch: Batch,
-        contents: list[Content] | None,
+        contents: Contents,
         session: str,
         tokens: Sequence[int],
         *,
@@ -352,8 +348,7 @@ class Publications:
             qos = batch.head(places[0]).qos
             for some in [[at] for at in places] if alone and qos else [places]:
                 held = self.outbox.wrap(batch.some(some), qos)
-                if contents is not None:
-                    held.contents = [contents[at] for at in some]
+                held.contents = contents.some(some)
                 if addressed is not None:
                     held.grown, (held.to, held.must, absent) = grown, addressed
                     held.absent = dict.fromkeys(absent)
@@ -372,7 +367,7 @@ class Publications:
         self,
         route: Route,
         batch: Batch,
-        contents: list[Content] | None,
+        contents: Contents,
         grown: TreeEpoch,
         *,
         ends_here: bool,
@@ -454,9 +449,7 @@ class Publications:
         self._core.tell(VersionTold(publication))
         names = tuple(name for name, asked in self.receivers(told).items() if asked) if qos else ()
         held = self.outbox.wrap(Batch.of(publication), qos, names)
-        fields = self._topics.fields(publication)
-        held.contents = [fields]
-        durable = self._deliver_version(publication, fields, None, 0)
+        durable = self._deliver_version(publication, self._topics.fields(publication), None, 0)
         if qos:
             self.outbox.hold(held)
         elif durable:
@@ -496,8 +489,8 @@ class Publications:
 
     def wanted_by(self, publication: Publication) -> dict[str, int]:
         """Which other brokers want a publication, by all that is known here, and with which QoS."""
-        route, fields = self.routes.of(publication.topic), self._topics.fields(publication)
-        return self.routes.wanted(route, Batch.of(publication), [fields])[0]
+        batch = Batch.of(publication)
+        return self.routes.wanted(self.routes.of(publication.topic), batch, Contents(self._topics, batch))[0]
 
     def _root_of(self, held: Held) -> str | None:
         """The root of the tree that they travel now."""
@@ -593,11 +586,11 @@ class Publications:
     def _wanting(self, held: Held, grown: TreeEpoch) -> dict[str, int]:
         """Brokers that want some of what is held together, with the highest quality of service."""
         wanted: dict[str, int] = {}
-        contents = held.contents or self._contents(held.batch)
+        contents = held.contents or Contents(self._topics, held.batch)
         for route, first, end in self.routes.stretches(held.batch):
             part = held.batch.part(first, end)
             self._core.spent += len(part) * self.routes.effort(route, part.lengths[0], here=False)
-            for homes in self.routes.wanted(route, part, contents[first:end]):
+            for homes in self.routes.wanted(route, part, contents.some(range(first, end))):
                 for name, qos in homes.items():
                     if wanted.get(name, -1) < qos:
                         wanted[name] = qos
@@ -807,15 +800,14 @@ class Publications:
             return durable
         for route, first, end in self.routes.stretches(batch):
             part = batch.part(first, end)
-            contents = self._contents(part) if route.here else None
-            durable |= self._deliver(route, part, contents, link, hops)
+            durable |= self._deliver(route, part, Contents(self._topics, part), link, hops)
         return durable
 
     def _deliver(
         self,
         route: Route,
         batch: Batch,
-        contents: list[Content] | None,
+        contents: Contents,
         link: Link | None,
         hops: int,
     ) -> bool:
@@ -830,8 +822,21 @@ class Publications:
             return False
         core.out.append(Deliver(batch, matches, hops))
         receivers: Sequence[tuple[str, ...]]
-        durable = route.durable if link is not None else route.durable_here
-        if not matches.listed:
+        # Others send again what came from elsewhere, should it not be on disk here that it has come.
+        durable = route.durable if hops else route.durable_here
+        dealing = matches.dealing
+        if dealing is not None:
+            dealt = dealing.dealt
+            receivers = Receivers(dealing.sessions, dealt.takers, dealt.upto)
+            core.spend(len(dealt.takers), max(lengths))
+            durable = durable or any(
+                here[one].durable and (hops or any(it.qos for it in here[one].subscriptions.values()))
+                for one in (dealing.sessions if any(head.qos for head in batch.heads) else ())
+            )
+            if len(dealt.served) < count:
+                self.false_positives += count - len(dealt.served) if link is not None else 0
+                batch = batch.some(dealt.served.tolist())
+        elif not matches.listed:
             receivers = (route.sessions,)
             core.spend(len(route.sessions) * count, max(lengths))
         else:
@@ -842,7 +847,7 @@ class Publications:
                 self.false_positives += count - len(places) if link is not None else 0
                 batch, receivers = batch.some(places), [receivers[at] for at in places]
             durable = durable or any(
-                here[one].durable and (link is not None or here[one].subscriptions[name].qos)
+                here[one].durable and (hops or here[one].subscriptions[name].qos)
                 for some in matches.listed
                 for one, name in some
             )
@@ -1043,7 +1048,7 @@ class Publications:
         stream, number = stream_of(batch), batch.numbers[-1]
         if number > self.marks.get(stream, 0):
             # Sessions here may not have what the origin could not send any more.
-            if self._deliver_all(batch, None, 0):
+            if self._deliver_all(batch, None, COPY_HOPS):
                 self._core.out.append(_mark_write(stream, number))
                 self._core.ask_sync()
             self._mark(stream, number)
@@ -1068,6 +1073,9 @@ LINK_STREAMS_MAX = 4 * STREAMS_MAX
 
 PROPERTIES_FREE_BYTES = 65_536
 """Properties and content type that may come on top of the largest payload: what one MQTT string holds."""
+
+COPY_HOPS = 1
+"""Links that a copy has come over."""
 
 NO_TREE = ""
 """The backlog of what has no tree yet; everything else waits behind it, for order."""

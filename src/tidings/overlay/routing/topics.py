@@ -17,7 +17,7 @@ from tidings.language.reports import Report, Shape
 from tidings.language.subscriptions import filters_meet
 from tidings.language.topics import Topic
 from tidings.overlay.core import Core, Notice
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Publication
 from tidings.overlay.trees.trees import Trees, lane_of, pick
 
 
@@ -43,6 +43,34 @@ class Content:
             self._read = True
             self._fields = self._topics.content(self._publication)
         return self._fields
+
+
+class Contents:
+    """The fields of publications of a batch, each read when it is first asked for."""
+
+    __slots__ = ("_batch", "_read", "_topics")
+
+    def __init__(
+        self, topics: Topics, batch: Batch, read: dict[int, Mapping[str, object] | None] | None = None
+    ) -> None:
+        self._topics = topics
+        self._batch = batch
+        self._read: dict[int, Mapping[str, object] | None] = {} if read is None else read
+
+    def at(self, place: int) -> Mapping[str, object] | None:
+        """Those of one of them; None where there are none to read."""
+        read = self._read
+        if place not in read:
+            read[place] = self._topics.content(self._batch.one(place))
+        return read[place]
+
+    def all(self) -> list[Mapping[str, object] | None]:
+        return [self.at(place) for place in range(len(self._batch))]
+
+    def some(self, places: Sequence[int]) -> Contents:
+        """Those at some places, which ascend."""
+        read = {new: self._read[old] for new, old in enumerate(places) if old in self._read}
+        return Contents(self._topics, self._batch.some(places), read)
 
 
 class Topics:
@@ -243,20 +271,6 @@ class Topics:
         except PayloadError:
             self.unreadable += 1
             return None
-
-    def contents(self, name: str, texts: Sequence[bytes]) -> list[Mapping[str, object] | None]:
-        """The same for JSON payloads of one topic that is not declared, without properties; not counted."""
-        found: list[Mapping[str, object] | None] = []
-        about = self.about(name)
-        for text in texts:
-            try:
-                fields = payloads.decode(text, Encoding.JSON)
-            except PayloadError:
-                found.append(None)
-                continue
-            fields.update(about)
-            found.append(fields)
-        return found
 
     def about(self, name: str) -> Mapping[str, object]:
         """What filters may ask of such publications themselves."""
