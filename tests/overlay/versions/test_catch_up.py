@@ -883,6 +883,22 @@ def test_having_been_withdrawn_is_not_having() -> None:
     assert net.given("b", "s", mark)[1:] == [(4, "withdrawn", ("other",))]
 
 
+def test_who_begins_with_an_event_that_goes_on_after_it_was_closed_is_told_it_once() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s", "x = 1")
+    net.told(1, 1)
+    net.close()
+    # Another side of a partition knew more, and shows that before it tells it to those who followed.
+    told = Told("t", "e", 2, 2, False, "a")
+    net.open["e"] = Publication("a", 1, "", 0, "t", b'{"x":1}', 1, told=told)
+    mark = net.mark()
+    net.tell("b", SubscriptionAsked("s", "other", Subscription("t", qos=1)))
+    net.settle()
+    net.told(2, 1)
+    net.told(3, 2)
+    assert net.given("b", "s", mark) == [(2, "snapshot", ("other",)), (3, "told", ("other",))]
+
+
 def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.client("b", "s", every_us=60_000_000)

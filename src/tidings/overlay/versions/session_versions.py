@@ -331,6 +331,8 @@ class SessionVersions:
         found = self._sessions.local.match(publication.topic, fields)
         if named not in found or (closed is not None and told.version <= closed.final):
             return
+        if closed is not None:
+            self._revive(closed, publication)
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         had = followed.sessions.get(session)
         names = tuple(sorted(other for who, other in found if who == session))
