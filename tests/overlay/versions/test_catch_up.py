@@ -883,6 +883,27 @@ def test_having_been_withdrawn_is_not_having() -> None:
     assert net.given("b", "s", mark)[1:] == [(4, "withdrawn", ("other",))]
 
 
+def test_what_was_withdrawn_while_a_question_was_unanswered_does_not_come_back_with_the_answer() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s", "x = 1")
+    net.told(1, 1)
+    net.known["a"] = ""  # it does not answer
+    net.tell("b", SubscriptionAsked("s", "other", Subscription("t", "x = 3", qos=1)))
+    net.advance(2.0)
+    net.told(2, 2)
+    # Another side of a partition told something else as the same version.
+    told = Told("t", "e", 2, 2, False, "a")
+    net.open["e"] = Publication("a", 1, "", 0, "t", b'{"x":3}', 1, told=told)
+    del net.known["a"]
+    net.advance(3.0)
+    assert [it.publications for _, _, it in net.said(Snapshot)][-1:] == [(net.open["e"],)]
+    assert net.states("b", "s") == [(1, "told"), (2, "withdrawn")]
+    mark = net.mark()
+    net.tell("b", SubscriptionAsked("s", "third", Subscription("t", "x = 3", qos=1)))
+    net.settle()
+    assert net.given("b", "s", mark) == [(2, "snapshot", ("third",))]
+
+
 def test_who_begins_with_an_event_that_goes_on_after_it_was_closed_is_told_it_once() -> None:
     net = Network("ab", path("a", "b"), "a")
     net.client("b", "s", "x = 1")
