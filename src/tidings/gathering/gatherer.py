@@ -453,11 +453,11 @@ class Gatherer:
         if not here.into or whole is None or self._open.get(entry.slot) not in (None, whole):
             return False
         # It is open on the other side, and a part of another event here.
-        for event in (entry.event, whole.event):
-            self._take_up(event)
         if _adds(entry, _made_of(whole)):
+            self._take_up(whole.event)
             self._heal(whole, entry)
         if entry.version > here.version and not self._is_open(entry.event):
+            self._take_up(entry.event)
             self.forget(entry.event)
             entry.confirmed = 0
             self._merge_into(entry, whole)
