@@ -378,6 +378,7 @@ def test_what_another_side_has_closed_is_told_to_who_has_missed_it_and_to_nobody
         talk.until(200)
     (copy,) = confirmed(other, "1")
     one.gatherer.adopt(copy)
+    assert one.gatherer.recall("1", 3) is None  # a third side has gone on with it
     assert one.gatherer.recall("1", 2) == 2
     assert one.out() == []
     assert one.gatherer.recall("1", 1) == 0

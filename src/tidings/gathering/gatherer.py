@@ -543,13 +543,13 @@ class Gatherer:
         """Somebody has an event up to a version: tell its last one again if it was closed after that.
 
         The last version if there is nothing to tell, 0 if it is told; None if it is not known that the event
-        was closed.
+        was closed: that was before this version, perhaps, and another side has gone on with it.
         """
         entry = self._past.get(event)
         if entry is None or entry.told is None:
             return None
         if entry.version <= version and not entry.into:
-            return entry.version
+            return version if entry.version == version else None
         self._take_up(event)
         self._changed[event] = entry
         entry.confirmed = 0

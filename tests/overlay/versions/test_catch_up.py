@@ -132,7 +132,7 @@ class Network(Bench):
         """The seat is to tell the last version of a closed event, if somebody has an earlier one."""
         last = self.past.get(event)
         if last is None or last <= version:
-            return last
+            return last if last == version else None
         self.told(last, 9, event=event, run=False, last=True)
         return 0
 
@@ -606,6 +606,26 @@ def test_an_event_that_a_seat_does_not_know_is_not_taken_for_closed_at_once() ->
     net.advance(3.0)
     net.heal("a", "b")
     net.settle()
+    assert net.followed() == 1
+    net.advance(DEFAULT.absent_hold_s + 2)
+    assert net.followed() == net.remembered() == 0
+
+
+def test_what_a_seat_has_closed_before_another_side_went_on_with_it_is_not_taken_for_closed_at_once() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x < 3")
+    net.told(1, 1)
+    net.close()
+    net.known, net.had, net.seat = dict.fromkeys("abc", "a"), "a", "b"
+    mark = net.mark()
+    net.told(2, 2)
+    assert net.states("c", "s") == [(1, "told"), (2, "told")]
+    del net.open["e"]
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.heal("b", "c")
+    net.settle()
+    assert {it.events for _, target, it in net.said(Follow, mark) if target == "a"} == {(("e", 2, 1),)}
     assert net.followed() == 1
     net.advance(DEFAULT.absent_hold_s + 2)
     assert net.followed() == net.remembered() == 0

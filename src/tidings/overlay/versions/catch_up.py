@@ -187,6 +187,10 @@ class Over:
         self.homes = homes
         """Who had it."""
 
+    def ends(self, version: int) -> bool:
+        """Whether it was closed after a version; else that is of another side, which has gone on with it."""
+        return not 0 < self.version < version
+
 
 class CatchUp:
     """What this broker asks, and answers, and passes on."""
@@ -599,7 +603,7 @@ class CatchUp:
                 known[event] = self._told[event][0]
             elif held:
                 sought[event] = None
-            if event in self._over:
+            if event in self._over and self._over[event].ends(events[event][0]):
                 closed.append((event, self._over[event].version))
             elif held:
                 continue

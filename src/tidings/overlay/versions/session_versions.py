@@ -521,9 +521,12 @@ class SessionVersions:
     # Forgetting.
 
     def close(self, event: str, version: int) -> None:
-        """An event is closed, after a version that may still be on its way."""
+        """An event is closed, after a version that may still be on its way; 0 for whatever there was.
+
+        Who has a later one has it from another side of a partition, which has gone on with the event.
+        """
         followed = self._events.get(event)
-        if followed is None:
+        if followed is None or (version and any(it.version > version for it in followed.sessions.values())):
             return
         if all(had.version >= version for had in followed.sessions.values()):
             self._close(event, version)
