@@ -292,6 +292,21 @@ def test_what_another_side_adds_to_an_event_that_was_merged_here_goes_into_the_o
     ]
 
 
+def test_that_an_event_was_merged_is_told_again_to_who_has_as_much_of_it_from_another_side() -> None:
+    one = Talk(road(merge_after=0), branch="1", keep_closed=True)
+    other = Talk(road(merge_after=0), branch="2", keep_closed=True)
+    other.number = 100
+    one.say(0, severity=1, qos=1)
+    other.say(1, severity=2, qos=1)
+    heal(one, other)
+    one.gatherer.confirm("101", 2)
+    other.say(3, note="x", qos=1)
+    one.until(3)
+    assert heal(one, other) == ["3s 1/3 r3 severity=2, note=x"]
+    assert one.gatherer.recall("101", 2) == 0
+    assert one.out() == ["3s 101/2 r1 severity=2 [last] [again] [merged-into 1]"]
+
+
 def test_an_event_that_was_opened_after_another_had_been_closed_here_joins_it_if_it_is_open_elsewhere() -> (
     None
 ):
@@ -363,6 +378,7 @@ def test_what_another_side_has_closed_is_told_to_who_has_missed_it_and_to_nobody
         talk.until(200)
     (copy,) = confirmed(other, "1")
     one.gatherer.adopt(copy)
+    assert one.gatherer.recall("1", 3) is None  # a third side has gone on with it
     assert one.gatherer.recall("1", 2) == 2
     assert one.out() == []
     assert one.gatherer.recall("1", 1) == 0

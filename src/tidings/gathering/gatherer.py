@@ -453,11 +453,11 @@ class Gatherer:
         if not here.into or whole is None or self._open.get(entry.slot) not in (None, whole):
             return False
         # It is open on the other side, and a part of another event here.
-        for event in (entry.event, whole.event):
-            self._take_up(event)
         if _adds(entry, _made_of(whole)):
+            self._take_up(whole.event)
             self._heal(whole, entry)
         if entry.version > here.version and not self._is_open(entry.event):
+            self._take_up(entry.event)
             self.forget(entry.event)
             entry.confirmed = 0
             self._merge_into(entry, whole)
@@ -543,13 +543,13 @@ class Gatherer:
         """Somebody has an event up to a version: tell its last one again if it was closed after that.
 
         The last version if there is nothing to tell, 0 if it is told; None if it is not known that the event
-        was closed.
+        was closed: that was before this version, perhaps, and another side has gone on with it.
         """
         entry = self._past.get(event)
         if entry is None or entry.told is None:
             return None
         if entry.version <= version and not entry.into:
-            return entry.version
+            return version if entry.version == version else None
         self._take_up(event)
         self._changed[event] = entry
         entry.confirmed = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
@@ -929,6 +929,7 @@ def test_publications_flow_by_the_old_epoch_until_the_new_one_is_ready() -> None
     seed=st.integers(0, 2**32 - 1),
 )
 @settings(max_examples=examples(60), deadline=None)
+@example([("c", "b"), ("c", "d"), ("b", "a"), ("d", "b")], 6, False, 2**32 - 1)
 def test_all_brokers_come_to_know_what_is_asked_for_whatever_comes_goes_and_breaks(
     links: list[tuple[str, str]], most: int, heedless: bool, seed: int
 ) -> None:

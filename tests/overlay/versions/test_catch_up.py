@@ -132,7 +132,7 @@ class Network(Bench):
         """The seat is to tell the last version of a closed event, if somebody has an earlier one."""
         last = self.past.get(event)
         if last is None or last <= version:
-            return last
+            return last if last == version else None
         self.told(last, 9, event=event, run=False, last=True)
         return 0
 
@@ -611,6 +611,26 @@ def test_an_event_that_a_seat_does_not_know_is_not_taken_for_closed_at_once() ->
     assert net.followed() == net.remembered() == 0
 
 
+def test_what_a_seat_has_closed_before_another_side_went_on_with_it_is_not_taken_for_closed_at_once() -> None:
+    net = Network("abc", path("a", "b", "c"), "a")
+    net.client("c", "s", "x < 3")
+    net.told(1, 1)
+    net.close()
+    net.known, net.had, net.seat = dict.fromkeys("abc", "a"), "a", "b"
+    mark = net.mark()
+    net.told(2, 2)
+    assert net.states("c", "s") == [(1, "told"), (2, "told")]
+    del net.open["e"]
+    net.cut("b", "c")
+    net.advance(3.0)
+    net.heal("b", "c")
+    net.settle()
+    assert {it.events for _, target, it in net.said(Follow, mark) if target == "a"} == {(("e", 2, 1),)}
+    assert net.followed() == 1
+    net.advance(DEFAULT.absent_hold_s + 2)
+    assert net.followed() == net.remembered() == 0
+
+
 def test_who_was_cut_off_is_told_the_last_version_of_an_event_that_others_have_closed() -> None:
     net = Network("abc", path("a", "b", "c"), "a")
     net.client("c", "s", "x = 1")
@@ -881,6 +901,43 @@ def test_having_been_withdrawn_is_not_having() -> None:
     assert net.versions_of("b", "s", mark) == [(3, "snapshot", ("other",))]
     net.told(4, 4)
     assert net.versions_of("b", "s", mark)[1:] == [(4, "withdrawn", ("other",))]
+
+
+def test_what_was_withdrawn_while_a_question_was_unanswered_does_not_come_back_with_the_answer() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s", "x = 1")
+    net.told(1, 1)
+    net.known["a"] = ""  # it does not answer
+    net.tell("b", SubscriptionAsked("s", "other", Subscription("t", "x = 3", qos=1)))
+    net.advance(2.0)
+    net.told(2, 2)
+    # Another side of a partition told something else as the same version.
+    told = Told("t", "e", 2, 2, False, "a")
+    net.open["e"] = Publication("a", 1, "", 0, "t", b'{"x":3}', 1, told=told)
+    del net.known["a"]
+    net.advance(3.0)
+    assert [it.publications for _, _, it in net.said(Snapshot)][-1:] == [(net.open["e"],)]
+    assert net.states("b", "s") == [(1, "told"), (2, "withdrawn")]
+    mark = net.mark()
+    net.tell("b", SubscriptionAsked("s", "third", Subscription("t", "x = 3", qos=1)))
+    net.settle()
+    assert net.given("b", "s", mark) == [(2, "snapshot", ("third",))]
+
+
+def test_who_begins_with_an_event_that_goes_on_after_it_was_closed_is_told_it_once() -> None:
+    net = Network("ab", path("a", "b"), "a")
+    net.client("b", "s", "x = 1")
+    net.told(1, 1)
+    net.close()
+    # Another side of a partition knew more, and shows that before it tells it to those who followed.
+    told = Told("t", "e", 2, 2, False, "a")
+    net.open["e"] = Publication("a", 1, "", 0, "t", b'{"x":1}', 1, told=told)
+    mark = net.mark()
+    net.tell("b", SubscriptionAsked("s", "other", Subscription("t", qos=1)))
+    net.settle()
+    net.told(2, 1)
+    net.told(3, 2)
+    assert net.given("b", "s", mark) == [(2, "snapshot", ("other",)), (3, "told", ("other",))]
 
 
 def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> None:

@@ -287,6 +287,16 @@ def test_a_closing_that_overtakes_the_merging_takes_it_from_nobody() -> None:
     assert seen(it.told(3, state="merged-into", last=True), "c") == [(4, "merged-into", ("s",))]
 
 
+def test_a_closing_by_one_side_of_a_partition_ends_nothing_that_another_has_told_beyond_it() -> None:
+    it = Watched()
+    it.subscribe("c")
+    it.told(3)
+    it.session_versions.close("e", 2)
+    assert it.session_versions.is_followed("e")
+    it.session_versions.close("e", 0)
+    assert not it.session_versions.is_followed("e")
+
+
 def test_nothing_of_an_event_follows_once_it_is_one_with_another() -> None:
     it = Watched()
     it.subscribe("c", "x = 1")

@@ -79,13 +79,14 @@ class Story:
         into: str = "",
         reports: int = 1,
         qos: int = 1,
+        last: bool = False,
         **fields: object,
     ) -> None:
         record = Record("b000", 1, 1, 0, Kind.TOLD, ROADS, event=event, version=version, reason=state)
         if state != "snapshot":
             self.notes(record)
         complete = all(name in fields for name in self.reporting.fields)
-        told = Told(ROADS, event, version, reports, complete, "b000", state, into=into)
+        told = Told(ROADS, event, version, reports, complete, "b000", state, last, into)
         body = b"" if state == "withdrawn" else json.dumps({"place": key, **fields}).encode()
         number = next(self._numbers)
         publication = Publication("b000", 1, ROADS, number, ROADS, body, qos, told=told)
@@ -354,6 +355,25 @@ def test_whoever_had_an_event_is_told_that_it_was_merged_into_another() -> None:
     story.tells("w0", "s1", event="e2", severity=3)
     story.tells("w0", event="e2", version=2, state="merged-into", into="e1", severity=3)
     assert story.broken() == {"always the last"}
+
+
+@pytest.mark.parametrize(("heard", "over"), [((2, False), True), ((3, False), False), ((3, True), True)])
+def test_to_whom_a_side_had_closed_an_event_it_was_over_before_it_was_merged(
+    heard: tuple[int, bool], over: bool
+) -> None:
+    story = Story()
+    story.divided = True
+    story.subscribes("s1")
+    story.reports(severity=3)
+    story.tells("w0", "s1", severity=3)
+    for version in (1, 2):
+        story.tells("w0", event="e2", version=version, severity=3)
+    story.notes(Record("b000", 1, 2, 0, Kind.CLOSED, ROADS, event="e2", reason="window"))
+    # It was held, or told by another side.
+    version, last = heard
+    story.tells("s1", event="e2", version=version, severity=3, last=last)
+    story.tells("w0", event="e2", version=4, state="merged-into", into="e1", severity=3)
+    assert story.broken() == (set() if over else {"always the last"})
 
 
 @pytest.mark.parametrize("wrong", [{"reports": 2}, {"reports": 0}])

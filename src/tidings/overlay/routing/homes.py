@@ -73,6 +73,7 @@ class Home:
         "offers",
         "omitted",
         "others",
+        "overcounted",
         "version",
     )
 
@@ -98,6 +99,8 @@ class Home:
         """Items that were not understood, for which everything is taken to be wanted."""
         self.omitted = 0
         """Items that are not kept here, since there are too many: it gets everything."""
+        self.overcounted = 0
+        """Whether the one that is left of them is gone, too: it counts as one until all have come again."""
 
     @property
     def filters(self) -> int:
@@ -508,7 +511,7 @@ class Homes:
         )
 
     def _omit(self, home: Home, items: int) -> None:
-        home.omitted = items
+        home.omitted, home.overcounted = items, 0
         self.table.add(EVERYTHING_AT_ALL, home.name)
 
     def _count(self, home: Home, added: list[Item], removed: list[int]) -> None:
@@ -516,14 +519,17 @@ class Homes:
         for key in removed:
             if home.others.pop(key, None) is not None:
                 self.items -= 1
+            elif home.omitted > 1:
+                home.omitted -= 1
             else:
-                home.omitted = max(1, home.omitted - 1)
+                home.overcounted = 1
         for item in added:
             if item.kind != FILTER and len(home.others) < self.share:
                 self.items += item.key not in home.others
                 home.others[item.key] = item
             else:
-                home.omitted += 1
+                home.omitted += 1 - home.overcounted
+                home.overcounted = 0
 
     def _add(self, home: Home, item: Item) -> None:
         self._remove(home, item.key)

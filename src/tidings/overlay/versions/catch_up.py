@@ -116,12 +116,16 @@ Known = tuple[int, int]
 class Question:
     """An unanswered one: which open events of a place match a subscription?"""
 
-    __slots__ = ("asked_at", "named", "number", "place", "subscription")
+    __slots__ = ("asked_at", "named", "number", "place", "since_us", "subscription")
 
-    def __init__(self, number: int, named: Named | None, subscription: Subscription, place: str) -> None:
+    def __init__(
+        self, number: int, named: Named | None, since_us: int, subscription: Subscription, place: str
+    ) -> None:
         self.number = number
         self.named = named
         """The new subscription that begins with the answer; None if it is for all that match."""
+        self.since_us = since_us
+        """When its client subscribed."""
         self.subscription = subscription
         self.place = place
         self.asked_at = -ASK_AGAIN_S
@@ -183,6 +187,10 @@ class Over:
         self.homes = homes
         """Who had it."""
 
+    def ends(self, version: int) -> bool:
+        """Whether it was closed after a version; else that is of another side, which has gone on with it."""
+        return not 0 < self.version < version
+
 
 class CatchUp:
     """What this broker asks, and answers, and passes on."""
@@ -209,10 +217,10 @@ class CatchUp:
         self._session_versions = session_versions
         self._seats = seats
         self.receivers = Receivers(core)
-        self._expected: dict[Named, None] = {}
-        """Subscriptions that are to begin with the open events, once they are granted."""
-        self._unasked: dict[tuple[Named | None, str, Subscription], None] = {}
-        """What is to be asked, and the place, which waits for a tree."""
+        self._expected: dict[Named, int] = {}
+        """Subscriptions that are to begin with the open events, once they are granted; and since when."""
+        self._unasked: dict[tuple[Named | None, str, Subscription], int] = {}
+        """What is to be asked, and the place, which waits for a tree; and since when."""
         self._members: dict[str, Mapping[str, object]] = {}
         """By place: who was on its tree when its seat was last looked for."""
         self._strangers: dict[str, dict[str, None]] = {}
@@ -249,7 +257,7 @@ class CatchUp:
 
     def expect(self, named: Named) -> None:
         """A subscription, not yet granted, is to begin with the open events."""
-        self._expected[named] = None
+        self._expected[named] = self._core.at_us
 
     def expect_no_more(self, named: Named) -> None:
         """A subscription is refused."""
@@ -257,11 +265,12 @@ class CatchUp:
 
     def on_granted(self, named: Named, subscription: Subscription) -> None:
         """A subscription is installed: what is told from now on comes here."""
-        if self._expected.pop(named, "") is not None:
+        since_us = self._expected.pop(named, None)
+        if since_us is None:
             return
         self._drop_questions({named})
         for place in self._seats.places(subscription.topic_filter):
-            self._unasked[named, place, subscription] = None
+            self._unasked[named, place, subscription] = since_us
         self._ask_new()
 
     def _ask_new(self) -> None:
@@ -269,9 +278,10 @@ class CatchUp:
         for key in list(self._unasked):
             named, place, subscription = key
             if self._seats.grown(place) is not None:
-                del self._unasked[key]
+                since_us = self._unasked.pop(key)
                 self._asked += 1
-                question = self._questions[self._asked] = Question(self._asked, named, subscription, place)
+                question = Question(self._asked, named, since_us, subscription, place)
+                self._questions[question.number] = question
                 self._ask(question)
 
     def on_gone(self, session: str, gone: Sequence[str]) -> None:
@@ -306,7 +316,7 @@ class CatchUp:
         asked = sorted(set(self._sessions.local.meeting(topic.pattern.filter)))
         if len(asked) > ASK_EACH_MAX:
             asked = [Subscription(topic.pattern.filter)]
-        self._unasked |= {(None, place, subscription): None for subscription in asked}
+        self._unasked |= {(None, place, subscription): self._core.at_us for subscription in asked}
 
     def _ask(self, question: Question) -> None:
         """Ask, if the seat is known; else it is asked when it is."""
@@ -330,7 +340,7 @@ class CatchUp:
                 continue  # a neighbour gone wrong
             fields = self._topics.fields(publication)
             if question.named is not None:
-                self._session_versions.snapshot(publication, fields, question.named, hops)
+                self._session_versions.snapshot(publication, fields, question.named, question.since_us, hops)
             elif self._session_versions.deliver(publication, fields, None, hops, late=True):
                 self._core.ask_sync()
 
@@ -593,7 +603,7 @@ class CatchUp:
                 known[event] = self._told[event][0]
             elif held:
                 sought[event] = None
-            if event in self._over:
+            if event in self._over and self._over[event].ends(events[event][0]):
                 closed.append((event, self._over[event].version))
             elif held:
                 continue

@@ -96,6 +96,9 @@ class Had(msgspec.Struct, array_like=True):
 
     waiting: Waiting | None = None
 
+    withdrawn_us: int = 0
+    """When it was told last that the event is nothing for it any more."""
+
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
     """What a durable session has had of an event, on disk."""
@@ -300,7 +303,8 @@ class SessionVersions:
         for session, names in [*given.items(), *begun.items()]:
             self._note(followed, session, told, names)
         for session in withdrawn:
-            followed.sessions[session].withdrawn = True
+            had = followed.sessions[session]
+            had.withdrawn, had.withdrawn_us = True, self._core.at_us
         self._repeat(publication, link, hops, repeated)
         self._give(publication, given, link, hops)
         self.counts.snapshots += len(begun)
@@ -324,23 +328,34 @@ class SessionVersions:
             self._close(told.event, followed.version)
         return durable
 
-    def snapshot(self, publication: Publication, fields: Content, named: Named, hops: int) -> None:
-        """An open event that a new subscription begins with, unless its session has had it."""
+    def snapshot(
+        self, publication: Publication, fields: Content, named: Named, since_us: int, hops: int
+    ) -> None:
+        """An open event that a new subscription begins with, unless its session has had it.
+
+        A version that was withdrawn since the client subscribed is had: what comes as the same one was told
+        by another side of a partition. One that was withdrawn before is not.
+        """
         told = _told(publication)
         session, name = named
         closed = self._closed.get(told.event)
         found = self._sessions.local.match(publication.topic, fields)
         if named not in found or (closed is not None and told.version <= closed.final):
             return
+        if closed is not None:
+            self._revive(closed, publication)
         followed = self._events.get(told.event) or Followed(told.place or told.topic, publication.topic)
         had = followed.sessions.get(session)
         names = tuple(sorted(other for who, other in found if who == session))
         if had is not None and told.version < had.version:
             return
-        if had is not None and told.version == had.version and had.waiting is None and not had.withdrawn:
-            had.names = names
-            self._save(told.event, followed, session)
-            return
+        if had is not None and told.version == had.version and had.waiting is None:
+            if not had.withdrawn:
+                had.names = names
+                self._save(told.event, followed, session)
+                return
+            if since_us < had.withdrawn_us:
+                return
         if had is not None:
             self._supersede(session, told.event, had)
         self._note(followed, session, told, names)
@@ -495,7 +510,7 @@ class SessionVersions:
             had.names, had.sent_us, had.withdrawn = names, self._core.at_us, False
             self._give(publication, {session: names}, None, hops)
         elif not had.withdrawn:
-            had.withdrawn = True
+            had.withdrawn, had.withdrawn_us = True, self._core.at_us
             self.counts.withdrawn += 1
             self._give(_withdrawn(publication), {session: had.names}, None, hops, "withdrawn")
 
@@ -507,9 +522,12 @@ class SessionVersions:
     # Forgetting.
 
     def close(self, event: str, version: int) -> None:
-        """An event is closed, after a version that may still be on its way."""
+        """An event is closed, after a version that may still be on its way; 0 for whatever there was.
+
+        Who has a later one has it from another side of a partition, which has gone on with the event.
+        """
         followed = self._events.get(event)
-        if followed is None:
+        if followed is None or (version and any(it.version > version for it in followed.sessions.values())):
             return
         if all(had.version >= version for had in followed.sessions.values()):
             self._close(event, version)

@@ -469,13 +469,12 @@ class GatheredPromises:
         ]
         if event.into:
             # Only those who had something of it need to know, and to whom it was not closed by their side.
-            parted = self._notes.parted.get(identity, -1) if self._divided else -1
             if (
                 latest is not None
                 and latest.told.state not in (MERGED_INTO, WITHDRAWN)
                 and latest.qos
                 and same
-                and parted < latest.turn
+                and not (self._divided and self._parted(latest))
             ):
                 yield Breach("always the last", f"{latest} and not that it was merged into {event.into}")
             return
@@ -498,6 +497,12 @@ class GatheredPromises:
             yield Breach("always the last", f"{session} never got {identity}, although {final}")
         elif latest.told.version != event.last or latest.told.state == WITHDRAWN:
             yield Breach("always the last", f"{latest} as the last, but {final}")
+
+    def _parted(self, latest: Heard) -> bool:
+        """Whether a side closed an event for itself after this version, although that may have come later."""
+        told, notes = latest.told, self._notes
+        closed = notes.parted.get(told.event, -1) >= latest.turn
+        return closed or told.last or (told.event, told.seat, told.version) in notes.ends
 
     @staticmethod
     def _firm(final: Heard, wishes: Iterable[Wish]) -> bool:

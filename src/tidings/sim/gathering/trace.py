@@ -46,6 +46,9 @@ class Notes:
     parted: dict[str, int] = field(default_factory=dict)
     """By event: the turn in which a seat last closed it for itself, and not because it was merged."""
 
+    ends: set[tuple[str, str, int]] = field(default_factory=set)
+    """Event, seat and version: what the seat had told last when it closed the event for itself."""
+
     seatings: list[Seating] = field(default_factory=list)
 
     decided: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -53,6 +56,9 @@ class Notes:
 
     counts: Counter[str] = field(default_factory=Counter)
     """Of decisions and tellings."""
+
+    _latest: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By event and seat: the version that it told last."""
 
     def __call__(self, record: Record) -> None:
         """Take a record."""
@@ -65,11 +71,14 @@ class Notes:
                     self._decide(record, begins)
         elif kind is Kind.TOLD and record.event is not None:
             self.told[record.event, record.version or 0].append(self.turn())
+            self._latest[record.event, record.broker] = record.version or 0
             self.counts[kind.value] += 1
         elif kind is Kind.CLOSED and record.event is not None:
             self.closed.setdefault(record.event, self.turn())
             if reason != MERGED:
                 self.parted[record.event] = self.turn()
+                latest = self._latest.get((record.event, record.broker), 0)
+                self.ends.add((record.event, record.broker, latest))
             self.counts[kind.value] += 1
         elif kind is Kind.SEATED and record.link == record.broker:
             deputy = record.receivers[0] if record.receivers else ""
