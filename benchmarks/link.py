@@ -37,17 +37,14 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import Subscription
 from tidings.live.node import Node, NodeOptions, make_broker
 from tidings.live.store import Store
-from tidings.mqtt.clients import Lane
-from tidings.mqtt.events import Transmit
 from tidings.overlay import events as e
 from tidings.overlay.core import Core
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.links.links import Link, Links
-from tidings.overlay.publication import Publication
+from tidings.overlay.publication import Batch, Head, Publication
 from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.timers import Timer
@@ -78,7 +75,7 @@ def publication(n: int) -> Publication:
 
 
 POOL: list[Message] = [
-    message_of("a", (1_700_000_000_000, 3), n, 1, (publication(n),), (n - 1,), (0b10,), (0,))
+    message_of("a", (1_700_000_000_000, 3), n, 1, Batch.of(publication(n)), n - 1, 0b10, 0)
     for n in range(1, 16 * BATCH + 1)
 ]
 
@@ -208,21 +205,6 @@ class LinkOnly:
     def owns(self, _session: str) -> bool:
         return False
 
-    def express(self, _connection: int, _data: bytes, _now: float) -> int:
-        return 0
-
-    def lane(self, _connection: int) -> None:
-        return None
-
-    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> int:
-        return 0
-
-    def settle(self) -> None:
-        pass
-
-    def take(self) -> list[Transmit]:
-        return []
-
     def on_up(self, link: Link, _new: bool) -> None:
         self.link = link
 
@@ -313,28 +295,13 @@ class Counting:
     def owns(self, _session: str) -> bool:
         return False
 
-    def express(self, _connection: int, _data: bytes, _now: float) -> int:
-        return 0
-
-    def lane(self, _connection: int) -> None:
-        return None
-
-    def repeat(self, _lane: Lane, _data: bytes, _now: float) -> int:
-        return 0
-
-    def settle(self) -> None:
-        pass
-
-    def take(self) -> list[Transmit]:
-        return []
-
     def handle_all(self, events: Sequence[e.Event], now: float) -> list[e.Effect]:
         passed: list[e.Effect] = []
         count = 0
         for effect in self.broker.handle_all(events, now):
             kind = type(effect)
-            if kind is e.Deliver:
-                count += 1
+            if isinstance(effect, e.Deliver):
+                count += len(effect.batch)
             elif kind is e.Pause or kind is e.Resume:
                 self.paused = kind is e.Pause
             elif kind is not e.Grant and kind is not e.Accept:
@@ -364,17 +331,16 @@ async def path(
     while not behind(node):
         await asyncio.sleep(0.01)
     payloads = [random.Random(n).randbytes(PAYLOAD_BYTES) for n in range(50)]
-    topics = [f"road/{n}" for n in range(50)]
+    heads = tuple([Head(f"road/{n}", qos, "w") for n in range(50)])
+    which = [n % 50 for n in range(BATCH)]
+    starts = [n * PAYLOAD_BYTES for n in which]
+    ends = [start + PAYLOAD_BYTES for start in starts]
+    batch = Batch("", 0, "", (), heads, which, (), b"".join(payloads), starts, ends)
     sent = 0
     while meter.left > 0:
         # A client's socket is read once in a turn of the loop, and not at all while the broker pauses.
         if not node.front.paused:
-            node.tell_all(
-                [
-                    offer_of("w", n, topics[n % 50], payloads[n % 50], qos)
-                    for n in range(sent, sent + BATCH)
-                ]
-            )
+            node.tell(e.PublicationsOffered("w", range(sent, sent + BATCH), batch))
             sent += BATCH
             meter.add(BATCH)
         await asyncio.sleep(0)

@@ -40,7 +40,6 @@ from tidings.overlay.events import (
     Send,
 )
 from tidings.overlay.frames import Frame
-from tidings.overlay.publication import Publication
 from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.settings import Settings
@@ -175,8 +174,8 @@ class Bare:
             assert isinstance(message, Publish)
             return self._pass_on(message)
         if isinstance(event, PublicationsOffered):
-            publication = Publication(self.id, 1, "", event.token, event.topic, event.payload)
-            return self._pass_on(message_of("", (1, 1), 1, 1, (publication,), (0,), (1,), (0,)))
+            batch = event.batch.numbered(self.id, 1, "", event.tokens, 0)
+            return self._pass_on(message_of("", (1, 1), 1, 1, batch, 0, 1, 0))
         if isinstance(event, NeighbourAdded):
             return [Dial(event.address)]
         if isinstance(event, ConnectionMade) and event.address is not None:

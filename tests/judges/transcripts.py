@@ -51,7 +51,7 @@ from tidings.overlay.frames import Message
 from tidings.overlay.gather.messages import Carry, HandOver, Seated
 from tidings.overlay.links import links
 from tidings.overlay.links.messages import Bye, Greet, Refuse
-from tidings.overlay.publishing.batches import publications_of, unpacked
+from tidings.overlay.publishing.batches import batch_of, unpacked
 from tidings.overlay.publishing.messages import Publish
 from tidings.overlay.routing import changes
 from tidings.overlay.routing.interest import Interest
@@ -499,7 +499,7 @@ def message_text(message: Message) -> str:
         said = [f"{member}/{boot}.{number}" for member, boot, _, number in message.members]
         return f"{name} {' '.join(said)}{_tree(message.root)}"
     if isinstance(message, Publish):
-        said = [f"{it.topic} {it.payload.decode()}" for it in publications_of(message)]
+        said = [f"{it.topic} {it.payload.decode()}" for it in batch_of(message)]
         return f"{name} {', '.join(said)}{_tree(message.root)}"
     if isinstance(message, Carry):
         report = message.report

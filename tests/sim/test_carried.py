@@ -8,7 +8,7 @@ from tests.sim.flooder import Flooder
 from tidings.overlay.events import ConnectionMade, Effect, Event, FrameReceived, Send
 from tidings.overlay.frames import Frame, Message
 from tidings.overlay.gather.messages import Carry, Holder, Mirror
-from tidings.overlay.publication import Publication, Told
+from tidings.overlay.publication import Batch, Publication, Told
 from tidings.overlay.publishing.batches import message_of
 from tidings.overlay.publishing.messages import Keep
 from tidings.overlay.versions.messages import Snapshot
@@ -25,9 +25,8 @@ def publication(number: int, payload: bytes = b"{}", told: Told | None = None) -
 
 
 def publish(count: int, told: Told | None = None) -> Message:
-    zeros = [0] * count
     many = [publication(number, told=told) for number in range(1, count + 1)]
-    return message_of("a", EPOCH, 1, 1, many, zeros, [1] * count, [1] * count)
+    return message_of("a", EPOCH, 1, 1, Batch.of(*many), 0, 1, 1)
 
 
 def carry(payload: bytes) -> Message:

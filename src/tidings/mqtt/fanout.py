@@ -100,7 +100,7 @@ class Fanout:
             end = first + sum(1 for _ in some)
             part = batch.part(first, end)
             if not matches.listed:
-                self._give_all(self._plan(matches.everyone, qos), part, qos, hops, ())
+                self._give_all(self._plan(matches.everyone, qos), part, hops, ())
             else:
                 self._give_some(part, matches.everyone, matches.listed[first:end], qos, hops)
             first = end
@@ -135,7 +135,7 @@ class Fanout:
         self._plans[id(everyone), qos] = plan
         return plan
 
-    def _give_all(self, plan: Plan, batch: Batch, qos: int, hops: int, apart: Sequence[str]) -> None:
+    def _give_all(self, plan: Plan, batch: Batch, hops: int, apart: Sequence[str]) -> None:
         """All of a batch to everyone but those who are served apart."""
         core = self._core
         counters, dirty, count = core.counters, core.dirty, len(batch)
@@ -208,7 +208,7 @@ class Fanout:
         named = plan.names
         apart = {session_id for some in listed for session_id, _ in some if session_id in named}
         if everyone:
-            self._give_all(plan, batch, qos, hops, tuple(apart))
+            self._give_all(plan, batch, hops, tuple(apart))
         core = self._core
         counters, dirty = core.counters, core.dirty
         for at, some in enumerate(listed):
@@ -263,7 +263,7 @@ class Fanout:
             first = 0
             for qos, same in groupby(batch.head(at).qos for at in range(len(batch))):
                 end = first + sum(1 for _ in same)
-                self._give_all(plans[qos], batch.part(first, end), qos, hops, apart)
+                self._give_all(plans[qos], batch.part(first, end), hops, apart)
                 first = end
         dealt, counters, dirty = dealing.dealt, self._core.counters, self._core.dirty
         by_form: dict[Form, tuple[list[int], list[Client]]] = {}

@@ -921,7 +921,7 @@ def test_what_was_withdrawn_while_a_question_was_unanswered_does_not_come_back_w
     mark = net.mark()
     net.tell("b", SubscriptionAsked("s", "third", Subscription("t", "x = 3", qos=1)))
     net.settle()
-    assert net.given("b", "s", mark) == [(2, "snapshot", ("third",))]
+    assert net.versions_of("b", "s", mark) == [(2, "snapshot", ("third",))]
 
 
 def test_who_begins_with_an_event_that_goes_on_after_it_was_closed_is_told_it_once() -> None:
@@ -937,7 +937,7 @@ def test_who_begins_with_an_event_that_goes_on_after_it_was_closed_is_told_it_on
     net.settle()
     net.told(2, 1)
     net.told(3, 2)
-    assert net.given("b", "s", mark) == [(2, "snapshot", ("other",)), (3, "told", ("other",))]
+    assert net.versions_of("b", "s", mark) == [(2, "snapshot", ("other",)), (3, "told", ("other",))]
 
 
 def test_what_waits_for_one_subscription_is_no_reason_for_another_to_wait() -> None:
