@@ -357,7 +357,11 @@ class Clients:
         client = self.by_number.get(effect.connection)
         if client is not None and client.lost is None:
             chunks, transport = effect.chunks, client.transport
-            transport.write(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            if type(data) is memoryview and transport.get_write_buffer_size():
+                # It will wait behind other things: not with all that it was laid out with.
+                data = bytes(data)
+            transport.write(data)
 
     def _shut(self, effect: m.CloseClient) -> None:
         client = self.by_number.pop(effect.connection, None)
