@@ -523,7 +523,7 @@ def main() -> None:
     print(", ".join(f"{name} {found[name]}" for name in brokers), f"on {os.cpu_count()} cores", flush=True)
     if {"content", "mixed-content", "delivery"} & {*(asked.only or every)} and "tidings" in brokers:
         # Once on a machine, and kept: it is no part of what a message costs.
-        program = "from tidings.live import sending; sending.prepare()"
+        program = "from tidings.matching import compile_kernels; compile_kernels()"
         subprocess.run([sys.executable, "-c", program], check=True)
     runs: list[Run] = []
     failed = False

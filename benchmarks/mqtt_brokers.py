@@ -77,7 +77,7 @@ class Broker:
 def versions() -> dict[str, str]:
     """The brokers that are on this machine."""
     found: dict[str, str] = {}
-    if (mosquitto := _mosquitto()) is not None:
+    if (mosquitto := mosquitto()) is not None:
         told = subprocess.run([mosquitto, "-h"], capture_output=True, text=True, check=False).stdout
         found["mosquitto"] = told.splitlines()[0].removeprefix("mosquitto version ") if told else "?"
     program = "from importlib.metadata import version; print(version('tidings-network'))"
@@ -86,7 +86,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _mosquitto() -> str | None:
+def mosquitto() -> str | None:
     # Debian puts it where a user's PATH does not lead.
     return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
@@ -102,7 +102,7 @@ def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Br
     certificate, key = make_certificate(folder)
     port, tls_port, link_port = free_ports(3)
     if name == "mosquitto":
-        program = _mosquitto()
+        program = mosquitto()
         assert program is not None, "mosquitto is not on this machine"
         settings = folder / "mosquitto.conf"
         settings.write_text(

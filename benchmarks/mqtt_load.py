@@ -95,9 +95,12 @@ def publish_packet(version: int, topic: str, payload: bytes, qos: int = 0) -> by
 class Client:
     """A connection, blocking until its job begins."""
 
-    def __init__(self, spec: dict[str, Any], name: str, *, durable: bool = False) -> None:
+    def __init__(
+        self, spec: dict[str, Any], name: str, *, port: int | None = None, durable: bool = False
+    ) -> None:
+        """At the spec's port, if no other is named."""
         self.version: int = spec["protocol"]
-        self.socket = socket.create_connection((spec["host"], spec["port"]), timeout=STALL_S)
+        self.socket = socket.create_connection((spec["host"], port or spec["port"]), timeout=STALL_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(connect_packet(self.version, name, durable=durable))
         kind, body = self.read()
@@ -135,6 +138,12 @@ class Client:
         """Returns when the broker has done all that it was asked before."""
         self.socket.sendall(b"\xc0\x00")
         assert self.read() == (0xD0, b""), "not PINGRESP"
+
+
+def _reader_port(spec: dict[str, Any], at: int) -> int | None:
+    """Where a reader connects, if that is not where the publisher does: at several brokers in turn."""
+    ports: list[int] = spec.get("reader_ports") or []
+    return ports[at % len(ports)] if ports else None
 
 
 def _receive_maximum(connack: bytes) -> int:
@@ -220,7 +229,7 @@ def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     version, fan = spec["protocol"], spec["subscribers"]
     topics = [f"bench/flow/{number:02d}" for number in range(spec.get("topics", 1))]
     publisher = Client(spec, "bench-p")
-    readers = [Client(spec, f"bench-{at}") for at in range(fan)]
+    readers = [Client(spec, f"bench-{at}", port=_reader_port(spec, at)) for at in range(fan)]
     takes = np.ones((BLOCK, fan), bool)
     if spec.get("filters"):
         bodies, values = events(spec["payload"], spec["seed"])
@@ -233,6 +242,7 @@ def flow(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         bodies = payloads(spec["payload"], spec.get("spread", 0))
         for reader in readers:
             reader.subscribe(["bench/flow/+"])
+    time.sleep(spec.get("known_s", 0.0))
     packets = [
         publish_packet(version, topics[number % len(topics)], body) for number, body in enumerate(bodies)
     ]
@@ -399,8 +409,10 @@ def acknowledged(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     The receiver's session is clean, or `durable`.
     """
-    publisher, reader = Client(spec, "bench-p"), Client(spec, "bench-s", durable=spec["durable"])
+    publisher = Client(spec, "bench-p")
+    reader = Client(spec, "bench-s", port=_reader_port(spec, 0), durable=spec["durable"])
     reader.subscribe(["bench/qos1"], qos=1)
+    time.sleep(spec.get("known_s", 0.0))
     window = min(WINDOW, publisher.receive_maximum)
     bodies = payloads(spec["payload"])
     rows = np.frombuffer(
@@ -507,6 +519,104 @@ class _Exchange:
         acks[:, :2] = 0x40, 2
         acks[:, 2:] = packets[:, self.place : self.place + 2]
         self.outgoing[one] += acks.tobytes()
+
+
+def pace(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """So many messages a second of several publishers at several brokers in turn, each in a packet of its
+    own, to one reader at each of `reader_ports`.
+    """
+    version, qos, ports = spec["protocol"], spec["qos"], spec["publisher_ports"]
+    publishers = [
+        Client(spec, f"bench-p{at}", port=ports[at % len(ports)]) for at in range(spec["publishers"])
+    ]
+    readers = [Client(spec, f"bench-s{at}", port=port) for at, port in enumerate(spec["reader_ports"])]
+    for reader in readers:
+        reader.subscribe([f"{spec['topic']}/#"], qos=qos)
+    time.sleep(spec["known_s"])
+    bodies = [body.encode() for body in spec["bodies"]]
+    got = [0] * len(readers)
+    acked = 0
+    kept = {one.socket.fileno(): b"" for one in (*readers, *publishers)}
+    sockets = {one.socket.fileno(): one.socket for one in (*readers, *publishers)}
+    places = {one.socket.fileno(): at for at, one in enumerate(readers)}
+    poll = select.epoll()
+    for number, one in sockets.items():
+        one.setblocking(False)
+        poll.register(number, select.EPOLLIN)
+    waits: list[float] = []
+
+    def run(count: int) -> None:
+        nonlocal acked
+        got[:] = [0] * len(readers)
+        begin, sent, acked, gap = time.perf_counter() + 0.01, 0, 0, 1 / spec["rate"]
+        deadline = begin + count * gap + STALL_S
+        while sent < count or (spec["all"] and min(got) < count) or (qos and acked < count):
+            now = time.perf_counter()
+            if now > deadline:
+                raise Stalled(f"{sent} sent, {acked} acknowledged, {got} delivered")
+            while sent < count and begin + sent * gap <= now:
+                packet_ = publish_packet(
+                    version, f"{spec['topic']}/{sent % 7}", bodies[sent % len(bodies)], qos
+                )
+                if qos:
+                    # The identifier stands behind the topic.
+                    at = packet_.index(b"\x00\x01", 4 + len(spec["topic"]))
+                    packet_ = packet_[:at] + (sent % 60_000 + 1).to_bytes(2, "big") + packet_[at + 2 :]
+                publishers[sent % len(publishers)].socket.sendall(packet_)
+                sent += 1
+            for number, _ in poll.poll(max(0.0, min(0.05, begin + sent * gap - time.perf_counter()))):
+                now = time.perf_counter()
+                data = kept[number] + sockets[number].recv(SLICE_BYTES)
+                whole, answer, publications = 0, b"", 0
+                while (end := _end_of(data, whole)) is not None:
+                    kind = data[whole] & 0xF0
+                    if kind == 0x30:
+                        publications += 1
+                        if data[whole] & 6:
+                            answer += b"\x40\x02" + _packet_id(data, whole)
+                    elif kind == 0x40:
+                        acked += 1
+                    whole = end
+                kept[number] = data[whole:]
+                if publications:
+                    if number == readers[-1].socket.fileno() and spec["all"]:
+                        first = got[places[number]]
+                        waits.extend(now - begin - at * gap for at in range(first, first + publications))
+                    got[places[number]] += publications
+                if answer:
+                    sockets[number].sendall(answer)
+
+    run(int(spec["rate"] * spec["warm_s"]))
+    yield {"ready": True, "warm": int(spec["rate"] * spec["warm_s"])}
+    waits.clear()
+    count = int(spec["rate"] * spec["seconds"])
+    start = time.perf_counter()
+    run(count)
+    waits.sort()
+    points = {
+        f"p{part}": waits[min(len(waits) - 1, len(waits) * part // 100)] for part in (50, 90, 99) if waits
+    }
+    yield {"messages": count, "delivered": sum(got), "seconds": time.perf_counter() - start, **points}
+
+
+def _end_of(data: bytes, at: int) -> int | None:
+    """Where a packet ends; None if it is not whole."""
+    size = shift = 0
+    for place in range(at + 1, min(at + 5, len(data))):
+        size |= (data[place] & 127) << shift
+        shift += 7
+        if data[place] < 128:
+            end = place + 1 + size
+            return end if end <= len(data) else None
+    return None
+
+
+def _packet_id(data: bytes, at: int) -> bytes:
+    """Of a PUBLISH."""
+    while data[at + 1] > 127:
+        at += 1
+    topic_end = at + 4 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return data[topic_end : topic_end + 2]
 
 
 def latency(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -691,6 +801,7 @@ JOBS: dict[str, Callable[[dict[str, Any]], Iterator[dict[str, Any]]]] = {
     "lockstep": lockstep,
     "acknowledged": acknowledged,
     "latency": latency,
+    "pace": pace,
     "subscriptions": subscriptions,
     "idle": idle,
 }
