@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 START_S = 30.0
 """A broker that does not listen by then is not going to."""
@@ -77,11 +78,11 @@ class Broker:
 def versions() -> dict[str, str]:
     """The brokers that are on this machine."""
     found: dict[str, str] = {}
-    if (mosquitto := mosquitto()) is not None:
-        told = subprocess.run([mosquitto, "-h"], capture_output=True, text=True, check=False).stdout
+    if (program := mosquitto()) is not None:
+        told = subprocess.run([program, "-h"], capture_output=True, text=True, check=False).stdout
         found["mosquitto"] = told.splitlines()[0].removeprefix("mosquitto version ") if told else "?"
-    program = "from importlib.metadata import version; print(version('tidings-network'))"
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False).stdout
+    command = "from importlib.metadata import version; print(version('tidings-network'))"
+    told = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False).stdout
     found["tidings"] = told.strip()
     return found
 
@@ -134,7 +135,7 @@ def running(name: str, folder: Path, options: Sequence[str] = ()) -> Iterator[Br
         end(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[Any]) -> None:
     """End a process that we started, kindly at first."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)

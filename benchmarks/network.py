@@ -192,7 +192,7 @@ def measure(network: Network, load: str, settings: dict[str, Any]) -> dict[str, 
         said["cpu_s"] = network.cpu_s() - before
         return said
     finally:
-        end(process)  # type: ignore[arg-type]
+        end(process)
 
 
 def main() -> None:

@@ -34,8 +34,8 @@ FILE = "store.sqlite"
 BESIDE = ("-wal", "-shm", "-journal")
 """Endings of the files that SQLite keeps beside it. It makes them with the rights of the file itself."""
 
-FORMAT = 3
-"""Of the file. Until format 2 what was held for others had not the names of those that must have it."""
+FORMAT = 4
+"""Of the file. Until format 3 what was held for others was a row for each publication."""
 
 APPLICATION = 0x54494447
 """Marks the file as ours, in SQLite's header ("TIDG")."""
