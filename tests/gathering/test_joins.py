@@ -247,6 +247,26 @@ def test_what_was_told_elsewhere_of_an_event_that_was_merged_in_silence_is_told_
     ]
 
 
+def test_an_event_that_nobody_was_told_of_here_is_not_merged_in_silence_if_others_were_elsewhere() -> None:
+    topic = road()
+    one, other, third = (Talk(topic, branch=branch, keep_closed=True) for branch in "123")
+    other.number = 100
+    one.say(0, severity=1)
+    other.say(1, severity=2)
+    third.gatherer.adopt(*other.gatherer.copies())
+    for talk in (one, other):
+        talk.until(5)
+    heal(other, one)
+    third.until(2)
+    for copy in reversed(other.gatherer.copies()):
+        third.gatherer.adopt(copy)
+    assert third.out() == [
+        "2s 1/2 r2 severity=2 [again]",
+        "2s 101/3 r1 severity=2 [last] [merged-into 1]",
+        "2s 101 closed: merged-into",
+    ]
+
+
 def test_an_event_that_is_open_here_is_merged_although_what_it_was_merged_into_is_closed() -> None:
     topic = road()
     one, other = Talk(topic, branch="1", keep_closed=True), Talk(topic, branch="2", keep_closed=True)

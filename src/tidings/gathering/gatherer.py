@@ -407,9 +407,12 @@ class Gatherer:
             self._insert(entry)
         elif entry.into:
             # What it was merged into comes for itself.
-            if not self.holds(entry.event):
+            known = self._events.get(entry.event)
+            if known is None:
                 self._insert(entry)
                 self._repeat(entry)  # whoever told it may have died before anybody heard
+            elif not known.version:
+                known.version = entry.version  # somebody was told of it, and hears that it is merged
         elif ended is not None and not self.holds(entry.event):
             self._append(entry, *ended)
         elif here is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.overlay.bench import EPOCH, Bench, Middle, path
+from tests.overlay.bench import EPOCH, Bench, Middle, path, publication
 from tidings.language.declarations import parse_topic
 from tidings.language.subscriptions import Subscription
 from tidings.language.topics import Topic
@@ -497,6 +497,23 @@ def test_what_a_broker_told_alone_is_told_to_those_it_meets_whoever_has_the_seat
     for broker in "ef":
         tunnels = [had for had in seen_by(bench, broker, f"s{broker}") if had[3] == {"place": "tunnel"}]
         assert [version for _, version, _, _ in tunnels] == [1]
+
+
+def test_an_event_that_is_merged_in_silence_is_closed_to_nobody_who_was_told_of_it_elsewhere() -> None:
+    topic = roads(merge_after="30s")
+    bench, other = network("a", topic=topic), network("z", topic=topic)
+    bench.subscribe("a", "s", "roads", qos=1)
+    report(other, "z", lanes=2)
+    bench.advance(1)
+    report(bench, "a", lanes=1)
+    told = Told("roads", "a:1:1", 1, 1, False, "y", place="roads")
+    version = publication(1, b'{"place":"bridge"}', topic="roads", origin="y", told=told)
+    bench["a"]._versions.deliver(version, bench["a"]._topics.fields(version), None, 1)
+    bench["a"]._seats._seats["roads"].adopt(other["z"]._seats._seats["roads"].copies(), "z", 1)
+    bench.settle()
+    ((_, closed),) = records(bench, Kind.CLOSED)
+    assert (closed.event, closed.reason) == ("a:1:1", "merged-into")
+    assert bench["a"]._versions.is_followed("a:1:1")
 
 
 def test_both_sides_go_on_with_one_event_that_was_open_when_they_were_parted() -> None:

@@ -297,6 +297,19 @@ def test_a_closing_by_one_side_of_a_partition_ends_nothing_that_another_has_told
     assert not it.session_versions.is_followed("e")
 
 
+def test_a_closing_waits_for_no_session_that_wants_the_event_no_more() -> None:
+    it = Watched()
+    it.subscribe("c", name="one")
+    it.subscribe("d")
+    it.told(1)
+    it.tell(SubscriptionDropped("c", "one"))
+    it.told(2)
+    it.session_versions.close("e", 3)
+    assert len(it.session_versions) == 1
+    it.session_versions.close("e", 2)
+    assert len(it.session_versions) == 0
+
+
 def test_nothing_of_an_event_follows_once_it_is_one_with_another() -> None:
     it = Watched()
     it.subscribe("c", "x = 1")

@@ -575,7 +575,9 @@ class Seats(Partitions):
     def closed(self, seat: Seat, closing: Closing) -> None:
         """Let those who follow an event know that it is closed."""
         self._core.record(Kind.CLOSED, seat.topic.name, None, 0, reason=closing.reason, event=closing.event)
-        self._core.tell(EventClosed(seat.place, closing.event, closing.version))
+        # One that was never told here is merged; who was told of it elsewhere hears that when its copy comes.
+        if closing.version:
+            self._core.tell(EventClosed(seat.place, closing.event, closing.version))
 
     def handed(self, seat: Seat, sender: str, number: int) -> None:
         """Let a broker know that what it handed over is safe."""

@@ -529,7 +529,7 @@ class SessionVersions:
         followed = self._events.get(event)
         if followed is None or (version and any(it.version > version for it in followed.sessions.values())):
             return
-        if all(had.version >= version for had in followed.sessions.values()):
+        if all(had.version >= version for had in followed.sessions.values() if had.names):
             self._close(event, version)
         else:
             followed.closing = version
