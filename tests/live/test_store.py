@@ -173,7 +173,7 @@ def marked(folder: Path, form: int) -> None:
 def test_a_store_of_a_format_that_is_not_known_is_refused(used: Path, form: int) -> None:
     marked(used, form)
     assert refusal(used) == (
-        f"the store FOLDER/{FILE} has format {form}, and this release reads format 3; start the broker with "
+        f"the store FOLDER/{FILE} has format {form}, and this release reads format 4; start the broker with "
         "the release that wrote it, or move its folder away: it then starts as one that has lost its disk"
     )
 
@@ -184,7 +184,7 @@ def test_a_store_of_an_earlier_format_is_refused_and_left_as_it_is(used: Path, f
     before = (used / FILE).read_bytes()
     for _ in range(2):
         assert refusal(used) == (
-            f"the store FOLDER/{FILE} has format {form}, and this release reads format 3: it cannot read the "
+            f"the store FOLDER/{FILE} has format {form}, and this release reads format 4: it cannot read the "
             "sessions in it, nor what it holds for other brokers. To have that delivered, run the network "
             "with the release that wrote it until tidings_publications_held and tidings_mqtt_queued are 0 at "
             "all brokers, and stop it; then, or without that, move its folder away: it then starts as one "
