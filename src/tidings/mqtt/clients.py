@@ -52,6 +52,9 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     plain: bool
     """Whether packets that have it are offered together, and need no thought but the broker's."""
 
+    bare: bool
+    """Whether it is of QoS 0 and has no properties."""
+
 
 class State(Enum):
     """How far a connection has come."""

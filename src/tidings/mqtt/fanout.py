@@ -385,42 +385,38 @@ def _simple(client: Client, asked: Sequence[Asked]) -> bool:
 def _laid_out(batch: Batch, form: Form) -> bytes:
     """The packets of a batch at QoS 0."""
     v5, identifiers = form
-    came, data, starts, ends = batch.packets, batch.data, batch.starts, batch.ends
-    as_they_came = came is not None and not identifiers and (came.version == Version.V5) is v5
+    data, starts, ends = batch.data, batch.starts, batch.ends
+    begins = _as_they_came(batch, form)
+    if begins is not None:
+        if len(ends) == 1 or list(begins[1:]) == list(ends[:-1]):
+            return data[begins[0] : ends[-1]]
+        return b"".join([data[begin:end] for begin, end in zip(begins, ends, strict=True)])
     pieces: list[bytes] = []
     for head, first, end in batch.runs():
         middle = _topic_bytes(head.topic) + (_property_bytes(head, identifiers) if v5 else b"")
-        if as_they_came and came is not None and not head.qos and _is_bare(batch, came.begins, first, middle):
-            begins = came.begins
-            if list(begins[first + 1 : end]) == list(ends[first : end - 1]):
-                pieces.append(data[begins[first] : ends[end - 1]])
-            else:
-                pieces += [data[begins[at] : ends[at]] for at in range(first, end)]
-            continue
         heads: dict[int, bytes] = {}
         for start, last in zip(starts[first:end], ends[first:end], strict=True):
             opening = heads.get(last - start)
             if opening is None:
                 opening = heads[last - start] = b"\x30" + variable(len(middle) + last - start) + middle
             pieces += (opening, data[start:last])
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return b"".join(pieces)
 
 
-def _is_bare(batch: Batch, begins: Sequence[int], at: int, middle: bytes) -> bool:
-    """Whether a packet came with nothing before its payload but what others are to be told."""
-    length = len(middle) + batch.ends[at] - batch.starts[at]
-    return batch.starts[at] - begins[at] == 1 + len(variable(length)) + len(middle)
+def _as_they_came(batch: Batch, form: Form) -> Sequence[int] | None:
+    """Where packets begin that can be handed on as they are; None if they must be laid out anew."""
+    v5, identifiers = form
+    came = batch.packets
+    if came is None or not came.bare or identifiers or (came.version == Version.V5) is not v5:
+        return None
+    return came.begins
 
 
 def _laid_out_each(batch: Batch, form: Form) -> tuple[bytes, Array, Array]:
     """The packets of a batch at QoS 0, and where each begins and ends."""
-    v5, _ = form
-    came = batch.packets
-    if came is not None and (came.version == Version.V5) is v5 and not any(head.qos for head in batch.heads):
-        bare = [_topic_bytes(head.topic) + (_property_bytes(head, ()) if v5 else b"") for head in batch.heads]
-        if all(_is_bare(batch, came.begins, first, bare[batch.which[first] if batch.which else 0])
-               for _, first, _ in batch.runs()):  # fmt: skip
-            return batch.data, np.array(came.begins, dtype=np.int64), np.array(batch.ends, dtype=np.int64)
+    begins = _as_they_came(batch, form)
+    if begins is not None:
+        return batch.data, np.array(begins, dtype=np.int64), np.array(batch.ends, dtype=np.int64)
     packets = [_laid_out(batch.part(at, at + 1), form) for at in range(len(batch))]
     ends = np.cumsum([len(packet) for packet in packets])
     return b"".join(packets), np.concatenate(([0], ends[:-1])), ends

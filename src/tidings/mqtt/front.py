@@ -426,6 +426,8 @@ class Front:
                     read = decoder.publishes()
                     if read is not None:
                         publishing.on_publishes(client, read)
+                        if decoder.at == len(decoder.data):
+                            break
                         continue
                     packet_ids, end = acknowledgements(decoder.data, decoder.at)
                     if packet_ids:

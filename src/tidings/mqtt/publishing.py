@@ -157,7 +157,8 @@ class Publishing:
             head = publish_head(key, client.decoder.version)
             if head.properties.subscription_identifiers:  # [MQTT-3.3.4-6]
                 raise Malformed(Reason.PROTOCOL_ERROR, "A client's PUBLISH has a subscription identifier.")
-            known = Known(head, self._head(client, head), self._is_plain(client, head))
+            bare = not head.qos and len(key) == 3 + (key[1] << 8 | key[2])
+            known = Known(head, self._head(client, head), self._is_plain(client, head), bare)
             if len(key) <= KNOWN_BYTES_MAX:
                 if len(client.known) >= KNOWN_MAX:
                     client.known.clear()
@@ -207,7 +208,8 @@ class Publishing:
         elif len(read) > len(NO_TOKENS):
             tokens = (NO_TOKEN,) * (end - first)
         # Packets of QoS 0 may be handed on as they are.
-        packets = Packets(client.version, begins)
+        bare = heads[0].bare if len(heads) == 1 else all(known.bare for known in heads)
+        packets = Packets(client.version, begins, bare)
         batch = Batch("", 0, "", (), own, which, (), data, starts, ends, (), packets)
         broker.tell(PublicationsOffered(client.id, tokens, batch))
 

@@ -195,6 +195,13 @@ class Packets(msgspec.Struct, frozen=True, gc=False):
     begins: Sequence[int]
     """Where each begins in the data of its batch; it ends with its payload."""
 
+    bare: bool
+    """Whether all are of QoS 0 and say nothing before their payloads but their topic."""
+
+    def at(self, begins: Sequence[int]) -> Packets:
+        """Some of them."""
+        return Packets(self.version, begins, self.bare)
+
 
 class Batch:
     """Publications of one origin and stream, side by side, in the order of their numbers.
@@ -203,6 +210,8 @@ class Batch:
     """
 
     __slots__ = (
+        "_lengths",
+        "_sizes",
         "at_us",
         "data",
         "ends",
@@ -249,6 +258,8 @@ class Batch:
         self.told = told
         """What they are, if a seat told them; else empty."""
         self.packets = packets
+        self._lengths: list[int] | None = None
+        self._sizes: list[int] | None = None
 
     @classmethod
     def of(cls, *publications: Publication) -> Batch:
@@ -328,7 +339,7 @@ class Batch:
         self, origin: str, incarnation: int, stream: str, numbers: Sequence[int], at_us: int
     ) -> Batch:
         """The same publications with their identities."""
-        return Batch(
+        batch = Batch(
             origin,
             incarnation,
             stream,
@@ -342,6 +353,8 @@ class Batch:
             self.told,
             self.packets,
         )
+        batch._lengths, batch._sizes = self._lengths, self._sizes
+        return batch
 
     def part(self, first: int, end: int) -> Batch:
         """Those from one up to another."""
@@ -360,7 +373,9 @@ class Batch:
             self.starts[first:end],
             self.ends[first:end],
             self.told[first:end],
-            Packets(packets.version, packets.begins[first:end]) if packets is not None else None,
+            Packets(packets.version, packets.begins[first:end], packets.bare)
+            if packets is not None
+            else None,
         )
 
     def some(self, places: Sequence[int]) -> Batch:
@@ -380,7 +395,9 @@ class Batch:
             _at(self.starts, places),
             _at(self.ends, places),
             [self.told[at] for at in places] if self.told else (),
-            Packets(packets.version, _at(packets.begins, places)) if packets is not None else None,
+            Packets(packets.version, _at(packets.begins, places), packets.bare)
+            if packets is not None
+            else None,
         )
 
     def runs(self) -> Iterator[tuple[Head, int, int]]:
@@ -397,18 +414,21 @@ class Batch:
     @property
     def sizes(self) -> list[int]:
         """What each counts for against limits, windows and queues, in bytes."""
-        if not self.which:
-            more = self.heads[0].size
-            return [more + end - start for start, end in zip(self.starts, self.ends, strict=True)]
-        each = [head.size for head in self.heads]
-        return [
-            each[at] + end - start for at, start, end in zip(self.which, self.starts, self.ends, strict=True)
-        ]
+        if self._sizes is None:
+            if len(self.heads) == 1 or not self.which:
+                more = self.heads[0].size
+                self._sizes = [more + length for length in self.lengths]
+            else:
+                each = [head.size for head in self.heads]
+                self._sizes = [each[at] + length for at, length in zip(self.which, self.lengths, strict=True)]
+        return self._sizes
 
     @property
     def lengths(self) -> list[int]:
         """Of the payloads."""
-        return list(map(sub, self.ends, self.starts))
+        if self._lengths is None:
+            self._lengths = list(map(sub, self.ends, self.starts))
+        return self._lengths
 
     @property
     def payloads(self) -> bytes:

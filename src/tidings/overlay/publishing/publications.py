@@ -235,8 +235,7 @@ class Publications:
         """Whether nothing can be wrong with publications but what a declaration says."""
         return (
             not self.stopping
-            and all(not _fault(head.topic) and not head.properties for head in batch.heads)
-            and all(0 <= head.qos <= 2 and not _about(head) for head in batch.heads)
+            and not any(_fault(it.topic) or not 0 <= it.qos <= 2 or _about(it) for it in batch.heads)
             and max(batch.lengths) <= self._core.settings.message_bytes_max
         )
 
@@ -1097,6 +1096,8 @@ def _is_of(batch: Batch, events: Container[str]) -> bool:
 
 def _about(head: Head) -> int:
     """What properties and content type count for."""
+    if not head.properties and not head.content_type and head.response_topic is None:
+        return len(head.correlation or b"")
     about = len(head.content_type) + sum(len(name) + len(text) for name, text in head.properties)
     return about + len(head.response_topic or "") + len(head.correlation or b"")
 
