@@ -10,7 +10,9 @@ import pytest
 from tests.overlay.bench import BEGIN, HERE, Bench, Middle, kinds, path, publication, publish, ring
 from tests.overlay.offers import offer_of
 from tidings.language.subscriptions import Subscription
-from tidings.overlay.events import Effect, Pause, Resume, Sync, WritesSynced
+from tidings.overlay.events import Effect, Pause, PublicationsOffered, Resume, Sync, WritesSynced
+from tidings.overlay.publication import Batch, Head
+from tidings.overlay.publishing.batches import batch_of
 from tidings.overlay.publishing.messages import Done, Publish
 from tidings.overlay.settings import DEFAULT
 from tidings.records.record import Kind, Record
@@ -190,3 +192,27 @@ def test_quality_1_is_taken_although_publishers_were_paused() -> None:
     while got[-1] < 20:
         got += numbers(it, "x", it["x"].say(Done("a", (got[-1] - 3, got[-1]), ())))
     assert got == list(range(1, 21))
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_waits_keeps_no_more_than_itself(qos: int) -> None:
+    """Of many publications of one read few may be wanted elsewhere: the others must not wait with them."""
+    it = Middle(("x",), NARROW, wants={"x": [Subscription("t", "n = 1", qos=qos)]})
+    payloads = [b'{"n":%d,"pad":"%s"}' % (number % 50, b"." * 100) for number in range(500)]
+    batch = Batch.offered(Head("t", qos, "p"), *payloads)
+    effects = it.tell(PublicationsOffered("p", range(500), batch))
+    sent = it["x"].heard(effects, Publish)
+    publications = it.broker._publications
+    (waiting,) = publications._backlogs["a"]
+    wanted = [payload for payload in payloads if payload.startswith(b'{"n":1,')]
+    assert sum(len(message.numbers) for message in sent) == 4
+    assert (
+        sum(map(len, waiting.batch.payloads.split(b"}{"))) <= len(waiting.batch.data) <= len(b"".join(wanted))
+    )
+    assert waiting.contents is None
+    assert all(len(held.batch.data) <= len(b"".join(wanted)) for held in publications.outbox.held.values())
+    got = [payload for message in sent for payload in (one.payload for one in batch_of(message))]
+    while len(got) < len(wanted):
+        effects = it["x"].say(Done("a", (1, len(got)), ()))
+        got += [one.payload for message in it["x"].heard(effects, Publish) for one in batch_of(message)]
+    assert got == wanted

@@ -116,7 +116,8 @@ class Outgoing:
     def add(self, batch: Batch, previous: int, to: int, must: int, size: int) -> None:
         """Some that go to the same members, behind `previous`."""
         count = len(batch)
-        self._batches.append(batch)
+        # It may wait for long: not with all that it came with.
+        self._batches.append(batch.apart())
         self._previous.append(previous)
         self._previous += batch.numbers[:-1]
         self._to.append((to, count))

@@ -119,6 +119,11 @@ class Held:
     def key(self) -> Numbered:
         return self.batch.stream, self.batch.numbers[0]
 
+    def wait(self) -> None:
+        """They could not be sent at once: what else came with them need not wait, too."""
+        if self.contents is not None:
+            self.batch, self.contents = self.batch.apart(), None
+
     def leave(self, count: int) -> int:
         """The first ones are done with; what they counted for."""
         before, self.batch = self.size, self.batch.part(count, len(self.batch))

@@ -307,8 +307,10 @@ class Publications:
             core.ask_sync()
         # What is retained, and that something of QoS 2 has come, is written by those who offer it.
         written = any(head.retain or head.qos == QOS_ONCE for head in batch.heads)
-        self._send(route, batch, contents, session, tokens, waits=durable or logged or written)
+        new = self._send(route, batch, contents, session, tokens, waits=durable or logged or written)
         self._pump(route.root)
+        for held in new:
+            held.wait()
 
     def _take_numbers(self, stream: str, count: int) -> int:
         """The first of some new numbers of a stream, in a row."""
@@ -326,10 +328,11 @@ class Publications:
         tokens: Sequence[int],
         *,
         waits: bool,
-    ) -> None:
+    ) -> list[Held]:
         """Put new publications where they wait for their turn. What nobody else is to have ends here; if it
         `waits`, its client is told when the disk has what came of it.
         """
+        found: list[Held] = []
         core = self._core
         tree = self._trees.serving(route.root) if route.root is not None else None
         grown = tree.current if tree is not None else None
@@ -354,6 +357,7 @@ class Publications:
                 if qos:
                     self.outbox.hold(held, session, [tokens[at] for at in some])
                 self._enqueue(held, route.root)
+                found.append(held)
             if qos == QOS_ONCE:
                 core.after_sync(self._go_on)
         accepted = [tokens[at] for at in done]
@@ -361,6 +365,7 @@ class Publications:
             core.after_sync(lambda: core.out.append(Accept(session, accepted)))
         elif accepted:
             core.out.append(Accept(session, accepted))
+        return found
 
     def _address_new(
         self,
