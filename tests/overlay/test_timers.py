@@ -126,3 +126,12 @@ def test_what_was_cancelled_or_moved_is_not_kept_until_its_time() -> None:
         timers.set(Timer.TICK, None, 10.0 + number)
     assert len(timers._heap) < 100
     assert list(timers.fired(20_000.0)) == [(Timer.REDIAL, "stays"), (Timer.TICK, None)]
+
+
+def test_to_ask_for_the_same_again_and_again_takes_no_room() -> None:
+    timers: Timers[Timer] = Timers()
+    for _ in range(1000):
+        timers.set(Timer.TURN, None, 5.0)
+    assert len(timers._heap) == 1
+    assert list(timers.fired(5.0)) == [(Timer.TURN, None)]
+    assert timers.next() is None

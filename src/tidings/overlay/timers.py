@@ -83,6 +83,8 @@ class Timers(Generic[Name]):
     def set(self, timer: Name, about: object, at: float) -> None:
         """Ask for a wake-up, in the place of the one asked for before."""
         key = (timer, about)
+        if self._due.get(key) == at:
+            return
         self._due[key] = at
         self._changed = True
         self._count += 1
