@@ -22,6 +22,12 @@ from tidings.overlay.trees.messages import Epoch
 PLACE_MAX = 1 << 16
 """Greater than the place of any member."""
 
+NUMBER_MAX = 1 << 63
+"""Above all numbers of publications."""
+
+TIME_MAX = 1 << 62
+"""The greatest time, in microseconds: records hold both in 64 bits."""
+
 OUTGOING_MAX = 1024
 """Publications in one link message, …"""
 
@@ -248,6 +254,9 @@ def _batch(it: Publish | Packed) -> Batch:
         or ends[-1] != len(it.payloads)
         or any(map(lt, ends[1:], ends))
         or any(map(le, numbers[1:], numbers))
+        or not 0 <= numbers[0] <= numbers[-1] < NUMBER_MAX
+        or not -TIME_MAX <= min(it.at_us) <= max(it.at_us) <= TIME_MAX
+        or any(not 0 <= head.qos <= 2 for head in it.heads)
     ):
         raise _misfit(it)
     return Batch(

@@ -54,6 +54,7 @@ from tidings.overlay.publishing.routes import Route, Routes
 from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.sessions import Sessions
+from tidings.overlay.routing.table import REMEMBERED_CHARACTERS_MAX
 from tidings.overlay.routing.topics import Content, Contents, Topics
 from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
 from tidings.records.record import Kind, Receivers
@@ -307,8 +308,9 @@ class Publications:
             core.ask_sync()
         # What is retained, and that something of QoS 2 has come, is written by those who offer it.
         written = any(head.retain or head.qos == QOS_ONCE for head in batch.heads)
-        new = self._send(route, batch, contents, session, tokens, waits=durable or logged or written)
-        self._pump(route.root)
+        root = self._topics.root_of(batch.head(0).topic, route.stream)
+        new = self._send(route, root, batch, contents, session, tokens, waits=durable or logged or written)
+        self._pump(root)
         for held in new:
             held.wait()
 
@@ -322,6 +324,7 @@ class Publications:
     def _send(
         self,
         route: Route,
+        root: str | None,
         batch: Batch,
         contents: Contents,
         session: str,
@@ -334,7 +337,7 @@ class Publications:
         """
         found: list[Held] = []
         core = self._core
-        tree = self._trees.serving(route.root) if route.root is not None else None
+        tree = self._trees.serving(root) if root is not None else None
         grown = tree.current if tree is not None else None
         groups: list[tuple[Sequence[int], Addressed | None]]
         done: Sequence[int] = ()
@@ -356,7 +359,7 @@ class Publications:
                     held.absent = dict.fromkeys(absent)
                 if qos:
                     self.outbox.hold(held, session, [tokens[at] for at in some])
-                self._enqueue(held, route.root)
+                self._enqueue(held, root)
                 found.append(held)
             if qos == QOS_ONCE:
                 core.after_sync(self._go_on)
@@ -487,7 +490,8 @@ class Publications:
         route = self.routes.of(topic)
         if route.everyone or route.here or route.homes or route.there:
             return False
-        tree = self._trees.serving(route.root) if route.root is not None else None
+        root = self._topics.root_of(topic, route.stream)
+        tree = self._trees.serving(root) if root is not None else None
         grown = tree.current if tree is not None else None
         return grown is not None and not grown.unknown and not self._absences.blind(grown)
 
@@ -1107,8 +1111,12 @@ def _about(head: Head) -> int:
     return about + len(head.response_topic or "") + len(head.correlation or b"")
 
 
-_fault = lru_cache(maxsize=4096)(names.name_fault)
-"""What is wrong with a topic, remembered for the next time."""
+def _fault(topic: str) -> str | None:
+    """What is wrong with a topic."""
+    return _known_fault(topic) if len(topic) <= REMEMBERED_CHARACTERS_MAX else names.name_fault(topic)
+
+
+_known_fault = lru_cache(maxsize=4096)(names.name_fault)
 
 
 def _mark_key(stream: Stream) -> str:

@@ -22,7 +22,7 @@ from tidings.overlay.publication import Batch
 from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.interest import Interest
 from tidings.overlay.routing.sessions import Sessions
-from tidings.overlay.routing.table import Asked, Entry, Node, Table, effort
+from tidings.overlay.routing.table import REMEMBERED_CHARACTERS_MAX, Asked, Entry, Node, Table, effort
 from tidings.overlay.routing.topics import Contents, Topics
 
 TOGETHER_FROM = 16
@@ -97,7 +97,6 @@ class Route:
         "grouped",
         "here",
         "homes",
-        "root",
         "sessions",
         "stream",
         "there",
@@ -107,7 +106,6 @@ class Route:
     def __init__(
         self,
         stream: str,
-        root: str | None,
         declared: Topic | None,
         everyone: tuple[Named, ...],
         here: tuple[Node[Subscription, Named], ...],
@@ -119,9 +117,7 @@ class Route:
         topical: bool,
     ) -> None:
         self.stream = stream
-        """The group of topics within which publications are numbered, …"""
-        self.root = root
-        """… and the root of the tree that they travel; None while there is none."""
+        """The group of topics within which publications are numbered."""
         self.declared = declared
         self.everyone = everyone
         """Subscriptions of sessions here without a content filter."""
@@ -171,14 +167,14 @@ class Routes:
         route = self._by_topic.get(topic)
         if route is None:
             route = self._find(topic)
-            if len(self._by_topic) >= self._cache_max:
-                del self._by_topic[next(iter(self._by_topic))]
-            self._by_topic[topic] = route
+            if len(topic) <= REMEMBERED_CHARACTERS_MAX:
+                if len(self._by_topic) >= self._cache_max:
+                    del self._by_topic[next(iter(self._by_topic))]
+                self._by_topic[topic] = route
         return route
 
     def _find(self, topic: str) -> Route:
         stream = self._topics.stream_of(topic)
-        root = self._topics.root_of(topic, stream)
         declared = self._topics.declaration(topic)
         nodes = self._sessions.local.nodes(topic)
         plain = sorted(named for node in nodes for entry in node.plain for named in entry.targets)
@@ -193,14 +189,13 @@ class Routes:
         about_topic = any(node.topical for node in here) or any(node.topical for node in there)
         topical = topic if about_topic else None
         name = declared.name if declared is not None else None
-        key = stream, root, name, tuple(plain), here, tuple(sorted(homes.items())), there, topical
+        key = stream, name, tuple(plain), here, tuple(sorted(homes.items())), there, topical
         route = self._routes.get(key)
         if route is None:
             groups = self._sessions.shares.groups
             known = self._sessions.sessions
             route = Route(
                 stream,
-                root,
                 declared,
                 tuple(plain),
                 here,
@@ -289,13 +284,19 @@ class Routes:
         if dealt is None:
             return None
 
+        # By the time that somebody asks, other subscriptions may have their numbers.
+        targets = [
+            {owner: tuple(node.at(owner).targets) for owner in np.unique(one.owners).tolist()}
+            for node, one in zip(route.here, answers, strict=True)
+        ]
+
         def listed() -> list[tuple[Named, ...]]:
             some: list[set[Named]] = [set() for _ in range(len(batch))]
-            for node, found_there in zip(route.here, answers, strict=True):
+            for known, one in zip(targets, answers, strict=True):
                 first = 0
-                for at, end in enumerate(found_there.ends.tolist()):
-                    for owner in found_there.owners[first:end].tolist():
-                        some[at].update(node.at(owner).targets)
+                for at, end in enumerate(one.ends.tolist()):
+                    for owner in one.owners[first:end].tolist():
+                        some[at].update(known[owner])
                     first = end
             for at, entry in others:
                 some[at].update(entry.targets)
