@@ -313,7 +313,7 @@ class _Stream:
                 # Whole blocks, so that what was delivered is known.
                 target = -(-self.sent // len(self.block)) * len(self.block)
             done = self._done()
-            if target is not None and self.sent == target and done == target:
+            if target is not None and self.sent == target and done >= target:
                 return (target - before) // len(self.block) * len(self.packets)
             allowed = done + self.window
             if target is not None:
