@@ -357,6 +357,53 @@ def test_whoever_had_an_event_is_told_that_it_was_merged_into_another() -> None:
     assert story.broken() == {"always the last"}
 
 
+@pytest.mark.parametrize("reporting", [PLAIN, SHORT])
+@pytest.mark.parametrize(("merged", "broken"), [(3, False), (1, True), (None, True)])
+def test_nobody_is_owed_an_event_that_was_merged_when_all_who_had_it_had_it_withdrawn(
+    reporting: Reporting, merged: int | None, broken: bool
+) -> None:
+    story = Story(reporting)
+    story.divided = True
+    story.subscribes("s1", "severity < 5")
+    story.reports(severity=3)
+    story.reports(severity=7)
+    story.tells("w0", severity=7)
+    # One side tells it to one session alone, and it is merged when both meet.
+    story.tells("s1", event="e2", severity=3)
+    story.tells("s1", event="e2", version=2, state="withdrawn")
+    if merged is not None:
+        story.tells(event="e2", version=merged, state="merged-into", into="e1", severity=7)
+    also = {"one event"} if reporting.lasting else set()
+    assert story.broken() == ({"always the last"} | also if broken else set())
+
+
+def test_whoever_is_shown_an_earlier_version_is_owed_more_of_an_event_whose_merging_nobody_heard() -> None:
+    story = Story()
+    for session in ("s1", "s2"):
+        story.subscribes(session)
+    story.reports(severity=3)
+    story.tells("w0", severity=3)
+    story.tells("s1", "s2", event="e2", severity=3)
+    story.tells("s1", event="e2", version=2, severity=3)
+    story.tells(event="e2", version=3, state="merged-into", into="e1", severity=3)
+    assert story.broken() == {"always the last"}
+
+
+def test_an_event_may_be_merged_into_one_whose_merging_nobody_heard() -> None:
+    story = Story()
+    story.divided = True
+    story.subscribes("s1", "severity < 5")
+    story.reports(severity=3)
+    story.reports(severity=7)
+    story.tells("w0", severity=7)
+    for event in ("e2", "e3"):
+        story.tells("s1", event=event, severity=3)
+    story.tells("s1", event="e3", version=2, state="merged-into", into="e2", severity=3)
+    story.tells("s1", event="e2", version=2, state="withdrawn")
+    story.tells(event="e2", version=3, state="merged-into", into="e1", severity=7)
+    assert story.broken() == set()
+
+
 @pytest.mark.parametrize(("heard", "over"), [((2, False), True), ((3, False), False), ((3, True), True)])
 def test_to_whom_a_side_had_closed_an_event_it_was_over_before_it_was_merged(
     heard: tuple[int, bool], over: bool

@@ -426,7 +426,8 @@ class GatheredPromises:
             event = self.events[identity]
             # Of reports with QoS 0 alone nothing need be left.
             firm = any(heard.qos for heard in event.versions[event.last]) if event.versions else False
-            if not event.into and firm and not early and self._known(identity):
+            merged = event.into or self._merged_unheard(identity)
+            if not merged and firm and not early and self._known(identity):
                 alive[key].append(identity)
         for key, identities in sorted(alive.items()):
             if len(identities) > 1:
@@ -437,8 +438,17 @@ class GatheredPromises:
             while into in self.events and self.events[into].into and self.events[into].into not in passed:
                 into = self.events[into].into
                 passed.append(into)
-            if into not in alive.get(self.events[identity].key, [into]):
+            if into not in alive.get(self.events[identity].key, [into]) and not self._merged_unheard(into):
                 yield Breach("one event", f"{identity} was merged into {into}, which nobody knows")
+
+    def _merged_unheard(self, identity: str) -> bool:
+        """Whether a seat merged an event after all that anybody heard of it, and nobody heard that.
+
+        Only those hear it who are shown something of the event. Who alone was told of it, on one side of a
+        partition, may have had it withdrawn.
+        """
+        event = self.events.get(identity)
+        return event is not None and not event.into and self._notes.merged.get(identity, 0) > event.last
 
     def _known(self, identity: str) -> bool:
         """Whether a session that still is there has heard of an event."""
@@ -493,6 +503,8 @@ class GatheredPromises:
             return
         if not self._firm(final, wanted) or not any(self._owed(wish, identity, event) for wish in wanted):
             return
+        if (latest is None or latest.told.state == WITHDRAWN) and self._merged_unheard(identity):
+            return  # the version is no longer the last, and what follows is told of the other event
         if latest is None:
             yield Breach("always the last", f"{session} never got {identity}, although {final}")
         elif latest.told.version != event.last or latest.told.state == WITHDRAWN:

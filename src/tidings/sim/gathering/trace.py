@@ -40,6 +40,9 @@ class Notes:
     told: dict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     """By event and version: the turns in which it left a seat."""
 
+    merged: dict[str, int] = field(default_factory=dict)
+    """By event: the latest version with which a seat said that it is part of another one."""
+
     closed: dict[str, int] = field(default_factory=dict)
     """By event: the turn in which a seat first closed it."""
 
@@ -72,6 +75,8 @@ class Notes:
         elif kind is Kind.TOLD and record.event is not None:
             self.told[record.event, record.version or 0].append(self.turn())
             self._latest[record.event, record.broker] = record.version or 0
+            if reason == MERGED:
+                self.merged[record.event] = max(record.version or 0, self.merged.get(record.event, 0))
             self.counts[kind.value] += 1
         elif kind is Kind.CLOSED and record.event is not None:
             self.closed.setdefault(record.event, self.turn())
