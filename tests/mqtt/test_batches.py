@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.mqtt.talk import V5, V311, Talk
+from tidings.matching import compile_kernels
 from tidings.mqtt.codec import encode
 from tidings.mqtt.events import BytesReceived, ClientCongested
 from tidings.mqtt.packets import (
@@ -28,6 +29,7 @@ from tidings.mqtt.packets import (
     Subscribe,
     Will,
 )
+from tidings.overlay.events import Accept
 from tidings.records.record import Kind, Record, Run
 
 WHERES = ("", "n >= 3", "n < 2 OR n = 7", "kind = 'x'", "n IS NULL")
@@ -249,3 +251,60 @@ def test_a_client_that_publishes_all_the_time_is_not_taken_for_silent(topic: str
         talk.advance(1.0)
     assert not publisher.closed
     assert talk.front.status(talk.now).counters["packets_in"] - before == 40
+
+
+def test_a_subscriber_that_leaves_in_the_turn_of_a_batch_does_no_harm() -> None:
+    compile_kernels()
+    talk = Talk()
+    readers = [talk.connect(f"s{at}") for at in range(120)]
+    for at, reader in enumerate(readers):
+        about = Properties(user=(("where", f"n >= {at}"),))
+        reader.send(Subscribe(1, (Asked("t"),), about))
+    talk.advance(1.0)
+    publisher = talk.connect("p")
+    some = b"".join(encode(Publish("t", b'{"n":%d}' % at), V5) for at in range(100))
+    for _ in range(12):  # an index is made when filters were asked often
+        talk.tell(BytesReceived(publisher.connection, some))
+    for reader in readers:
+        reader.take_all()
+    talk.tell_all(
+        [
+            BytesReceived(publisher.connection, some),
+            BytesReceived(readers[3].connection, encode(Disconnect(), V5)),
+        ]
+    )
+    assert [len(reader.take(Publish)) for reader in readers[:3]] == [100, 99, 98]
+    assert len(readers[119].take(Publish)) == 0
+
+
+def test_what_was_read_is_not_kept() -> None:
+    talk = Talk()
+    publisher = talk.connect("p")
+    publisher.send(Publish("t", b"x" * 100_000))
+    (client,) = talk.front.clients.values()
+    assert client.decoder.data == b""
+
+
+def test_requests_that_come_together_wait_for_their_turns() -> None:
+    talk = Talk()
+    asking = talk.connect("a")
+    before = talk.front._core.counters.packets_in
+    one = encode(Publish("$tidings/topic/list", b"{}"), V5)
+    talk._turn((BytesReceived(asking.connection, one * 50),))
+    assert talk.front._core.counters.packets_in - before < 5
+    talk.advance(1.0)
+    assert talk.front._core.counters.packets_in - before == 50
+
+
+def test_an_answer_to_a_session_that_has_ended_is_none_to_the_one_that_follows() -> None:
+    talk = Talk()
+    first = talk.connect("p")
+    old = talk.front.sessions["p"].begun
+    first.send(Disconnect())
+    talk.connect("p")
+    session = talk.front.sessions["p"]
+    assert session.begun > old
+    session.received[7] = False
+    token = old << 20 | 2 << 16 | 7
+    talk.front._publishing.on_accepted(Accept("p", (token,)))
+    assert session.received[7] is False

@@ -143,6 +143,9 @@ RETURN_CODES: Final = (
 )
 """What the return codes of a 3.1.1 CONNACK mean."""
 
+ALONE: Final = b"$tidings/"
+"""A packet to a topic that begins so is read by itself: what is asked for there may be expensive."""
+
 PUBLISHES_MAX: Final = 16_384
 """Packets that are read together."""
 
@@ -305,6 +308,10 @@ class Decoder:
             if end > size or end - at > largest or first & 6 == 6 or first & 14 == 8 or length < 2:
                 break
             body = topic_end = topic_at + 2 + (data[topic_at] << 8 | data[topic_at + 1])
+            if data.startswith(ALONE, topic_at + 2):
+                if begins:
+                    break
+                most = 1
             packet_id = 0
             qos = first & 6
             if qos:
@@ -358,7 +365,7 @@ class Decoder:
             if size - at >= 2 and data[at] & 0xF0 == 0x30:
                 self._object(at)
             return None
-        self.at = at
+        self.data, self.at = (data, at) if at < size else (b"", 0)
         return Publishes(data, begins, bodies, ends, list(heads), which, packet_ids)
 
     def _object(self, at: int) -> None:

@@ -89,6 +89,8 @@ class Core:
         """Sessions with publications that are written, and not yet known to be on disk."""
         self.hungry: dict[Session, None] = {}
         """Sessions that take more retained messages, in the order of their turns."""
+        self.generations = 0
+        """Connections that sessions have had."""
         self.queues_bytes = 0
         """Of publications that wait for all sessions."""
         self.behind: dict[Client, float] = {}

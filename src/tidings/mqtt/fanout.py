@@ -8,7 +8,7 @@ costs nobody else anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -92,9 +92,7 @@ class Fanout:
             return
         first, heads = 0, batch.heads
         runs = (
-            groupby(heads[at].qos for at in batch.which)
-            if len(heads) > 1
-            else ((heads[0].qos, batch.starts),)
+            groupby(heads[at].qos for at in batch.which) if batch.which else ((heads[0].qos, batch.starts),)
         )
         for qos, some in runs:
             end = first + sum(1 for _ in some)
@@ -135,7 +133,7 @@ class Fanout:
         self._plans[id(everyone), qos] = plan
         return plan
 
-    def _give_all(self, plan: Plan, batch: Batch, hops: int, apart: Sequence[str]) -> None:
+    def _give_all(self, plan: Plan, batch: Batch, hops: int, apart: Container[str]) -> None:
         """All of a batch to everyone but those who are served apart."""
         core = self._core
         counters, dirty, count = core.counters, core.dirty, len(batch)
@@ -145,7 +143,7 @@ class Fanout:
             data = b""
             for session in sessions:
                 client = session.client
-                if apart and session.id in apart:
+                if session.id in apart:
                     continue
                 if client is None or not _is_idle(client, session):
                     singly.append(session)
@@ -206,9 +204,9 @@ class Fanout:
         """Publications of which others get some besides."""
         plan = self._plan(everyone, qos)
         named = plan.names
-        apart = {session_id for some in listed for session_id, _ in some if session_id in named}
+        apart = {session_id: None for some in listed for session_id, _ in some if session_id in named}
         if everyone:
-            self._give_all(plan, batch, hops, tuple(apart))
+            self._give_all(plan, batch, hops, apart)
         core = self._core
         counters, dirty = core.counters, core.dirty
         for at, some in enumerate(listed):
@@ -258,7 +256,8 @@ class Fanout:
     def _give_dealt(self, batch: Batch, matches: Matches, dealing: Dealing, hops: int) -> None:
         """What was matched together."""
         plans = {head.qos: self._plan(matches.everyone, head.qos) for head in batch.heads}
-        apart = tuple(dealing.mixed)
+        apart = dealing.mixed
+        kept = any(head.qos for head in batch.heads)
         if matches.everyone:
             first = 0
             for qos, same in groupby(batch.head(at).qos for at in range(len(batch))):
@@ -276,7 +275,8 @@ class Fanout:
             session_id = dealing.sessions[taker]
             session = self._sessions.get(session_id)
             client = session.client if session is not None else None
-            form = self._form_of_all(session_id)
+            # What others may send again a kept session gets when it is on disk that it has come.
+            form = None if session is None or (session.durable and kept) else self._form_of_all(session_id)
             if session is None or client is None or form is None or not _is_idle(client, session):
                 singly.append(session_id)
                 continue

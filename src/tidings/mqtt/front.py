@@ -423,7 +423,9 @@ class Front:
                         self._hush(client)
                         break
                 elif client.state is State.OPEN:
-                    read = decoder.publishes()
+                    spent = core.steps >= TURN_STEPS or client.closed
+                    expensive = spent and _is_expensive(decoder.data, decoder.at)
+                    read = decoder.publishes() if not expensive else None
                     if read is not None:
                         publishing.on_publishes(client, read)
                         if decoder.at == len(decoder.data):

@@ -45,10 +45,6 @@ KNOWN_BYTES_MAX = 512
 
 NO_TOKEN = 0
 """Of what has no answer: QoS 0 and wills."""
-
-NO_TOKENS = (NO_TOKEN,) * 1024
-"""Of many that have none."""
-
 _QOS_SHIFT = 16
 _NOBODY = 1 << 18
 """In a token: that nobody subscribes to the topic."""
@@ -202,11 +198,9 @@ class Publishing:
         begins, starts, ends = read.begins[first:end], read.bodies[first:end], read.ends[first:end]
         counters.published += end - first
         counters.published_bytes += sum(ends) - sum(starts)
-        tokens: Sequence[int] = NO_TOKENS
+        tokens: Sequence[int] = (NO_TOKEN,) * (end - first)
         if acknowledged:
             tokens = self._tokens(client, read, own, which, first, end, ids)
-        elif len(read) > len(NO_TOKENS):
-            tokens = (NO_TOKEN,) * (end - first)
         # Packets of QoS 0 may be handed on as they are.
         bare = heads[0].bare if len(heads) == 1 else all(known.bare for known in heads)
         packets = Packets(client.version, begins, bare)
@@ -414,6 +408,8 @@ class Publishing:
     def _settle(self, session: Session, token: int, reason: Reason, text: str) -> None:
         packet_id = token & 0xFFFF
         qos = token >> _QOS_SHIFT & 3
+        if token >> _GENERATION_SHIFT < session.begun:
+            return  # of a session that has ended, whose client has come back
         if qos == 2:
             if reason >= FAILURE:
                 self._unreceive(session, packet_id)

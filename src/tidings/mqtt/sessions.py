@@ -142,8 +142,8 @@ class Session:
         self.left_at = 0.0
         self.user = ""
         self.client: Client | None = None
-        self.generation = 0
-        """How many connections it has had."""
+        self.begun = core.generations + 1
+        """The first generation of connections that may be its own."""
         self.subscriptions: dict[str, Asked] = {}
         self.searched = 0
         self.searched_by: dict[str, int] = {}
@@ -502,8 +502,8 @@ class Session:
         client.session = self
         # What came while it was away, it takes at its own pace.
         client.slow = self._much_waits()
-        self.generation += 1
-        client.generation = self.generation
+        self.core.generations += 1
+        client.generation = self.core.generations
         for packet_id, delivery in reversed(list(self.inflight.items())):
             assert delivery is not None, "a session that is taken up again has remembered all"
             if not delivery.released:

@@ -67,6 +67,7 @@ class Held:
         "order",
         "passed",
         "qos",
+        "sending",
         "sent",
         "session",
         "size",
@@ -108,6 +109,8 @@ class Held:
         """By root: the last epoch in which all were sent."""
         self.at = 0
         """How many were sent in the epoch in which they are being sent."""
+        self.sending = 0
+        """How often their destinations were found: answers to what was sent before count no more."""
         self.answered = 0
         """For how many of these there is an answer, …"""
         self.lost = 0

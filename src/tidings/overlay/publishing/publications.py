@@ -31,7 +31,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -54,7 +54,6 @@ from tidings.overlay.publishing.routes import Route, Routes
 from tidings.overlay.routing.absence import Absences
 from tidings.overlay.routing.homes import Homes
 from tidings.overlay.routing.sessions import Sessions
-from tidings.overlay.routing.table import REMEMBERED_CHARACTERS_MAX
 from tidings.overlay.routing.topics import Content, Contents, Topics
 from tidings.overlay.trees.trees import Edge, Tree, TreeEpoch, Trees
 from tidings.records.record import Kind, Receivers
@@ -236,7 +235,9 @@ class Publications:
         """Whether nothing can be wrong with publications but what a declaration says."""
         return (
             not self.stopping
-            and not any(_fault(it.topic) or not 0 <= it.qos <= 2 or _about(it) for it in batch.heads)
+            and not any(
+                names.name_fault(it.topic) or not 0 <= it.qos <= 2 or _about(it) for it in batch.heads
+            )
             and max(batch.lengths) <= self._core.settings.message_bytes_max
         )
 
@@ -262,7 +263,7 @@ class Publications:
         most = self._core.settings.message_bytes_max
         if self.stopping:
             return "this broker is stopping; publish at another"
-        if fault := _fault(head.topic):
+        if fault := names.name_fault(head.topic):
             return fault
         if not 0 <= head.qos <= 2:
             return f"quality of service {head.qos} is not 0, 1 or 2"
@@ -551,12 +552,10 @@ class Publications:
                     self.backlog_bytes -= held.leave(count)
             elif whole.origin == core.id or self._first_to_send(grown, held):
                 passage = Passage(tree.root, grown.epoch, count)
-                passage.origin = lambda passage, first, end, missing, held=held: self._passed(
-                    held, passage, first, end, missing
-                )
+                passage.origin = partial(self._passed, held, held.sending)
                 self._forward(tree, grown, batch, targets, held.to, held.must, passage, 1, None)
                 if passage.open == 0:
-                    self._passed(held, passage, 0, count, passage.missing)
+                    self._passed(held, held.sending, passage, 0, count, passage.missing)
         if backlog and core.turn_is_over():
             self._drain[root] = None
 
@@ -587,6 +586,7 @@ class Publications:
         held.to, held.must, absent = self._bits(grown, wanted, held.qos)
         held.absent = dict.fromkeys(absent)
         held.at, held.answered, held.lost = 0, 0, 0
+        held.sending += 1
         for told in batch.told:
             there = {name: qos for name, qos in wanted.items() if name in grown.bits or name in held.absent}
             self._core.tell(VersionAddressed(told, there))
@@ -620,9 +620,11 @@ class Publications:
             for name, qos in self._wanting(held, grown).items()
         )
 
-    def _passed(self, held: Held, passage: Passage, first: int, end: int, missing: int) -> None:
+    def _passed(self, held: Held, sending: int, passage: Passage, first: int, end: int, missing: int) -> None:
         """All links have answered for some publications that were sent from here."""
         grown = held.grown
+        if sending != held.sending:
+            return
         # What was sent again in another epoch or on another tree by now is settled there.
         if grown is None or (grown.root, grown.epoch) != (passage.root, passage.epoch):
             return
@@ -1109,14 +1111,6 @@ def _about(head: Head) -> int:
         return len(head.correlation or b"")
     about = len(head.content_type) + sum(len(name) + len(text) for name, text in head.properties)
     return about + len(head.response_topic or "") + len(head.correlation or b"")
-
-
-def _fault(topic: str) -> str | None:
-    """What is wrong with a topic."""
-    return _known_fault(topic) if len(topic) <= REMEMBERED_CHARACTERS_MAX else names.name_fault(topic)
-
-
-_known_fault = lru_cache(maxsize=4096)(names.name_fault)
 
 
 def _mark_key(stream: Stream) -> str:
