@@ -443,7 +443,7 @@ class Front:
                 if expensive and not client.closed:
                     self._go_on_later(client)
                     break
-                at = decoder.at
+                held = decoder.held()
                 packet = decoder.next()
                 if packet is None:
                     break
@@ -454,7 +454,7 @@ class Front:
                     assert isinstance(packet, Connect), "the decoder lets nothing else come first"
                     self._on_connect(client, packet)
                 elif held_back and not self._may_overtake(client, packet):
-                    self._defer(client, packet, decoder.at - at)
+                    self._defer(client, packet, held - decoder.held())
                 else:
                     self._act_on(client, packet)
         except Malformed as error:
